@@ -1,0 +1,73 @@
+# Fairlead. Two commands matter: `make up` runs the whole product, `make test` passes every test.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help up test race e2e smoke bench gen fmt lint check build kubelocal install tidy clean
+
+MODULES  := gen platform services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
+PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
+SERVICES := console gitcache distributor tunnel agent
+# ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
+ARGS     ?=
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
+	@kubelocal=$$(tools/kubelocal/build.sh) && exec bin/fairlead up --kubelocal "$$kubelocal" $(ARGS)
+
+build: ## Build all deployables into bin/
+	@mkdir -p bin
+	@for s in $(SERVICES); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
+	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
+
+kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
+	@tools/kubelocal/build.sh
+
+install: ## Install what the tests need
+	@tools/install.sh
+
+test: install build ## Run every test (installs what they need)
+	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	tools/checks.sh; \
+	go vet $(PACKAGES); \
+	go test -timeout 20m $(ARGS) $(PACKAGES); \
+	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./...
+
+race: install build ## Run the tests under the race detector
+	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	go test -race -timeout 40m $(ARGS) $(PACKAGES)
+
+e2e: install build ## Run only the tests across services
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
+
+smoke: build ## A commit travels to two clusters, on built binaries; prints how long it took
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/smoke $(ARGS)
+
+bench: build ## Run a benchmark: make bench BENCH=name
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/bench $(BENCH)
+
+gen: ## Generate code from proto/
+	@tools/gen.sh
+
+fmt: ## Format Go and proto
+	@tools/buf.sh format -w proto
+	@lint=$$(tools/lint/build.sh); for m in $(filter-out gen,$(MODULES)); do (cd $$m && "$$lint" fmt); done
+
+lint: ## Lint Go and proto, and look for breaking changes of the contracts
+	@tools/buf.sh lint
+	@tools/buf.sh format --diff --exit-code proto
+	@tools/buf.sh breaking-main
+	@lint=$$(tools/lint/build.sh); for m in $(filter-out gen,$(MODULES)); do echo "lint $$m" >&2; (cd $$m && "$$lint" run); done
+
+tidy: ## Tidy every module
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
+
+check: gen fmt lint race ## Everything that must hold before a change lands
+	@git diff --exit-code --stat || { echo "make check changed files: commit them" >&2; exit 1; }
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean: commit or ignore these files" >&2; exit 1; }
+
+clean: ## Remove what was built here (the caches outside stay)
+	@rm -rf bin .cache tools/node_modules

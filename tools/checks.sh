@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What keeps the modules apart: every deployable builds by itself, and none drags in what it must not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail=0
+for svc in console gitcache distributor tunnel agent; do
+  echo "build services/$svc without the workspace" >&2
+  (cd "services/$svc" && GOWORK=off go build -o /dev/null "./cmd/$svc") || fail=1
+done
+echo "build cli without the workspace" >&2
+(cd cli && GOWORK=off go build -o /dev/null ./cmd/fairlead) || fail=1
+
+# forbid DIR PATTERN WHY: no package that the binary in DIR links may match PATTERN.
+forbid() {
+  local found
+  found=$(cd "$1" && GOWORK=off go list -deps "./cmd/$(basename "$1")" | grep -E "$2" | head -3 || true)
+  if [ -n "$found" ]; then
+    printf '%s must not link this (%s):\n%s\n' "$1" "$3" "$found" >&2
+    fail=1
+  fi
+}
+forbid services/agent '^(github.com/go-git/|database/sql$|modernc.org/sqlite|github.com/jackc/pgx|github.com/redis/|cel.dev/|sigs.k8s.io/controller-runtime)' 'the agent stays small'
+forbid services/distributor '^(github.com/go-git/|database/sql$|k8s.io/)' 'the edge knows neither Git nor SQL nor Kubernetes'
+forbid services/tunnel '^(github.com/go-git/|database/sql$|k8s.io/)' 'the tunnel knows neither Git nor SQL nor Kubernetes'
+forbid services/gitcache '^(database/sql$|k8s.io/)' 'gitcache knows neither SQL nor Kubernetes'
+forbid services/console '^(github.com/go-git/|k8s.io/)' 'the console knows neither Git nor Kubernetes'
+
+exit $fail

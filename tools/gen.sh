@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Generates Go code from proto/ into gen/, with buf and plugins that are pinned in tools/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+"$(dirname "$0")/buf.sh" --prepare
+gomod=$(mktemp -d)
+trap 'rm -rf "$gomod"' EXIT
+cp gen/go.mod gen/go.sum "$gomod/" # buf cleans the folder that it generates into
+PATH="$PWD/tools/node_modules/.bin:$PATH" buf generate
+cp "$gomod/go.mod" "$gomod/go.sum" gen/

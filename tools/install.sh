@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs what the tests need from the distribution's packages, if it is missing:
+# redis-server and PostgreSQL (real parts for real tests) and git. Does nothing where all is there.
+set -euo pipefail
+
+packages=()
+command -v git >/dev/null || packages+=(git)
+command -v redis-server >/dev/null || packages+=(redis-server)
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+
+[ ${#packages[@]} -gt 0 ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "missing for the tests: ${packages[*]}. Install them with your package manager, or run this as root on Debian." >&2
+  exit 1
+fi
+
+echo "installing ${packages[*]}" >&2
+# The tests start servers of their own: the packages must start none.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod +x "$policy"
+  trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
