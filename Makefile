@@ -34,7 +34,7 @@ test: install build ## Run every test (installs what they need)
 	tools/checks.sh; \
 	go vet $(PACKAGES); \
 	go test -timeout 20m $(ARGS) $(PACKAGES); \
-	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./...
+	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Ports are taken from below the range that Linux hands to outgoing connections. Inside that range
+// a client that dials a restarting API server can be given the server's own port and occupy it.
+const (
+	lowestPort  = 20000
+	highestPort = 29999
+)
+
+// ports are the listeners of one cluster, all on loopback. They are chosen once and kept, so that a
+// kubeconfig stays good over restarts.
+type ports struct {
+	APIServer int `json:"apiserver"`
+	Kubelet   int `json:"kubelet"` // kwok's, for all nodes
+}
+
+func (p ports) server() string { return "https://" + loopback(p.APIServer) }
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// settlePorts reads the ports of an earlier run, chooses those that are missing or taken, and
+// writes them down.
+func settlePorts(ctx context.Context, path string) (ports, error) {
+	var p ports
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return p, fmt.Errorf("read the ports: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(data, &p); err != nil {
+			return p, fmt.Errorf("decode %s (remove it to choose new ports): %w", path, err)
+		}
+	}
+	for _, port := range []*int{&p.APIServer, &p.Kubelet} {
+		if *port != 0 && comesFree(ctx, *port) {
+			continue
+		}
+		if *port, err = choosePort(ctx); err != nil {
+			return p, err
+		}
+	}
+	data, err = json.Marshal(p)
+	if err != nil {
+		return p, fmt.Errorf("encode the ports: %w", err)
+	}
+	return p, writeFile(path, append(data, '\n'))
+}
+
+// comesFree waits a moment: the components of a killed run may be on their way out.
+func comesFree(ctx context.Context, port int) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return await(ctx, "the port", func(ctx context.Context) error { return tryPort(ctx, port) }) == nil
+}
+
+func choosePort(ctx context.Context) (int, error) {
+	const tries = 200
+	var err error
+	for range tries {
+		port := lowestPort + rand.IntN(highestPort-lowestPort+1) //nolint:gosec // not a secret
+		if err = tryPort(ctx, port); err == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("find a free port: %w", err)
+}
+
+func tryPort(ctx context.Context, port int) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
