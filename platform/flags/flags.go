@@ -1,0 +1,110 @@
+// Package flags is the command line of every service: standard flags, each of which can also be
+// given in the environment as FAIRLEAD_<FLAG>, and one main that ends well.
+//
+// A flag on the command line wins over the environment, the environment wins over the default.
+package flags
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"fairlead.dev/platform/version"
+)
+
+// Prefix begins the name of every environment variable that stands for a flag.
+const Prefix = "FAIRLEAD_"
+
+// ErrDone is returned by Parse when the flags asked for something that has been printed already
+// (--help, --version): there is nothing left to do, and the exit code is 0.
+var ErrDone = errors.New("done")
+
+// EnvName returns the environment variable that stands for a flag: "hub-url" -> "FAIRLEAD_HUB_URL".
+func EnvName(flagName string) string {
+	return Prefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// Parse fills the flags of fs from the environment and then from args (without the program's
+// name), and adds --version. Arguments that are not flags are refused. Variables of the
+// environment that name no flag are left alone. fs should be made with flag.ContinueOnError.
+func Parse(fs *flag.FlagSet, args []string, getenv func(string) string) error {
+	showVersion := false
+	if fs.Lookup("version") == nil {
+		fs.BoolVar(&showVersion, "version", false, "print the version and exit")
+	}
+	if err := fromEnvironment(fs, getenv); err != nil {
+		return err
+	}
+	usage := fs.Usage
+	fs.Usage = func() {} // One message for one mistake: the error that is returned.
+	output := fs.Output()
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	fs.SetOutput(output)
+	fs.Usage = usage
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		printUsage(fs)
+		return ErrDone
+	case err != nil:
+		return fmt.Errorf("%w; see %s --help", err, fs.Name())
+	case showVersion:
+		fmt.Fprintln(fs.Output(), fs.Name(), version.String())
+		return ErrDone
+	case fs.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q: all settings are flags; see %s --help", fs.Arg(0), fs.Name())
+	}
+	return nil
+}
+
+func fromEnvironment(fs *flag.FlagSet, getenv func(string) string) error {
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		if f.Name == "version" {
+			return // FAIRLEAD_VERSION is too likely to mean something else.
+		}
+		value := getenv(EnvName(f.Name))
+		if value == "" {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			// The value may be a secret or hold one: it is not repeated.
+			errs = append(errs, fmt.Errorf("environment variable %s: not a valid value for --%s", EnvName(f.Name), f.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func printUsage(fs *flag.FlagSet) {
+	fmt.Fprintf(fs.Output(), "Usage: %s [flags]\n\nEvery flag can also be set in the environment: --data-dir is %s.\n\nFlags:\n", fs.Name(), EnvName("data-dir"))
+	fs.PrintDefaults()
+}
+
+// Main runs a program to its end and exits: 0 after a normal end, 1 after an error, which it
+// prints. SIGINT and SIGTERM end the context once; a second signal exits at once with 130.
+//
+//	func main() { flags.Main(run) }
+//	func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error
+func Main(run func(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(130)
+	}()
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	cancel()
+	if err != nil && !errors.Is(err, ErrDone) {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,145 @@
+// Package telemetry sets up what every part of Fairlead is observed by: traces (OpenTelemetry),
+// metrics (Prometheus) and logs (slog, with the trace that a line belongs to).
+//
+// Nothing leaves the process unless an OTLP endpoint is configured. Trace ids are made in any case:
+// they tie log lines, requests and revisions together.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Config says who is observed, and where traces go.
+type Config struct {
+	Service string // Name of the service, such as "gitcache".
+	Version string
+	// OTLPEndpoint is the URL of an OTLP/HTTP collector. Empty: the standard variables
+	// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT decide; without them
+	// nothing is exported. The other OTEL_EXPORTER_OTLP_* variables are honoured as well.
+	OTLPEndpoint string
+	Log          *slog.Logger // Where failing exports are reported; nil: nowhere.
+}
+
+// Telemetry is what a part is given to observe itself with.
+type Telemetry struct {
+	Tracer   trace.TracerProvider
+	Registry *prometheus.Registry
+}
+
+// Setup returns a Telemetry with the process' own metrics in its registry, and the function that
+// flushes and ends it: call it last, with a bounded context.
+func Setup(ctx context.Context, cfg Config) (*Telemetry, func(context.Context) error, error) {
+	provider, err := newProvider(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up telemetry: %w", err)
+	}
+	return &Telemetry{Tracer: provider, Registry: newRegistry(cfg)}, provider.Shutdown, nil
+}
+
+// Discard returns a Telemetry that exports nothing, for tests.
+func Discard() *Telemetry {
+	return &Telemetry{Tracer: sdktrace.NewTracerProvider(quietSampler()), Registry: prometheus.NewRegistry()}
+}
+
+// quietSampler records nothing by itself, still makes ids, and hands on the caller's decision.
+func quietSampler() sdktrace.TracerProviderOption {
+	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))
+}
+
+func newProvider(ctx context.Context, cfg Config) (*sdktrace.TracerProvider, error) {
+	if !exporting(cfg) {
+		return sdktrace.NewTracerProvider(quietSampler()), nil
+	}
+	var opts []otlptracehttp.Option
+	if cfg.OTLPEndpoint != "" {
+		opts = append(opts, otlptracehttp.WithEndpointURL(cfg.OTLPEndpoint))
+	}
+	exporter, err := otlptracehttp.New(ctx, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("make trace exporter: %w", err)
+	}
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "fairlead-"+cfg.Service), attribute.String("service.version", cfg.Version)))
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		return nil, fmt.Errorf("describe resource: %w", err)
+	}
+	return sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, log: cfg.Log})), nil
+}
+
+func exporting(cfg Config) bool {
+	return cfg.OTLPEndpoint != "" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+func newRegistry(cfg Config) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairlead_build_info",
+		Help: "Always 1; the labels tell which build of which service runs.",
+	}, []string{"service", "version"})
+	build.WithLabelValues(cfg.Service, cfg.Version).Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// reportEvery bounds how often a collector that is down is mentioned.
+const reportEvery = time.Minute
+
+// reportingExporter logs failing exports through the service's logger, and rarely; the SDK by itself
+// prints each to stderr through a handler that is global to the process.
+type reportingExporter struct {
+	sdktrace.SpanExporter
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (e *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil && e.due() {
+		e.log.WarnContext(ctx, "traces are not exported", "err", err, "spans", len(spans))
+	}
+	return nil
+}
+
+func (e *reportingExporter) due() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log == nil || time.Since(e.last) < reportEvery {
+		return false
+	}
+	e.last = time.Now()
+	return true
+}
+
+const traceparent = "traceparent"
+
+// Inject returns the W3C trace context of ctx, to be kept with a revision or a report; "" if there
+// is none.
+func Inject(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[traceparent]
+}
+
+// Extract returns ctx as a child of the given W3C trace context. What is not one is ignored.
+func Extract(ctx context.Context, parent string) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: parent})
+}
