@@ -1,0 +1,167 @@
+// Package identity says who calls, and whether they may.
+//
+// A token is an Ed25519-signed JWT. The console signs it ([KeySet]); every other service verifies
+// it offline from a trust bundle ([Bundle], [BundleVerifier]) that a [Keeper] fetches and keeps on
+// disk, so that tokens are verified with the console down. A [Renewer] keeps a caller's own token
+// fresh.
+//
+// Invariants: nothing is allowed that is not listed ([Policy]); a token is worth only what its
+// kind allows, whatever groups it names; a revocation is visible everywhere within 30 s, running
+// streams included ([PollInterval] + [RecheckInterval] + one call's timeout).
+//
+// The agent links this package: it must stay free of SQL, Git and Kubernetes.
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Kind says what sort of party an identity is. No kind can act as another.
+type Kind string
+
+// The kinds of identities.
+const (
+	KindUser    Kind = "user"
+	KindAgent   Kind = "agent"
+	KindService Kind = "service"
+)
+
+// Names of the hub's services, as they stand in Identity.Name.
+const (
+	ServiceConsole     = "console"
+	ServiceGitcache    = "gitcache"
+	ServiceDistributor = "distributor"
+	ServiceTunnel      = "tunnel"
+)
+
+// AdminsGroup is the group that makes a user an administrator.
+const AdminsGroup = "fairlead:admins"
+
+// Lifetimes of tokens. All of them are renewed at a third of their life.
+const (
+	UserLifetime    = 12 * time.Hour
+	ServiceLifetime = 24 * time.Hour
+	AgentLifetime   = 7 * 24 * time.Hour
+	// MaxLifetime bounds every token, and with it how long a revocation has to be remembered.
+	MaxLifetime = AgentLifetime
+)
+
+const (
+	// MaxNameBytes bounds names and group names: the longest name that Kubernetes accepts.
+	MaxNameBytes = 253
+	// MaxGroups bounds the groups of one identity, so that a token fits into a header.
+	MaxGroups = 64
+)
+
+// Identity is who a verified token speaks for.
+type Identity struct {
+	Kind Kind
+	// Name of the user, the cluster (of an agent) or the service.
+	Name string
+	// Groups of a user.
+	Groups []string
+
+	// The token the identity was read from. Filled in by Sign and Verify.
+	TokenID   string
+	IssuedAt  time.Time
+	ExpiresAt time.Time
+}
+
+// Subject is how revocations and the audit trail name the identity: "agent:edge-1".
+func (id Identity) Subject() string { return string(id.Kind) + ":" + id.Name }
+
+// Validate says what keeps the identity from being signed. Names that begin with "system:" belong
+// to Kubernetes: the tunnel impersonates users and groups by name, so nobody may carry one.
+func (id Identity) Validate() error {
+	switch id.Kind {
+	case KindUser, KindAgent, KindService:
+	default:
+		return fmt.Errorf("identity kind %q: must be user, agent or service", id.Kind)
+	}
+	if err := validateName(id.Name); err != nil {
+		return fmt.Errorf("%s name: %w", id.Kind, err)
+	}
+	if id.Kind != KindUser && len(id.Groups) > 0 {
+		return fmt.Errorf("%s: only users have groups", id.Subject())
+	}
+	if len(id.Groups) > MaxGroups {
+		return fmt.Errorf("%s: %d groups: at most %d are possible", id.Subject(), len(id.Groups), MaxGroups)
+	}
+	for _, g := range id.Groups {
+		if err := validateName(g); err != nil {
+			return fmt.Errorf("%s: group: %w", id.Subject(), err)
+		}
+	}
+	return nil
+}
+
+func validateName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("must not be empty")
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("%d bytes long: at most %d are possible", len(name), MaxNameBytes)
+	case !utf8.ValidString(name), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%q holds characters that can't be printed", name)
+	case strings.HasPrefix(name, "system:"):
+		return fmt.Errorf("%q: names that begin with \"system:\" are reserved by Kubernetes", name)
+	}
+	return nil
+}
+
+// Has tells whether the identity plays at least one of the roles.
+func (id Identity) Has(r Role) bool { return id.roles()&r != 0 || r&RoleOpen != 0 }
+
+func (id Identity) roles() Role {
+	switch id.Kind {
+	case KindUser:
+		if slices.Contains(id.Groups, AdminsGroup) {
+			return RoleUser | RoleAdmin
+		}
+		return RoleUser
+	case KindAgent:
+		return RoleAgent
+	case KindService:
+		switch id.Name {
+		case ServiceConsole:
+			return RoleConsole
+		case ServiceGitcache:
+			return RoleGitcache
+		case ServiceDistributor:
+			return RoleDistributor
+		case ServiceTunnel:
+			return RoleTunnel
+		}
+	}
+	return RoleNone
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries the caller's identity.
+func NewContext(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, id)
+}
+
+// FromContext returns the caller's identity, as Interceptor or Middleware put it there.
+func FromContext(ctx context.Context) (Identity, bool) {
+	id, ok := ctx.Value(contextKey{}).(Identity)
+	return id, ok
+}
+
+// Cluster returns the cluster of the agent that calls; false for everybody else. It is the only
+// source of a cluster's name in an agent's API: no message names it.
+func Cluster(ctx context.Context) (string, bool) {
+	id, ok := FromContext(ctx)
+	if !ok || id.Kind != KindAgent {
+		return "", false
+	}
+	return id.Name, true
+}

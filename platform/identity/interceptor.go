@@ -1,0 +1,171 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+)
+
+// Interceptor lets a call to a Connect handler pass if the bearer token is valid and plays a role
+// that the policy wants, and puts the identity into the context. It ends streams whose token
+// expires or is revoked; for those that wait in Receive or Send this needs Abortable around the
+// whole handler. On the client's side it does nothing.
+func Interceptor(v Verifier, p Policy) connect.Interceptor {
+	return &interceptor{verifier: v, policy: p}
+}
+
+type interceptor struct {
+	verifier Verifier
+	policy   Policy
+}
+
+// WrapUnary implements connect.Interceptor.
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if req.Spec().IsClient {
+			return next(ctx, req)
+		}
+		c, err := authenticate(i.verifier, i.policy[req.Spec().Procedure], req.Header())
+		if err != nil {
+			return nil, err.connect()
+		}
+		return next(c.context(ctx), req)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		c, refused := authenticate(i.verifier, i.policy[conn.Spec().Procedure], conn.RequestHeader())
+		if refused != nil {
+			return refused.connect()
+		}
+		if c.open {
+			return next(ctx, conn)
+		}
+		response, _ := ctx.Value(abortKey{}).(*http.ResponseController)
+		ctx, g := newGuard(c.context(ctx), i.verifier, c.token, c.id, response)
+		defer g.stop()
+		err := next(ctx, guardedConn{StreamingHandlerConn: conn, guard: g})
+		if cause := g.ended(); cause != nil {
+			return refuse(cause).connect()
+		}
+		return err
+	}
+}
+
+// guardedConn stops carrying messages once the token has ended.
+type guardedConn struct {
+	connect.StreamingHandlerConn
+	guard *guard
+}
+
+func (c guardedConn) Receive(msg any) error {
+	return c.do(func() error { return c.StreamingHandlerConn.Receive(msg) })
+}
+
+func (c guardedConn) Send(msg any) error {
+	return c.do(func() error { return c.StreamingHandlerConn.Send(msg) })
+}
+
+func (c guardedConn) do(carry func() error) error {
+	if cause := c.guard.ended(); cause != nil {
+		return refuse(cause).connect()
+	}
+	err := carry()
+	if cause := c.guard.ended(); err != nil && cause != nil {
+		return refuse(cause).connect()
+	}
+	return err
+}
+
+type abortKey struct{}
+
+// Abortable goes around all of a server's handlers, outermost, so that Interceptor can end a
+// stream that waits in Receive or Send.
+func Abortable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), abortKey{}, http.NewResponseController(w))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// caller is somebody who may pass.
+type caller struct {
+	open  bool // nobody was asked
+	token string
+	id    Identity
+}
+
+func (c caller) context(ctx context.Context) context.Context {
+	if c.open {
+		return ctx
+	}
+	return NewContext(ctx, c.id)
+}
+
+// refusal is why somebody may not pass, in words that tell a caller what to do and no more.
+type refusal struct {
+	code    connect.Code
+	message string
+}
+
+func (r *refusal) connect() error { return connect.NewError(r.code, errors.New(r.message)) }
+
+// authenticate is the one gate of both Interceptor and Middleware.
+func authenticate(v Verifier, role Role, header http.Header) (caller, *refusal) {
+	if role&RoleOpen != 0 {
+		return caller{open: true}, nil
+	}
+	token, problem := bearer(header)
+	if problem != "" {
+		return caller{}, &refusal{connect.CodeUnauthenticated, problem}
+	}
+	id, err := v.Verify(token)
+	if err != nil {
+		return caller{}, refuse(err)
+	}
+	if role == RoleNone {
+		return caller{}, &refusal{connect.CodePermissionDenied, "nobody may call this"}
+	}
+	if !id.Has(role) {
+		return caller{}, &refusal{connect.CodePermissionDenied, fmt.Sprintf("%s may not call this: it is for %s", id.Subject(), role)}
+	}
+	return caller{token: token, id: id}, nil
+}
+
+const nextStep = "run `fairlead login`; an agent needs a new join token"
+
+func refuse(err error) *refusal {
+	for _, known := range []error{ErrExpired, ErrRevoked} {
+		if errors.Is(err, known) {
+			return &refusal{connect.CodeUnauthenticated, known.Error() + ": " + nextStep}
+		}
+	}
+	if errors.Is(err, ErrNotReady) {
+		return &refusal{connect.CodeUnavailable, "this service has not reached the console since it was installed: try again"}
+	}
+	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep}
+}
+
+// bearer returns the one bearer token of a request.
+func bearer(header http.Header) (token, problem string) {
+	values := header.Values("Authorization")
+	if len(values) == 0 {
+		return "", "no token: " + nextStep
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", "Authorization must be one header that says \"Bearer <token>\""
+	}
+	return token, ""
+}

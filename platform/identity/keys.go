@@ -1,0 +1,195 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	issuer   = "fairlead"
+	audience = "fairlead"
+	// tokenType stands in each token's header, so that nothing else signed by these keys is a token.
+	tokenType = "JWT"
+
+	// ActivationDelay is how long a new key is only published before it signs: by then every
+	// verifier has polled it, so that no fresh token is refused.
+	ActivationDelay = 30 * time.Second
+	// maxKeys bounds a key set. Keys pile up only if they are rotated several times a day.
+	maxKeys = 64
+)
+
+// KeySet holds the console's signing keys: one signs, all verify. It is immutable; Rotate returns
+// a new one, which the console stores before it uses it.
+type KeySet struct {
+	keys   []signingKey // oldest first, at least one
+	public []byte
+}
+
+type signingKey struct {
+	JWK       jose.JSONWebKey `json:"jwk"`
+	SignsFrom time.Time       `json:"signs_from"`
+}
+
+// NewKeySet makes a set with one fresh key that signs at once.
+func NewKeySet() (*KeySet, error) {
+	key, err := newSigningKey(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return newKeySet([]signingKey{key})
+}
+
+func newKeySet(keys []signingKey) (*KeySet, error) {
+	var set jose.JSONWebKeySet
+	for _, key := range keys {
+		set.Keys = append(set.Keys, key.JWK.Public())
+	}
+	public, err := json.Marshal(set)
+	if err != nil {
+		return nil, fmt.Errorf("write public keys: %w", err)
+	}
+	return &KeySet{keys: keys, public: public}, nil
+}
+
+func newSigningKey(signsFrom time.Time) (signingKey, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("make signing key: %w", err)
+	}
+	jwk := jose.JSONWebKey{Key: private, Algorithm: string(jose.EdDSA), Use: "sig"}
+	// RFC 7638: nobody can make another key with this id.
+	id, err := jwk.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("make signing key: %w", err)
+	}
+	jwk.KeyID = base64.RawURLEncoding.EncodeToString(id)
+	return signingKey{JWK: jwk, SignsFrom: signsFrom.UTC().Round(0)}, nil
+}
+
+type storedKeys struct {
+	Keys []signingKey `json:"keys"`
+}
+
+// ParseKeySet reads what MarshalPrivate wrote.
+func ParseKeySet(private []byte) (*KeySet, error) {
+	var stored storedKeys
+	if err := json.Unmarshal(private, &stored); err != nil {
+		// Not wrapped: the cause could quote a private key.
+		return nil, errors.New("parse signing keys: not the JSON that was stored")
+	}
+	if len(stored.Keys) == 0 || len(stored.Keys) > maxKeys {
+		return nil, fmt.Errorf("parse signing keys: %d keys: must be 1 to %d", len(stored.Keys), maxKeys)
+	}
+	for i, k := range stored.Keys {
+		if _, ok := k.JWK.Key.(ed25519.PrivateKey); !ok || !k.JWK.Valid() || k.JWK.KeyID == "" {
+			return nil, fmt.Errorf("parse signing keys: key %d is not a private Ed25519 key with an id", i)
+		}
+	}
+	return newKeySet(stored.Keys)
+}
+
+// MarshalPrivate returns the whole set with its private keys. Seal it before storing it.
+func (k *KeySet) MarshalPrivate() ([]byte, error) {
+	data, err := json.Marshal(storedKeys{Keys: k.keys})
+	if err != nil {
+		return nil, fmt.Errorf("write signing keys: %w", err)
+	}
+	return data, nil
+}
+
+// PublicJWKS returns the public keys for a Bundle.
+func (k *KeySet) PublicJWKS() []byte { return slices.Clone(k.public) }
+
+// Rotate returns a set with a new key besides those of k whose tokens can still be valid, and the
+// new key's id. The new key verifies at once and signs after ActivationDelay, when every verifier
+// has polled the bundle with it.
+func (k *KeySet) Rotate() (*KeySet, string, error) {
+	now := time.Now()
+	var kept []signingKey
+	for i, key := range k.keys {
+		// A key signs until its successor does.
+		if last := i == len(k.keys)-1; last || now.Before(k.keys[i+1].SignsFrom.Add(MaxLifetime+leeway)) {
+			kept = append(kept, key)
+		}
+	}
+	if len(kept) >= maxKeys {
+		return nil, "", fmt.Errorf("rotate signing key: %d keys have tokens that are still valid: wait until the oldest is %s old", len(kept), MaxLifetime)
+	}
+	key, err := newSigningKey(now.Add(ActivationDelay))
+	if err != nil {
+		return nil, "", err
+	}
+	rotated, err := newKeySet(append(kept, key))
+	if err != nil {
+		return nil, "", err
+	}
+	return rotated, key.JWK.KeyID, nil
+}
+
+func (k *KeySet) signer(now time.Time) signingKey {
+	for i := len(k.keys) - 1; i > 0; i-- {
+		if !now.Before(k.keys[i].SignsFrom) {
+			return k.keys[i]
+		}
+	}
+	return k.keys[0]
+}
+
+// claims is what a token says.
+type claims struct {
+	jwt.Claims
+	// IssuedMicros is iat with the precision that a revocation by subject needs: without it, a
+	// token issued within the second of a revocation would be revoked, too.
+	IssuedMicros int64    `json:"iat_us"`
+	Groups       []string `json:"groups,omitempty"`
+}
+
+// Sign issues a token for id, to live for ttl (at most MaxLifetime). The token's id and times are
+// made here and returned in the signed identity.
+func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Identity, err error) {
+	if err := id.Validate(); err != nil {
+		return "", Identity{}, fmt.Errorf("sign token: %w", err)
+	}
+	if ttl < time.Second || ttl > MaxLifetime {
+		return "", Identity{}, fmt.Errorf("sign token: lifetime %s: must be from 1s to %s", ttl, MaxLifetime)
+	}
+	now := time.Now()
+	id.TokenID = rand.Text()
+	id.IssuedAt = now.UTC().Truncate(time.Microsecond)
+	id.ExpiresAt = now.Add(ttl).UTC().Truncate(time.Second)
+
+	key := k.signer(now)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key.JWK}, new(jose.SignerOptions).WithType(tokenType))
+	if err != nil {
+		return "", Identity{}, fmt.Errorf("sign token: %w", err)
+	}
+	token, err = jwt.Signed(signer).Claims(claims{
+		Claims: jwt.Claims{
+			Issuer:   issuer,
+			Audience: jwt.Audience{audience},
+			Subject:  id.Subject(),
+			ID:       id.TokenID,
+			IssuedAt: jwt.NewNumericDate(id.IssuedAt),
+			Expiry:   jwt.NewNumericDate(id.ExpiresAt),
+		},
+		IssuedMicros: id.IssuedAt.UnixMicro(),
+		Groups:       id.Groups,
+	}).Serialize()
+	if err != nil {
+		return "", Identity{}, fmt.Errorf("sign token: %w", err)
+	}
+	if len(token) > maxTokenBytes {
+		return "", Identity{}, fmt.Errorf("sign token: %s has so many groups that its token has %d bytes: at most %d are possible", id.Subject(), len(token), maxTokenBytes)
+	}
+	return token, id, nil
+}

@@ -1,0 +1,54 @@
+package identity
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+)
+
+// Middleware is Interceptor for plain HTTP: it serves next to callers that play one of the roles.
+// A request that outlives its token is ended, too. Errors are a Kubernetes Status for those who
+// accept JSON (kubectl prints its message), else text.
+func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, refused := authenticate(v, role, r.Header)
+		if refused != nil {
+			refused.write(w, r)
+			return
+		}
+		if c.open {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, g := newGuard(c.context(r.Context()), v, c.token, c.id, http.NewResponseController(w))
+		defer g.stop()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (r *refusal) write(w http.ResponseWriter, req *http.Request) {
+	code, reason := http.StatusUnauthorized, "Unauthorized"
+	switch r.code {
+	case connect.CodePermissionDenied:
+		code, reason = http.StatusForbidden, "Forbidden"
+	case connect.CodeUnavailable:
+		code, reason = http.StatusServiceUnavailable, "ServiceUnavailable"
+		w.Header().Set("Retry-After", "5")
+	default:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="fairlead"`)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if !strings.Contains(req.Header.Get("Accept"), "application/json") {
+		http.Error(w, r.message, code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	// The client may be gone: nobody is left to tell.
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure",
+		"message": r.message, "reason": reason, "code": code,
+	})
+}

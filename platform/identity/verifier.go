@@ -1,0 +1,231 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	// leeway is how far the clocks of console and verifier may be apart.
+	leeway = 60 * time.Second
+	// maxTokenBytes bounds what is parsed at all: a token with 64 long groups still fits.
+	maxTokenBytes = 24 << 10
+	// maxVerified bounds the memory of good signatures, a few hundred bytes each: all agents of a
+	// large fleet and their users.
+	maxVerified = 20_000
+)
+
+// Verifier turns a token into the identity it speaks for, without asking anybody. It is safe for
+// concurrent use and cheap enough to be asked again and again about a running stream. Its errors
+// are ErrInvalid, ErrExpired, ErrRevoked or ErrNotReady.
+type Verifier interface {
+	Verify(token string) (Identity, error)
+}
+
+// Why a token is refused. What is wrapped around them is for logs, not for callers.
+var (
+	ErrInvalid = errors.New("token is not valid")
+	ErrExpired = errors.New("token is expired")
+	ErrRevoked = errors.New("token is revoked")
+	// ErrNotReady says nothing about the token: the verifier knows no keys yet.
+	ErrNotReady = errors.New("no trust bundle yet")
+
+	errUnknownKey = fmt.Errorf("%w: its key is unknown", ErrInvalid)
+)
+
+// BundleVerifier verifies tokens from a trust bundle. The zero value is not ready.
+type BundleVerifier struct {
+	trust atomic.Pointer[trust]
+}
+
+// trust is a bundle, ready for use. Immutable.
+type trust struct {
+	bundle   Bundle
+	keys     *keyring
+	tokens   map[string]struct{}  // revoked ones, by id
+	subjects map[string]time.Time // revoked up to a time
+}
+
+// NewBundleVerifier returns a verifier that trusts b.
+func NewBundleVerifier(b Bundle) (*BundleVerifier, error) {
+	v := new(BundleVerifier)
+	if err := v.Update(b); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Update replaces the bundle. One without a usable key is refused, and the one before stays.
+func (v *BundleVerifier) Update(b Bundle) error {
+	keys, err := newKeyring(b.Keys)
+	if err != nil {
+		return fmt.Errorf("read trust bundle: %w", err)
+	}
+	t := &trust{bundle: b, keys: keys, tokens: make(map[string]struct{}), subjects: make(map[string]time.Time)}
+	for _, r := range b.Revocations {
+		switch {
+		case r.TokenID != "":
+			t.tokens[r.TokenID] = struct{}{}
+		case r.Subject != "":
+			if r.At.After(t.subjects[r.Subject]) {
+				t.subjects[r.Subject] = r.At
+			}
+		default:
+			return errors.New("read trust bundle: a revocation names neither a token nor a subject")
+		}
+	}
+	if old := v.trust.Load(); old != nil && string(old.bundle.Keys) == string(b.Keys) {
+		t.keys = old.keys // with the signatures that it has verified
+	}
+	v.trust.Store(t)
+	return nil
+}
+
+// Verify implements Verifier.
+func (v *BundleVerifier) Verify(token string) (Identity, error) {
+	t := v.trust.Load()
+	if t == nil {
+		return Identity{}, ErrNotReady
+	}
+	id, err := t.keys.verify(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	// Each time: these change while the token stays the same.
+	now := time.Now()
+	if id.IssuedAt.After(now.Add(leeway)) {
+		return Identity{}, fmt.Errorf("%w: issued in the future", ErrInvalid)
+	}
+	if !now.Before(id.ExpiresAt.Add(leeway)) {
+		return Identity{}, ErrExpired
+	}
+	if _, revoked := t.tokens[id.TokenID]; revoked {
+		return Identity{}, ErrRevoked
+	}
+	if until, ok := t.subjects[id.Subject()]; ok && !id.IssuedAt.After(until) {
+		return Identity{}, ErrRevoked
+	}
+	id.Groups = slices.Clone(id.Groups) // callers own what they get
+	return id, nil
+}
+
+// keyring checks signatures and remembers the good ones.
+type keyring struct {
+	keys map[string]ed25519.PublicKey // by id
+
+	mu       sync.RWMutex // guards verified
+	verified map[[sha256.Size]byte]Identity
+}
+
+func newKeyring(jwks []byte) (*keyring, error) {
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(jwks, &set); err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	if len(set.Keys) == 0 || len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("keys: %d of them: must be 1 to %d", len(set.Keys), maxKeys)
+	}
+	r := &keyring{keys: make(map[string]ed25519.PublicKey), verified: make(map[[sha256.Size]byte]Identity)}
+	for i, k := range set.Keys {
+		public, ok := k.Key.(ed25519.PublicKey)
+		if !ok || !k.Valid() || k.KeyID == "" {
+			return nil, fmt.Errorf("keys: number %d is not a public Ed25519 key with an id", i)
+		}
+		r.keys[k.KeyID] = public
+	}
+	return r, nil
+}
+
+// verify answers for signature and form, which never change; the caller checks the rest.
+func (r *keyring) verify(token string) (Identity, error) {
+	if len(token) > maxTokenBytes || strings.ContainsFunc(token, notInToken) {
+		return Identity{}, fmt.Errorf("%w: not in compact form", ErrInvalid)
+	}
+	sum := sha256.Sum256([]byte(token))
+	r.mu.RLock()
+	id, ok := r.verified[sum]
+	r.mu.RUnlock()
+	if ok {
+		return id, nil
+	}
+	id, err := r.parse(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.verified) >= maxVerified {
+		for other := range r.verified { // any one
+			delete(r.verified, other)
+			break
+		}
+	}
+	r.verified[sum] = id
+	return id, nil
+}
+
+// notInToken refuses what base64 decoders skip, so that a token has one spelling for the parser.
+func notInToken(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+}
+
+func (r *keyring) parse(token string) (Identity, error) {
+	// The algorithm is pinned here: neither "none" nor HMAC with our public key gets further.
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(parsed.Headers) != 1 {
+		return Identity{}, fmt.Errorf("%w: %d signatures", ErrInvalid, len(parsed.Headers))
+	}
+	header := parsed.Headers[0]
+	if header.JSONWebKey != nil || header.ExtraHeaders[jose.HeaderType] != tokenType {
+		return Identity{}, fmt.Errorf("%w: not one of our headers", ErrInvalid)
+	}
+	key, ok := r.keys[header.KeyID]
+	if !ok {
+		return Identity{}, errUnknownKey
+	}
+	var c claims
+	if err := parsed.Claims(key, &c); err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return c.identity()
+}
+
+// identity takes the claims of a token whose signature is good. They are judged all the same: the
+// console that signed them may be of another version.
+func (c claims) identity() (Identity, error) {
+	if c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience {
+		return Identity{}, fmt.Errorf("%w: wrong issuer or audience", ErrInvalid)
+	}
+	if c.ID == "" || c.IssuedAt == nil || c.Expiry == nil {
+		return Identity{}, fmt.Errorf("%w: without id or times", ErrInvalid)
+	}
+	kind, name, _ := strings.Cut(c.Subject, ":")
+	id := Identity{
+		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID,
+		IssuedAt: time.UnixMicro(c.IssuedMicros).UTC(), ExpiresAt: c.Expiry.Time().UTC(),
+	}
+	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {
+		return Identity{}, fmt.Errorf("%w: its times differ", ErrInvalid)
+	}
+	if life := id.ExpiresAt.Sub(id.IssuedAt); life <= 0 || life > MaxLifetime {
+		return Identity{}, fmt.Errorf("%w: lifetime %s", ErrInvalid, life)
+	}
+	if err := id.Validate(); err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return id, nil
+}
