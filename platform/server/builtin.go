@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/version"
+)
+
+// Who may look at a service besides calling it.
+const operators = identity.RoleUser | identity.RoleHub
+
+// maxScrapes bounds how many collect metrics at once: it is work, and nobody needs more.
+const maxScrapes = 4
+
+// ready says why the service should get no requests, or nil.
+func (s *Server) ready() error {
+	if s.stopping.Load() {
+		return fmt.Errorf("%s is stopping", s.name)
+	}
+	if s.readyFunc == nil {
+		return nil
+	}
+	return s.readyFunc()
+}
+
+// open mounts what needs no identity.
+func (s *Server) open(mux *http.ServeMux, services []string) {
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.ready(); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	known := map[string]bool{"": true}
+	for _, name := range services {
+		known[name] = true
+	}
+	pattern, health := grpchealth.NewHandler(checker{s, known}, connect.WithReadMaxBytes(healthReadMaxBytes))
+	mux.Handle(pattern, http.MaxBytesHandler(endOnDrain(health), healthReadMaxBytes))
+}
+
+// healthReadMaxBytes bounds what strangers may send: a service's name.
+const healthReadMaxBytes = 4 << 10
+
+type checker struct {
+	server *Server
+	known  map[string]bool
+}
+
+func (c checker) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if !c.known[req.Service] {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no service %q here", req.Service))
+	}
+	if c.server.ready() != nil {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}
+
+// closed returns the mounts that every service has and that need an identity.
+func (s *Server) closed(services []string) []Mount {
+	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	reflector := grpcreflect.NewStaticReflector(services...)
+	limits := []connect.HandlerOption{connect.WithReadMaxBytes(s.readMaxBytes)}
+	v1, reflectV1 := grpcreflect.NewHandlerV1(reflector, limits...)
+	alpha, reflectAlpha := grpcreflect.NewHandlerV1Alpha(reflector, limits...)
+	return []Mount{
+		HTTP("GET /metrics", metrics, operators),
+		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
+		HTTP(v1, endOnDrain(reflectV1), operators),
+		HTTP(alpha, endOnDrain(reflectAlpha), operators),
+	}
+}
+
+// Version is what GET /version answers.
+type Version struct {
+	Service string `json:"service"`
+	Version string `json:"version"`
+}
+
+func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(Version{Service: s.name, Version: version.String()}) // Fails if the caller is gone.
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/felixge/httpsnoop"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// metrics of a listener. Labels are bounded: procedures and routes come from the mounts, codes from
+// the protocols.
+type metrics struct {
+	rpcs     *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	streams  *prometheus.GaugeVec
+	requests *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		rpcs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_rpc_total", Help: "Calls and streams that ended, by procedure and code (\"ok\" or a Connect code).",
+		}, []string{"procedure", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_rpc_duration_seconds", Help: "How long unary calls took.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60},
+		}, []string{"procedure"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_rpc_streams", Help: "Streams that are open.",
+		}, []string{"procedure"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_http_requests_total", Help: "Plain HTTP requests that ended, by route and status.",
+		}, []string{"route", "status"}),
+	}
+	for _, c := range []prometheus.Collector{m.rpcs, m.duration, m.streams, m.requests} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// observer is the interceptor around every call: it turns panics and unforeseen errors into
+// answers that give nothing away, counts, and logs.
+type observer struct {
+	log     *slog.Logger
+	metrics *metrics
+	name    string
+}
+
+func (o *observer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
+		procedure, start := req.Spec().Procedure, time.Now()
+		defer func() {
+			err = o.settle(ctx, procedure, start, err, recover())
+			o.metrics.duration.WithLabelValues(procedure).Observe(time.Since(start).Seconds())
+		}()
+		return next(ctx, req)
+	}
+}
+
+func (o *observer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (o *observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
+		procedure, start := conn.Spec().Procedure, time.Now()
+		open := o.metrics.streams.WithLabelValues(procedure)
+		open.Inc()
+		defer func() {
+			err = o.settle(ctx, procedure, start, err, recover())
+			open.Dec()
+		}()
+		return next(ctx, conn)
+	}
+}
+
+// settle makes of a call's end what the caller is told, and says so in log and metrics.
+func (o *observer) settle(ctx context.Context, procedure string, start time.Time, err error, panicked any) error {
+	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
+		panic(panicked)
+	}
+	if panicked != nil {
+		o.log.ErrorContext(ctx, "handler panicked", "procedure", procedure, "panic", panicked, "stack", string(debug.Stack()))
+		err = fmt.Errorf("panic: %v", panicked)
+	}
+	told := o.tell(ctx, err)
+	code := "ok"
+	if told != nil {
+		code = connect.CodeOf(told).String()
+	}
+	o.metrics.rpcs.WithLabelValues(procedure, code).Inc()
+	took := time.Since(start)
+	if told != nil && connect.CodeOf(told) == connect.CodeInternal {
+		o.log.ErrorContext(ctx, "call failed", "procedure", procedure, "code", code, "took", took, "err", err)
+	} else {
+		o.log.DebugContext(ctx, "call", "procedure", procedure, "code", code, "took", took, "err", err)
+	}
+	return told
+}
+
+// tell gives errors that no handler chose a code for one, and keeps what is internal inside.
+func (o *observer) tell(ctx context.Context, err error) error {
+	var chosen *connect.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &chosen) && chosen.Code() != connect.CodeInternal && chosen.Code() != connect.CodeUnknown && !(chosen.Code() == connect.CodeCanceled && isDraining(ctx)):
+		return chosen
+	case isDraining(ctx) && (errors.Is(err, context.Canceled) || chosen != nil && chosen.Code() == connect.CodeCanceled):
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("%s is stopping: try again", o.name))
+	case errors.Is(err, context.Canceled):
+		return connect.NewError(connect.CodeCanceled, context.Canceled)
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded)
+	default:
+		return connect.NewError(connect.CodeInternal, errors.New(internalText(ctx, o.name)))
+	}
+}
+
+// internalText tells a person where to look for what the answer leaves out.
+func internalText(ctx context.Context, name string) string {
+	return fmt.Sprintf("internal error in %s: its log says more under trace_id %s", name, trace.SpanContextFromContext(ctx).TraceID())
+}
+
+// observeHTTP does for plain handlers what observer does for calls.
+func (o *observer) observeHTTP(route string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, start := r.Context(), time.Now()
+		status := 0
+		w = httpsnoop.Wrap(w, httpsnoop.Hooks{
+			WriteHeader: func(write httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+				return func(code int) {
+					if status == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
+						status = code
+					}
+					write(code)
+				}
+			},
+			Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+				return func(p []byte) (int, error) {
+					status = max(status, http.StatusOK)
+					return write(p)
+				}
+			},
+		})
+		defer func() {
+			aborted := o.recoverHTTP(ctx, w, route, &status, recover())
+			o.metrics.requests.WithLabelValues(route, strconv.Itoa(max(status, http.StatusOK))).Inc()
+			level := slog.LevelDebug
+			if status >= http.StatusInternalServerError {
+				level = slog.LevelWarn
+			}
+			o.log.Log(ctx, level, "request", "route", route, "method", r.Method, "status", max(status, http.StatusOK), "took", time.Since(start))
+			if aborted {
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recoverHTTP answers for a handler that panicked. It reports whether the connection has to be cut,
+// because an answer had begun and must not look complete.
+func (o *observer) recoverHTTP(ctx context.Context, w http.ResponseWriter, route string, status *int, panicked any) (abort bool) {
+	if panicked == nil {
+		return false
+	}
+	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
+		return true
+	}
+	o.log.ErrorContext(ctx, "handler panicked", "route", route, "panic", panicked, "stack", string(debug.Stack()))
+	if *status != 0 {
+		return true
+	}
+	http.Error(w, internalText(ctx, o.name), http.StatusInternalServerError)
+	return false
+}

@@ -1,0 +1,440 @@
+// Package server is the one constructor of every service's listener.
+//
+// Whatever is mounted gets: Connect, gRPC and gRPC-web on one port over HTTP/1.1, h2c and TLS; limits on
+// headers, messages, bodies and time; an identity check that fails closed; health; reflection; metrics;
+// CORS; recovery from panics; traces and a log line per request; a graceful end.
+//
+// Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
+// requests; 503 with the reason otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
+// With one: GET /metrics, GET /version and reflection besides the mounts.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	connectcors "connectrpc.com/cors"
+	"connectrpc.com/otelconnect"
+	"connectrpc.com/validate"
+	"github.com/rs/cors"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/telemetry"
+)
+
+// Limits of every listener.
+const (
+	// DefaultReadMaxBytes bounds one message: a report of 500 services, or a secret with 64 values of
+	// 64 KiB, which are the largest requests that the protos allow.
+	DefaultReadMaxBytes = 4<<20 + envelopeBytes
+	// sendMaxBytes bounds one answer: what clients accept (client.ReadMaxBytes).
+	sendMaxBytes = 64 << 20
+	// compressMinBytes: below it, compression costs more than it saves. Our own clients ask for none.
+	compressMinBytes  = 16 << 10
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	// maxHeaderBytes has room for a token with many groups and for what kubectl sends.
+	maxHeaderBytes = 64 << 10
+	// maxConcurrentStreams per connection. Clients of ours open another connection at the limit; the
+	// work that a flood of resets can cause grows with it.
+	maxConcurrentStreams = 1000
+	// Go's default of 1 MiB for a whole connection lets one stream that nobody reads stop all the
+	// others, as a tunnel's session would.
+	connectionWindow = 16 << 20
+	streamWindow     = 4 << 20
+	// A connection is asked for a sign of life after this silence, and given up after that wait.
+	pingAfter = 15 * time.Second
+	pingWait  = 15 * time.Second
+	// A peer that takes no byte at all for this long is gone.
+	writeStall = 60 * time.Second
+)
+
+// Config is what differs per deployment.
+type Config struct {
+	// Listen is host:port; port 0 takes a free one. The host must be a loopback address unless there is a
+	// certificate or Plaintext.
+	Listen string
+	// CertFile and KeyFile are PEM files; renewed files are taken in without a restart.
+	CertFile, KeyFile string
+	// Plaintext says that a proxy in front ends TLS, so that no certificate is needed here.
+	Plaintext bool
+	// AllowedOrigins may use the API from a browser. Empty: only pages of this origin.
+	AllowedOrigins []string
+	// DrainDelay is how long to serve on as "not ready" before intake stops, so that load balancers
+	// notice. Zero where there are none; some seconds in Kubernetes.
+	DrainDelay time.Duration
+	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
+	ReadMaxBytes int
+}
+
+// RegisterFlags adds --listen (with the given default), --tls-cert, --tls-key, --plaintext,
+// --allowed-origins and --drain-delay.
+func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
+	fs.StringVar(&c.Listen, "listen", listen, "address to listen at, `host:port`; beyond this machine only with --tls-cert and --tls-key, or --plaintext")
+	fs.StringVar(&c.CertFile, "tls-cert", "", "PEM `file` with the TLS certificate")
+	fs.StringVar(&c.KeyFile, "tls-key", "", "PEM `file` with the key of the TLS certificate")
+	fs.BoolVar(&c.Plaintext, "plaintext", false, "listen without TLS beyond this machine, because a proxy in front ends TLS")
+	fs.Func("allowed-origins", "comma-separated `origins` whose pages may use the API from a browser", func(s string) error {
+		c.AllowedOrigins = strings.Split(s, ",")
+		return nil
+	})
+	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
+}
+
+// Deps is what a listener works with. Only Ready may be missing.
+type Deps struct {
+	Name      string // Of the service, such as "gitcache".
+	Log       *slog.Logger
+	Telemetry *telemetry.Telemetry
+	Verifier  identity.Verifier
+	Policy    identity.Policy // Must have every procedure that is mounted.
+	Ready     func() error    // Why the service should get no requests; nil: it is ready.
+}
+
+// Server is a listener. New, then Listen, then Run.
+type Server struct {
+	name         string
+	log          *slog.Logger
+	telemetry    *telemetry.Telemetry
+	readyFunc    func() error
+	readMaxBytes int
+	drainDelay   time.Duration
+	drainLimit   time.Duration
+	after        func(time.Duration) <-chan time.Time // time.After, but for tests.
+	listen       string
+
+	procedures []Procedure
+	http       *http.Server
+	drain      *drain
+	stopping   atomic.Bool
+	tls        bool
+	listener   net.Listener // Set by Listen.
+}
+
+// New puts a listener together. It binds nothing and starts nothing.
+func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
+	if err := checkDeps(deps); err != nil {
+		return nil, err
+	}
+	if err := checkAddress(cfg); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		name:         deps.Name,
+		log:          deps.Log,
+		telemetry:    deps.Telemetry,
+		readyFunc:    deps.Ready,
+		readMaxBytes: cfg.ReadMaxBytes,
+		drainDelay:   cfg.DrainDelay,
+		drainLimit:   drainLimit,
+		after:        time.After,
+		listen:       cfg.Listen,
+		drain:        newDrain(),
+		tls:          cfg.CertFile != "",
+	}
+	if s.readMaxBytes <= 0 {
+		s.readMaxBytes = DefaultReadMaxBytes
+	}
+	handler, err := s.handler(deps, mounts)
+	if err != nil {
+		return nil, fmt.Errorf("%s listener: %w", deps.Name, err)
+	}
+	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, handler))
+	if s.tls {
+		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
+		if err != nil {
+			return nil, err
+		}
+		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get}
+	}
+	return s, nil
+}
+
+func checkDeps(deps Deps) error {
+	switch {
+	case deps.Name == "":
+		return errors.New("listener: no name given")
+	case deps.Log == nil, deps.Telemetry == nil:
+		return fmt.Errorf("%s listener: no log or telemetry given", deps.Name)
+	case deps.Verifier == nil:
+		return fmt.Errorf("%s listener: no verifier given: nothing is served without authentication", deps.Name)
+	}
+	return nil
+}
+
+func checkAddress(cfg Config) error {
+	host, _, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen address %q: must be host:port", cfg.Listen)
+	}
+	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
+		return errors.New("TLS: certificate and key are needed together; give both --tls-cert and --tls-key")
+	}
+	if cfg.CertFile != "" || cfg.Plaintext || isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("listen address %s can be reached from other machines, and would be without TLS: give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS, or listen at 127.0.0.1", cfg.Listen)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func newHTTPServer(s *Server, handler http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           identity.Abortable(s.track(handler)),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// No ReadTimeout and WriteTimeout: they would end streams. The gate bounds bodies.
+		Protocols: protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxConcurrentStreams,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingWait,
+			WriteByteTimeout:              writeStall,
+		},
+		BaseContext: func(net.Listener) context.Context { return context.WithValue(s.drain.ctx, drainKey{}, s.drain.begun) },
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // What strangers do to the port.
+	}
+}
+
+// track lets the drain wait for handlers, and ends requests whose time in it is over. (The context of
+// a request whose connection was taken over ends with the base context only.)
+func (s *Server) track(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.drain.enter() {
+			http.Error(w, s.name+" is stopping", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.drain.running.Done()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func withCORS(origins []string, next http.Handler) http.Handler {
+	if len(origins) == 0 {
+		return next
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: origins,
+		AllowedMethods: append(connectcors.AllowedMethods(), http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete),
+		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization", "Traceparent", "Accept", "If-None-Match", "Range"),
+		ExposedHeaders: append(connectcors.ExposedHeaders(), "Etag", "Content-Range"),
+		MaxAge:         int((2 * time.Hour).Seconds()), // What browsers keep at most.
+	}).Handler(next)
+}
+
+// handler puts all mounts together.
+func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) {
+	defer func() {
+		if r := recover(); r != nil { // ServeMux says so when patterns collide.
+			err = fmt.Errorf("mount: %v", r)
+		}
+	}()
+	m, err := newMetrics(s.telemetry.Registry)
+	if err != nil {
+		return nil, err
+	}
+	o := &observer{log: s.log, metrics: m, name: s.name}
+	options, err := s.options(deps, o)
+	if err != nil {
+		return nil, err
+	}
+	root := &router{mux: http.NewServeMux()}
+	var services []string
+	for _, mount := range mounts {
+		if mount.build == nil {
+			continue
+		}
+		services = append(services, mount.service)
+		if err := s.mountRPC(root.mux, deps, mount, options); err != nil {
+			return nil, err
+		}
+	}
+	s.open(root.mux, services)
+	for _, mount := range append(s.closed(services), mounts...) {
+		if mount.build == nil {
+			s.mountHTTP(root, deps, o, mount)
+		}
+	}
+	return root, nil
+}
+
+// options are what every Connect handler is built with. The order of interceptors is outermost first.
+func (s *Server) options(deps Deps, o *observer) ([]connect.HandlerOption, error) {
+	tracing, err := otelconnect.NewInterceptor(otelconnect.WithTracerProvider(s.telemetry.Tracer), otelconnect.WithPropagator(propagation.TraceContext{}),
+		otelconnect.WithTrustRemote(), otelconnect.WithoutMetrics())
+	if err != nil {
+		return nil, fmt.Errorf("make tracing interceptor: %w", err)
+	}
+	return []connect.HandlerOption{
+		connect.WithReadMaxBytes(s.readMaxBytes),
+		connect.WithSendMaxBytes(sendMaxBytes),
+		connect.WithCompressMinBytes(compressMinBytes),
+		connect.WithInterceptors(tracing, o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
+	}, nil
+}
+
+func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []connect.HandlerOption) error {
+	procedures, err := proceduresOf(mount.service, deps.Policy)
+	if err != nil {
+		return err
+	}
+	pattern, handler := mount.build(options...)
+	if want := "/" + mount.service + "/"; pattern != want {
+		return fmt.Errorf("service %q is built by the constructor of %q", mount.service, strings.Trim(pattern, "/"))
+	}
+	s.procedures = append(s.procedures, procedures...)
+	mux.Handle(pattern, newGate(procedures, deps.Verifier, s.readMaxBytes, handler, mount.lingers))
+	return nil
+}
+
+func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
+	handler := mount.handler
+	if mount.role != identity.RoleOpen {
+		handler = identity.Middleware(deps.Verifier, mount.role, handler)
+	}
+	handler = o.observeHTTP(mount.pattern, handler)
+	if !mount.raw {
+		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))
+	}
+	handler = otelhttp.NewHandler(handler, mount.pattern, otelhttp.WithTracerProvider(s.telemetry.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
+	if mount.raw {
+		root.raw = append(root.raw, rawRoute{mount.pattern, handler})
+		return
+	}
+	root.mux.Handle(mount.pattern, handler)
+}
+
+// router serves raw prefixes before ServeMux would clean their paths.
+type router struct {
+	raw []rawRoute
+	mux *http.ServeMux
+}
+
+type rawRoute struct {
+	prefix  string
+	handler http.Handler
+}
+
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for _, route := range rt.raw {
+		if strings.HasPrefix(r.URL.Path, route.prefix) {
+			route.handler.ServeHTTP(w, r)
+			return
+		}
+	}
+	rt.mux.ServeHTTP(w, r)
+}
+
+// Procedures returns every procedure of the mounted Connect services and who may call it. (Health and
+// reflection are not among them.)
+func (s *Server) Procedures() []Procedure { return s.procedures }
+
+// Listen binds the address. After it URL answers, and connections queue up until Run.
+func (s *Server) Listen() error {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.listen)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.listener = listener
+	return nil
+}
+
+// Close gives the address back if Run is not to be called after Listen.
+func (s *Server) Close() error {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
+// URL returns how to reach the listener on this machine: https://127.0.0.1:7401. Before Listen it is "".
+func (s *Server) URL() string {
+	if s.listener == nil {
+		return ""
+	}
+	scheme := "http://"
+	if s.tls {
+		scheme = "https://"
+	}
+	address, ok := s.listener.Addr().(*net.TCPAddr)
+	if ok && address.IP.IsUnspecified() {
+		return scheme + net.JoinHostPort("127.0.0.1", fmt.Sprint(address.Port))
+	}
+	if host, port, err := net.SplitHostPort(s.listen); err == nil && ok && host == "localhost" && port != "" {
+		return scheme + net.JoinHostPort(host, fmt.Sprint(address.Port))
+	}
+	return scheme + s.listener.Addr().String()
+}
+
+// Run serves until ctx ends, then: not ready, wait DrainDelay, stop intake, let requests finish for
+// at most 10 s, cut off the rest. Streams are ended when intake stops, but for lingering ones.
+// It returns nil after such an end, and an error if it could not serve.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	defer s.drain.cancel()
+	served := make(chan error, 1)
+	go func() {
+		if s.tls {
+			served <- s.http.ServeTLS(s.listener, "", "")
+			return
+		}
+		served <- s.http.Serve(s.listener)
+	}()
+	s.log.Info("listening", "url", s.URL())
+	select {
+	case err := <-served:
+		return fmt.Errorf("%s: serve: %w", s.name, err)
+	case <-ctx.Done():
+	}
+	s.stop(served)
+	return nil
+}
+
+func (s *Server) stop(served <-chan error) {
+	s.stopping.Store(true)
+	select {
+	case <-s.after(s.drainDelay):
+	case <-served: // It fell over meanwhile: nobody comes any more.
+	}
+	close(s.drain.begun)
+	ctx, cancel := context.WithTimeout(context.Background(), s.drainLimit)
+	defer cancel()
+	start := time.Now()
+	err := s.http.Shutdown(ctx)
+	// Connections that a handler took over are not among those that Shutdown waits for.
+	finished := s.drain.wait(max(0, s.drainLimit-time.Since(start)))
+	s.drain.cancel()
+	if err == nil && finished {
+		return
+	}
+	_ = s.http.Close() // Cuts off what is left; each handler sees its own error.
+	if !s.drain.wait(unwindLimit) {
+		s.log.Warn("stopped with requests unfinished", "waited", time.Since(start).Round(time.Millisecond))
+	}
+}
