@@ -1,0 +1,181 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// renewDivisor: a lease or membership is renewed at a third of its ttl, so that one failure or
+	// slow answer costs nothing.
+	renewDivisor = 3
+	// retryDivisor: after a failure it is tried again at a tenth of its ttl.
+	retryDivisor = 10
+)
+
+// Hold holds a lease whenever it can, and works while it does.
+type Hold struct {
+	Leases      Leases
+	Key, Holder string
+	TTL         time.Duration
+	Log         *slog.Logger
+	// Do works under the lease. Its context ends when the lease does (cause ErrLost) or Run's does;
+	// it must return then, well within a tenth of TTL. When it returns earlier, the lease is
+	// released, an error is logged, and after a pause the next lease is tried for.
+	Do func(ctx context.Context, l *Lease) error
+}
+
+// Run tries for the lease, with jittered pauses of about a third of TTL, until ctx ends. It
+// returns nil then, after Do has returned and the lease is released; an error only at once, for
+// fields that can't work.
+func (h Hold) Run(ctx context.Context) error {
+	if err := validateLease(h.Key, h.Holder, h.TTL); err != nil {
+		return fmt.Errorf("hold lease: %w", err)
+	}
+	log := outageLog{log: h.Log.With("lease", h.Key), what: "acquire lease"}
+	for ctx.Err() == nil {
+		l, err := h.Leases.Acquire(ctx, h.Key, h.Holder, h.TTL)
+		switch {
+		case err == nil:
+			log.ok(ctx)
+			h.work(ctx, l)
+		case errors.Is(err, ErrHeld):
+			log.ok(ctx)
+		default:
+			log.failed(ctx, err)
+		}
+		pause(ctx, jitter(h.TTL/renewDivisor))
+	}
+	return nil
+}
+
+func (h Hold) work(ctx context.Context, l *Lease) {
+	work, cancel := context.WithCancelCause(ctx)
+	var keepers sync.WaitGroup
+	keepers.Go(func() {
+		select {
+		case <-l.Done():
+			cancel(ErrLost)
+		case <-work.Done():
+		}
+	})
+	keepers.Go(func() { h.renew(work, l) })
+	err := h.Do(work, l)
+	lost := errors.Is(context.Cause(work), ErrLost)
+	cancel(nil)
+	keepers.Wait()
+
+	log := h.Log.With("lease", l.Key(), "epoch", l.Epoch())
+	switch {
+	case lost:
+		log.WarnContext(ctx, "lease lost", "err", err)
+	case err != nil && ctx.Err() == nil:
+		log.WarnContext(ctx, "work under lease ended", "err", err)
+	}
+	// Also while shutting down, so that another replica goes on at once; Release bounds it.
+	if err := l.Release(context.WithoutCancel(ctx)); err != nil {
+		log.DebugContext(ctx, "release lease", "err", err)
+	}
+}
+
+func (h Hold) renew(ctx context.Context, l *Lease) {
+	log := outageLog{log: h.Log.With("lease", h.Key), what: "renew lease"}
+	wait := h.TTL / renewDivisor
+	for pause(ctx, jitter(wait)) {
+		err := l.Renew(ctx)
+		switch {
+		case err == nil:
+			log.ok(ctx)
+			wait = h.TTL / renewDivisor
+		case errors.Is(err, ErrLost):
+			return
+		default:
+			log.failed(ctx, err)
+			wait = h.TTL / retryDivisor
+		}
+	}
+}
+
+// Presence keeps a member in its group.
+type Presence struct {
+	Membership Membership
+	Group      string
+	// Member is asked before every heartbeat, so that URL and Meta may change; the ID may not.
+	Member func() Member
+	TTL    time.Duration
+	Log    *slog.Logger
+}
+
+// Run joins, repeats it at a third of TTL (jittered), and leaves when ctx ends. It returns nil
+// then; an error only at once, for fields that can't work.
+func (p Presence) Run(ctx context.Context) error {
+	if _, err := encodeMember(p.Group, p.Member(), p.TTL); err != nil {
+		return fmt.Errorf("keep member: %w", err)
+	}
+	log := outageLog{log: p.Log.With("group", p.Group), what: "join group"}
+	for more := true; more; {
+		wait := p.TTL / renewDivisor
+		if err := p.Membership.Join(ctx, p.Group, p.Member(), p.TTL); err != nil {
+			log.failed(ctx, err)
+			wait = p.TTL / retryDivisor
+		} else {
+			log.ok(ctx)
+		}
+		more = pause(ctx, jitter(wait))
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), OpTimeout)
+	defer cancel()
+	if err := p.Membership.Leave(leave, p.Group, p.Member().ID); err != nil {
+		p.Log.DebugContext(ctx, "leave group", "group", p.Group, "err", err)
+	}
+	return nil
+}
+
+// outageLog says once that something began to fail, and once that it works again.
+type outageLog struct {
+	log  *slog.Logger
+	what string
+	out  bool
+}
+
+func (o *outageLog) failed(ctx context.Context, err error) {
+	if !o.out && ctx.Err() == nil {
+		o.out = true
+		o.log.WarnContext(ctx, "coordination fails: trying on", "what", o.what, "err", err)
+	}
+}
+
+func (o *outageLog) ok(ctx context.Context) {
+	if o.out {
+		o.out = false
+		o.log.InfoContext(ctx, "coordination works again", "what", o.what)
+	}
+}
+
+// jitter returns a time from half of d to one and a half, so that replicas don't act in step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d) //nolint:gosec // jitter is no secret
+}
+
+// backoff returns a pause with full jitter before the attempt after so many failures.
+func backoff(failures int, most time.Duration) time.Duration {
+	const first = 100 * time.Millisecond
+	return rand.N(min(most, first<<min(failures, 10))) + time.Millisecond //nolint:gosec // jitter is no secret
+}
+
+// pause waits for d; false: ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,117 @@
+package coordination
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Open returns the coordinator that a URL names. It connects to nothing yet.
+//
+//	"" or memory:                                        in this process
+//	redis://user:password@host:6379/0                    one Redis (rediss: TLS; unix:///path: a socket)
+//	redis+sentinel://h1:26379,h2:26379/0?master_name=m   Sentinel (rediss+sentinel: TLS)
+//	redis+cluster://user:password@h1:6379,h2:6379        Cluster (rediss+cluster: TLS)
+//
+// User and password in a Sentinel URL are the Sentinels'; those of the servers are the parameters
+// username and password. Other query parameters are go-redis' own (pool_size, ...).
+//
+// The user needs PING, EVALSHA, EVAL, GET, PUBLISH, SUBSCRIBE and what the scripts call (SET, GET,
+// DEL, INCR, EXISTS, PEXPIRE, PTTL, TIME, ZADD, ZREM, ZCARD, ZSCORE, ZRANGEBYSCORE, HSET, HDEL,
+// HMGET) on keys and channels fairlead:*.
+//
+// Errors never repeat the URL: it may hold a password.
+func Open(rawURL string) (Coordinator, error) {
+	scheme, _, _ := strings.Cut(rawURL, ":")
+	switch strings.ToLower(scheme) {
+	case "", "memory":
+		return newMemory(), nil
+	case "redis", "rediss", "unix":
+		o, err := redis.ParseURL(rawURL)
+		if err != nil {
+			return nil, errBadURL()
+		}
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
+		o.MaxRetries, o.DialerRetries = noRetries, 1
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.MaintNotificationsConfig = noMaintNotifications()
+		return newRedis(redis.NewClient(o), o.DB), nil
+	case "redis+sentinel", "rediss+sentinel":
+		o, err := parseHosts(rawURL, redis.ParseFailoverURL)
+		if err != nil {
+			return nil, err
+		}
+		if o.MasterName == "" {
+			return nil, errors.New("coordination URL: a Sentinel URL needs the parameter master_name")
+		}
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
+		o.MaxRetries, o.DialerRetries = noRetries, 1
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		return newRedis(redis.NewFailoverClient(o), o.DB), nil
+	case "redis+cluster", "rediss+cluster":
+		o, err := parseHosts(rawURL, redis.ParseClusterURL)
+		if err != nil {
+			return nil, err
+		}
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
+		o.MaxRetries, o.DialerRetries = noRetries, 1
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.MaintNotificationsConfig = noMaintNotifications()
+		return newRedis(redis.NewClusterClient(o), 0), nil
+	}
+	return nil, errors.New("coordination URL: must begin with memory:, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+}
+
+// noRetries: callers retry, and a message must not be published twice.
+const noRetries = -1
+
+func timeouts() (dial, read, write time.Duration) { return OpTimeout, OpTimeout, OpTimeout }
+
+func noMaintNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func errBadURL() error {
+	return errors.New("coordination URL: can't be read: check host, port, database number and parameters, and percent-encode special characters in user and password")
+}
+
+// parseHosts parses scheme+kind://user@host1,host2/path?query. Go's URLs have no lists of hosts:
+// the first stays in the URL and the others become the addr parameters that go-redis knows.
+func parseHosts[T any](rawURL string, parse func(string) (T, error)) (T, error) {
+	var none T
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		return none, errBadURL()
+	}
+	base, _, _ := strings.Cut(strings.ToLower(scheme), "+")
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user, hostList := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hostList = authority[:i+1], authority[i+1:]
+	}
+	hosts := strings.Split(hostList, ",")
+	u, err := url.Parse(base + "://" + user + hosts[0] + tail)
+	if err != nil || u.Hostname() == "" {
+		return none, errBadURL()
+	}
+	q := u.Query()
+	for _, h := range hosts[1:] {
+		if other, err := url.Parse(base + "://" + h); err != nil || other.Host != h {
+			return none, errBadURL()
+		}
+		q.Add("addr", h)
+	}
+	u.RawQuery = q.Encode()
+	o, err := parse(u.String())
+	if err != nil {
+		return none, errBadURL()
+	}
+	return o, nil
+}
