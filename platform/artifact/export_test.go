@@ -1,0 +1,50 @@
+package artifact
+
+import "io/fs"
+
+// TempFile is tempFile for tests that make a disk fail.
+type TempFile = tempFile
+
+// FailWrites makes the store's temporary files fail as wrap says.
+func (s *Store) FailWrites(wrap func(TempFile) TempFile) {
+	s.newTemp = func(dir string) (tempFile, error) {
+		f, err := createTemp(dir)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(f), nil
+	}
+}
+
+// FailCreates makes the store's disk take no new file.
+func (s *Store) FailCreates(err error) {
+	s.newTemp = func(string) (tempFile, error) { return nil, err }
+}
+
+// FileOf is where an artifact is stored.
+func (s *Store) FileOf(d Digest) string { return s.path(d) }
+
+// FileInfo is what TempFile.Stat gives.
+type FileInfo = fs.FileInfo
+
+// Decode and ParseRange are the decoders of foreign bytes, for their fuzz targets.
+var (
+	Decode = func(enc string) func(body readCloser, d Digest, l Limits) (readCloser, error) {
+		return func(body readCloser, d Digest, l Limits) (readCloser, error) {
+			return decode(body, encoding(enc), d, l)
+		}
+	}
+	ParseRange = func(s string, size int64) (offset, length int64, ok bool) {
+		r, ok := parseRange(s)
+		if !ok {
+			return 0, 0, false
+		}
+		return r.within(size)
+	}
+	Negotiate = func(accept string) string { return string(negotiate(accept)) }
+)
+
+type readCloser = interface {
+	Read([]byte) (int, error)
+	Close() error
+}

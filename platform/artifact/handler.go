@@ -1,0 +1,228 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Path is where artifacts are served, below a service's URL: Path + digest.
+const Path = "/v1/artifacts/"
+
+// copyBytes is how much of a body is held back until what follows it was read, so that the end of a
+// body that went bad is never sent.
+const copyBytes = 64 << 10
+
+// AuthorizeFunc says whether the caller of a request may have an artifact. Any error is answered as
+// if the artifact did not exist, so that nobody learns of other people's.
+type AuthorizeFunc func(*http.Request, Digest) error
+
+// Handler serves the store's artifacts at Path: GET and HEAD; zstd, gzip or identity; one range of the
+// identity bytes, which are the same on every replica.
+func (s *Store) Handler(authorize AuthorizeFunc) http.Handler {
+	return &handler{store: s, authorize: authorize}
+}
+
+// FillHandler is Handler that fills what is missing with fetch. Where there is no space for it, bytes
+// are passed through.
+func (s *Store) FillHandler(authorize AuthorizeFunc, fetch FetchFunc) http.Handler {
+	return &handler{store: s, authorize: authorize, fetch: fetch}
+}
+
+type handler struct {
+	store     *Store
+	authorize AuthorizeFunc
+	fetch     FetchFunc // nil: a miss is not found
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "artifacts can be read only", http.StatusMethodNotAllowed)
+		return
+	}
+	d, err := ParseDigest(strings.TrimPrefix(r.URL.Path, Path))
+	if err == nil {
+		err = h.authorize(r, d)
+	}
+	if err != nil {
+		answerError(w, ErrNotFound)
+		return
+	}
+	b, err := h.open(r.Context(), d)
+	switch {
+	case err == nil:
+		defer func() { _ = b.Close() }() // opened for reading: nothing to lose
+		serveBlob(w, r, b)
+	case errors.Is(err, ErrNoSpace):
+		h.pass(w, r, d)
+	default:
+		answerError(w, err)
+	}
+}
+
+func (h *handler) open(ctx context.Context, d Digest) (*Blob, error) {
+	if h.fetch == nil {
+		return h.store.Open(d)
+	}
+	return h.store.Fill(ctx, d, h.fetch)
+}
+
+func answerError(w http.ResponseWriter, err error) {
+	w.Header().Set("Cache-Control", "no-store")
+	if errors.Is(err, ErrNotFound) {
+		http.Error(w, "artifact not found", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, "artifact can't be had right now, ask again", http.StatusServiceUnavailable)
+}
+
+// describe sets what all representations have in common. A digest's content never changes.
+func describe(w http.ResponseWriter, d Digest, enc encoding) {
+	h := w.Header()
+	h.Set("Content-Type", "application/x-tar")
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding, Authorization")
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if enc == encodingIdentity {
+		h.Set("Etag", etag(d))
+		return
+	}
+	// Compressed bytes differ between replicas: the validator is weak.
+	h.Set("Etag", "W/"+etag(d))
+	h.Set("Content-Encoding", string(enc))
+}
+
+func etag(d Digest) string { return `"` + string(d) + `"` }
+
+// fresh says whether the caller has this content already.
+func fresh(r *http.Request, d Digest) bool {
+	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		if tag == "*" || tag == etag(d) {
+			return true
+		}
+	}
+	return false
+}
+
+func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
+	enc := negotiate(r.Header.Get("Accept-Encoding"))
+	span, ranged := wantedRange(r, b.Digest())
+	if ranged {
+		enc = encodingIdentity
+	}
+	describe(w, b.Digest(), enc)
+	if fresh(r, b.Digest()) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	switch {
+	case ranged:
+		serveRange(w, r, b, span)
+	case enc == encodingZstd:
+		w.Header().Set("Content-Length", strconv.FormatInt(b.good.stored, 10))
+		send(w, r, b.compressed())
+	case enc == encodingIdentity:
+		w.Header().Set("Content-Length", strconv.FormatInt(b.Size(), 10))
+		send(w, r, b)
+	default:
+		sendEncoded(w, r, enc, b)
+	}
+}
+
+// pass serves an artifact that can't be stored.
+func (h *handler) pass(w http.ResponseWriter, r *http.Request, d Digest) {
+	body, err := h.fetch(r.Context(), d)
+	if err != nil {
+		answerError(w, err)
+		return
+	}
+	defer func() { _ = body.Close() }()
+	enc := negotiate(r.Header.Get("Accept-Encoding"))
+	describe(w, d, enc)
+	w.Header().Del("Accept-Ranges")
+	if fresh(r, d) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	sendEncoded(w, r, enc, body)
+}
+
+// sendEncoded compresses on the way.
+func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.Reader) {
+	if r.Method == http.MethodHead {
+		return
+	}
+	var out io.WriteCloser
+	var err error
+	switch enc {
+	case encodingGzip:
+		out = gzip.NewWriter(w)
+	case encodingZstd:
+		out, err = zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+	default:
+		out = plainWriter{w}
+	}
+	if err == nil {
+		err = copyHeldBack(out, body)
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+type plainWriter struct{ io.Writer }
+
+func (plainWriter) Close() error { return nil }
+
+func send(w http.ResponseWriter, r *http.Request, body io.Reader) {
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := copyHeldBack(w, body); err != nil {
+		// The status is out. Cutting the connection is what tells the caller.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// copyHeldBack copies a body whose reader tells at its end whether it was good: the last piece is
+// sent only then, so no caller ever has a complete body of bad bytes.
+func copyHeldBack(w io.Writer, r io.Reader) error {
+	held, next := make([]byte, 0, copyBytes), make([]byte, copyBytes)
+	for {
+		n, err := readPiece(r, next)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if _, werr := w.Write(held); werr != nil {
+			return werr
+		}
+		if err != nil {
+			_, werr := w.Write(next[:n])
+			return werr
+		}
+		held, next = next[:n], held[:copyBytes]
+	}
+}
+
+// readPiece fills p, or says why not. Unlike io.ReadFull it gives the reader's own error.
+func readPiece(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = r.Read(p[n:])
+		n += m
+	}
+	return n, err
+}

@@ -1,0 +1,426 @@
+package artifact
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// DefaultMaxBytes of a store: the current artifacts of thousands of services.
+	DefaultMaxBytes = 10 << 30
+	// FillTimeout ends a fill that nobody may be waiting for any more.
+	FillTimeout = 5 * time.Minute
+
+	tempPrefix    = "tmp-"
+	storedSuffix  = ".tar.zst"
+	quarantineDir = "quarantine"
+	// maxQuarantined bad files are kept for whoever looks into the cause.
+	maxQuarantined = 8
+)
+
+var (
+	// ErrNotFound: the artifact is not here, or the caller may not know of it. It is an fs.ErrNotExist.
+	ErrNotFound = fmt.Errorf("artifact not found: %w", fs.ErrNotExist)
+	// ErrNoSpace: the store is full of pinned artifacts, or its disk is full or fails. The artifact
+	// was not stored; it can still be passed through.
+	ErrNoSpace = errors.New("no space for the artifact")
+	// ErrCorrupt: the bytes do not hash to the digest.
+	ErrCorrupt = errors.New("bytes do not match the digest")
+)
+
+// Options of a Store.
+type Options struct {
+	MaxBytes int64  // on disk, compressed; 0: DefaultMaxBytes
+	Limits   Limits // of each artifact
+	Log      *slog.Logger
+}
+
+// Store is a disk cache of artifacts, zstd-compressed, one file each. It is safe for concurrent use;
+// a folder belongs to one store at a time.
+//
+// A file appears under its final name only when it is whole and on the disk (write, fsync, rename,
+// fsync the folder). It is hashed before it is used for the first time after a start, and again when
+// its size or time changed. The sum of all files stays within MaxBytes: the least recently used go
+// first, pinned ones never.
+type Store struct {
+	dir      string
+	maxBytes int64
+	limits   Limits
+	log      *slog.Logger
+	newTemp  func(dir string) (tempFile, error)
+	fills    singleflight.Group // by digest
+	checks   singleflight.Group // by digest
+	life     context.Context    //nolint:containedctx // of fills, which outlive their callers; ended by Close
+	end      context.CancelFunc
+	filling  sync.WaitGroup
+
+	// mu guards everything below, and every rename to and removal of a final name.
+	mu     sync.Mutex
+	closed bool
+	items  map[Digest]*list.Element // of *item
+	recent *list.List               // most recently used first
+	pinned map[Digest]struct{}
+	bytes  int64 // of all items, and what is being written
+	stats  Stats
+}
+
+// item is an artifact on the disk.
+type item struct {
+	digest Digest
+	stored int64
+	good   *check // nil: not hashed since start
+}
+
+// check is what is known of a file that hashed to its digest.
+type check struct {
+	size    int64  // of the uncompressed tar
+	stored  int64  // of the file
+	sum     uint64 // xxhash of the file's bytes, for a second look while serving them
+	modTime time.Time
+}
+
+func (c *check) holds(info fs.FileInfo) bool {
+	return c != nil && c.stored == info.Size() && c.modTime.Equal(info.ModTime())
+}
+
+// Stats tells what is in a store, and what happened since it was opened.
+type Stats struct {
+	Artifacts, Pinned      int
+	Bytes, MaxBytes        int64
+	Hits, Misses           int64
+	Evicted, Corrupt, Full int64
+}
+
+// tempFile is what the store needs of an *os.File that it writes.
+type tempFile interface {
+	io.Writer
+	Sync() error
+	Stat() (fs.FileInfo, error)
+	Close() error
+	Name() string
+}
+
+// OpenStore opens the store in dir, creating the folder if need be. It sweeps what a killed process
+// left half written and counts the rest, without reading it.
+func OpenStore(dir string, o Options) (*Store, error) {
+	s := &Store{
+		dir: dir, maxBytes: o.MaxBytes, limits: o.Limits.withDefaults(), log: o.Log, newTemp: createTemp,
+		items: map[Digest]*list.Element{}, recent: list.New(), pinned: map[Digest]struct{}{},
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	if s.maxBytes == 0 {
+		s.maxBytes = DefaultMaxBytes
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700); err != nil {
+		return nil, fmt.Errorf("open artifact store: %w", err)
+	}
+	if err := s.scan(); err != nil {
+		return nil, fmt.Errorf("open artifact store: %w", err)
+	}
+	return s, nil
+}
+
+func createTemp(dir string) (tempFile, error) { return os.CreateTemp(dir, tempPrefix+"*") }
+
+// scan sweeps temporary files and takes the others in, the oldest as the least recently used.
+func (s *Store) scan() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	var found []fs.FileInfo
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Name(), tempPrefix):
+			if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("sweep: %w", err)
+			}
+		case strings.HasSuffix(e.Name(), storedSuffix) && e.Type().IsRegular():
+			if info, err := e.Info(); err == nil {
+				found = append(found, info)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range found {
+		d, err := ParseDigest(digestPrefix + strings.TrimSuffix(info.Name(), storedSuffix))
+		if err != nil {
+			continue // not ours
+		}
+		s.items[d] = s.recent.PushFront(&item{digest: d, stored: info.Size()})
+		s.bytes += info.Size()
+	}
+	return nil
+}
+
+func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.Hex()+storedSuffix) }
+
+// Has says whether the artifact is in the store. It may yet turn out to be bad: Open tells.
+func (s *Store) Has(d Digest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.items[d] != nil
+}
+
+// Pin replaces the set of artifacts that are never evicted. They need not be here yet.
+func (s *Store) Pin(digests []Digest) {
+	pinned := make(map[Digest]struct{}, len(digests))
+	for _, d := range digests {
+		pinned[d] = struct{}{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned = pinned
+}
+
+// Stats returns the current figures.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Artifacts, st.Bytes, st.MaxBytes = len(s.items), s.bytes, s.maxBytes
+	for d := range s.pinned {
+		if s.items[d] != nil {
+			st.Pinned++
+		}
+	}
+	return st
+}
+
+// Open returns an artifact that was verified, or ErrNotFound. The caller closes it. A file that is
+// bad goes to quarantine and is not found.
+func (s *Store) Open(d Digest) (*Blob, error) {
+	b, err := s.open(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.stats.Hits++
+	case errors.Is(err, ErrNotFound):
+		s.stats.Misses++
+	}
+	return b, err
+}
+
+func (s *Store) open(d Digest) (*Blob, error) {
+	known := s.touch(d)
+	if known == nil {
+		return nil, ErrNotFound
+	}
+	f, err := os.Open(s.path(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.forget(d)
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open artifact: %w", err)
+	}
+	good, err := s.verified(d, f, known.good)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Blob{digest: d, store: s, file: f, good: *good}, nil
+}
+
+// verified returns what is known of f, hashing it if that is not yet known to hold.
+func (s *Store) verified(d Digest, f *os.File, known *check) (*check, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("open artifact: %w", err)
+	}
+	if known.holds(info) {
+		return known, nil
+	}
+	if known, err = s.check(d, f); err != nil {
+		return nil, err
+	}
+	if !known.holds(info) {
+		// Another reader's hash was of a file that has replaced this one.
+		return nil, ErrNotFound
+	}
+	return known, nil
+}
+
+// touch makes an artifact the most recently used and returns a copy of what is known of it.
+func (s *Store) touch(d Digest) *item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.items[d]
+	if e == nil {
+		return nil
+	}
+	s.recent.MoveToFront(e)
+	known := *e.Value.(*item)
+	return &known
+}
+
+// forget drops an artifact whose file somebody else removed.
+func (s *Store) forget(d Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Lstat(s.path(d)); errors.Is(err, fs.ErrNotExist) {
+		s.drop(d)
+	}
+}
+
+// drop takes an artifact out of the index. mu is held.
+func (s *Store) drop(d Digest) {
+	e := s.items[d]
+	if e == nil {
+		return
+	}
+	s.bytes -= e.Value.(*item).stored
+	s.recent.Remove(e)
+	delete(s.items, d)
+}
+
+// check hashes the file f of an artifact and remembers that it is good, or puts it in quarantine.
+func (s *Store) check(d Digest, f *os.File) (*check, error) {
+	v, err, _ := s.checks.Do(string(d), func() (any, error) {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("verify artifact: %w", err)
+		}
+		good, err := hashFile(f, info, d, s.limits)
+		if err != nil {
+			s.quarantine(d, f, err)
+			return nil, ErrNotFound
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e := s.items[d]; e != nil {
+			it := e.Value.(*item)
+			s.bytes += good.stored - it.stored
+			it.stored, it.good = good.stored, good
+		}
+		return good, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*check), nil
+}
+
+// quarantine moves a bad file aside, unless a good one took its name in the meantime.
+func (s *Store) quarantine(d Digest, bad *os.File, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Corrupt++
+	s.log.Warn("artifact is bad, it goes to quarantine", "digest", d, "err", cause)
+	mine, err1 := bad.Stat()
+	there, err2 := os.Lstat(s.path(d))
+	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
+		return
+	}
+	if err := os.Rename(s.path(d), filepath.Join(s.dir, quarantineDir, d.Hex()+storedSuffix)); err != nil {
+		// It must not be served again, whatever happens.
+		err = errors.Join(err, os.Remove(s.path(d)))
+		s.log.Warn("quarantine artifact", "digest", d, "err", err)
+	}
+	s.drop(d)
+	s.sweepQuarantine()
+}
+
+// sweepQuarantine keeps the newest bad files. mu is held.
+func (s *Store) sweepQuarantine() {
+	dir := filepath.Join(s.dir, quarantineDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= maxQuarantined {
+		return
+	}
+	age := func(e fs.DirEntry) time.Time {
+		if info, err := e.Info(); err == nil {
+			return info.ModTime()
+		}
+		return time.Time{}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return age(a).Compare(age(b)) })
+	for _, e := range entries[:len(entries)-maxQuarantined] {
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			s.log.Warn("sweep quarantine", "err", err)
+		}
+	}
+}
+
+// FetchFunc brings the uncompressed tar of an artifact from somewhere else: ErrNotFound when nobody
+// has it. Fetch makes good ones.
+type FetchFunc func(ctx context.Context, d Digest) (io.ReadCloser, error)
+
+// ErrClosed: the store was closed.
+var ErrClosed = errors.New("artifact store is closed")
+
+// Close ends the fills that run and waits for them; Fill gives ErrClosed then. Everything else goes on
+// working: what is stored is on the disk already.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.filling.Wait()
+	return nil
+}
+
+// Fill returns the artifact, storing what fetch gives if it is not here. However many callers ask at
+// once, fetch runs once, under a context of its own: the end of one caller does not fail the others.
+// With ErrNoSpace the caller may fetch for itself.
+func (s *Store) Fill(ctx context.Context, d Digest, fetch FetchFunc) (*Blob, error) {
+	b, err := s.Open(d)
+	if !errors.Is(err, ErrNotFound) {
+		return b, err
+	}
+	done := s.fills.DoChan(string(d), func() (any, error) {
+		if !s.enter() {
+			return nil, ErrClosed
+		}
+		defer s.filling.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), FillTimeout)
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // the end of the store, not of a caller, ends a fill
+		return nil, s.fill(ctx, d, fetch)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-done:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return s.open(d)
+	}
+}
+
+// enter counts a fill, unless the store is closed.
+func (s *Store) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.filling.Add(1)
+	return true
+}
+
+func (s *Store) fill(ctx context.Context, d Digest, fetch FetchFunc) (err error) {
+	r, err := fetch(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return s.Put(ctx, d, r)
+}

@@ -1,0 +1,256 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+)
+
+const (
+	// silenceLimit is three heartbeats: a stream that is quiet for longer is dead, whatever the
+	// connection says, and a copy that heard nothing for longer is stale.
+	silenceLimit = 45 * time.Second
+	// Redials wait a random part of a time that doubles from first to last.
+	firstBackoff = 500 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+	// saveDelay gathers the changes of a burst into one write of the snapshot.
+	saveDelay = time.Second
+)
+
+// ErrNotReady: no complete catalog was seen yet.
+var ErrNotReady = errors.New("the catalog is not loaded yet: the console has not answered and there is no snapshot on disk")
+
+// Catalog is the copy. It is safe for concurrent use. Resources that it returns are shared by
+// everybody: never change them.
+type Catalog struct {
+	client consolev1connect.CatalogServiceClient
+	file   string
+	log    *slog.Logger
+	// timing is fixed but in tests.
+	timing timing
+	dirty  chan struct{} // capacity 1: the snapshot on disk is behind
+
+	// mu guards everything below.
+	mu      sync.RWMutex
+	ready   bool
+	live    *state
+	staging *state // of a snapshot that is coming in; nil outside of one
+	token   string // where to resume
+	heard   time.Time
+	subs    map[*Subscription]struct{}
+}
+
+type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
+
+// Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside
+// and the catalog begins empty and not ready. It dials nothing: Run does.
+func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger) (*Catalog, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open catalog: %w", err)
+	}
+	c := &Catalog{
+		client: client, file: filepath.Join(dir, "catalog.snapshot"), log: log,
+		timing: timing{silenceLimit, firstBackoff, lastBackoff, saveDelay},
+		dirty:  make(chan struct{}, 1),
+		live:   newState(), subs: map[*Subscription]struct{}{}, heard: time.Now(),
+	}
+	snap, err := load(c.file)
+	switch {
+	case err == nil:
+		c.live, c.token, c.heard, c.ready = snap.state, snap.token, snap.saved, true
+	case !errors.Is(err, os.ErrNotExist):
+		log.Warn("catalog snapshot is bad, it is put aside", "err", err)
+		if err := os.Rename(c.file, c.file+".bad"); err != nil {
+			return nil, fmt.Errorf("open catalog: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Run keeps the catalog current until ctx ends. It survives everything but that.
+func (c *Catalog) Run(ctx context.Context) error {
+	var saver sync.WaitGroup
+	saver.Go(func() { c.saveLoop(ctx) })
+	defer saver.Wait()
+	failures := 0
+	for {
+		complete, err := c.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if complete {
+			failures = 0
+		}
+		wait := c.backoff(failures)
+		failures++
+		c.log.Info("catalog stream ended, dialing again", "err", err, "wait", wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// backoff is a random part of a time that doubles: clients of a console that comes back don't arrive
+// all at once.
+func (c *Catalog) backoff(failures int) time.Duration {
+	limit := c.timing.lastBackoff
+	if failures < 16 {
+		limit = min(limit, c.timing.firstBackoff<<failures)
+	}
+	return rand.N(limit) + 1 //nolint:gosec // jitter is no secret
+}
+
+var (
+	errSilent   = errors.New("the console was silent for too long")
+	errProtocol = errors.New("the console broke the protocol")
+)
+
+// follow runs one stream to its end and says whether it got as far as a complete catalog.
+func (c *Catalog) follow(ctx context.Context) (complete bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.timing.silence, func() { cancel(errSilent) })
+	defer silence.Stop()
+	stream, err := c.client.Watch(ctx, &consolev1.WatchRequest{ResumeToken: c.begin()})
+	if err != nil {
+		return false, fmt.Errorf("watch catalog: %w", streamError(ctx, err))
+	}
+	for stream.Receive() {
+		silence.Reset(c.timing.silence)
+		whole, err := c.take(stream.Msg())
+		if err != nil {
+			cancel(err)
+			break
+		}
+		complete = complete || whole
+	}
+	err = streamError(ctx, stream.Err())
+	cancel(nil)
+	_ = stream.Close() // its error is the one above
+	if !complete && rejected(err) {
+		c.forgetToken()
+	}
+	return complete, fmt.Errorf("watch catalog: %w", err)
+}
+
+// streamError says why a stream ended: our own reason comes before what it looked like on the wire.
+func streamError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err == nil {
+		return errors.New("the console ended the stream")
+	}
+	return err
+}
+
+// rejected knows answers that can be about the resume token, and that asking again does not change.
+func rejected(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+		return true
+	}
+	return false
+}
+
+func (c *Catalog) forgetToken() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = ""
+}
+
+// begin forgets half a snapshot of the stream before and says where to resume.
+func (c *Catalog) begin() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.staging = nil
+	return c.token
+}
+
+// take brings one message of the stream into the catalog and says whether the catalog is complete.
+func (c *Catalog) take(m *consolev1.WatchResponse) (complete bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = time.Now()
+	switch e := m.GetEvent().(type) {
+	case *consolev1.WatchResponse_SnapshotBegin:
+		c.staging = newState()
+		c.token = "" // until the snapshot is whole there is nothing to resume
+	case *consolev1.WatchResponse_Changes:
+		err = c.takeChanges(e.Changes.GetChanges(), m.GetResumeToken())
+	case *consolev1.WatchResponse_SnapshotEnd:
+		if c.staging == nil {
+			return false, fmt.Errorf("%w: end of a snapshot that did not begin", errProtocol)
+		}
+		c.live, c.staging, c.ready, c.token = c.staging, nil, true, m.GetResumeToken()
+		c.notify(Delta{All: true})
+		c.markDirty()
+	case *consolev1.WatchResponse_Heartbeat:
+		if t := m.GetResumeToken(); t != "" && c.staging == nil {
+			c.token = t
+		}
+	}
+	return c.ready && c.staging == nil, err
+}
+
+func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
+	if c.staging != nil {
+		for _, ch := range changes {
+			c.staging.apply(ch)
+		}
+		return nil
+	}
+	if !c.ready {
+		return fmt.Errorf("%w: changes without a snapshot before them", errProtocol)
+	}
+	var delta Delta
+	for _, ch := range changes {
+		if kind, name, ok := c.live.apply(ch); ok {
+			delta.add(kind, name)
+		}
+	}
+	if token != "" {
+		c.token = token
+	}
+	c.notify(delta)
+	c.markDirty()
+	return nil
+}
+
+func (c *Catalog) markDirty() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Ready is nil once a complete catalog is known, from the disk or from the console.
+func (c *Catalog) Ready() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.ready {
+		return ErrNotReady
+	}
+	return nil
+}
+
+// Stale says since when nothing was heard from the console, and whether that is so long that the copy
+// may be behind.
+func (c *Catalog) Stale() (since time.Time, stale bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.heard, time.Since(c.heard) > c.timing.silence
+}

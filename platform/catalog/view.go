@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// Sources returns all sources with their heads, in the order of names.
+func (c *Catalog) Sources() []*consolev1.Source {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.sources)
+}
+
+// Clusters returns all clusters, in the order of names.
+func (c *Catalog) Clusters() []*consolev1.Cluster {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.clusters)
+}
+
+// Services returns all services, in the order of names.
+func (c *Catalog) Services() []*consolev1.Service {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.services)
+}
+
+// Secrets returns all secrets, without values, in the order of names.
+func (c *Catalog) Secrets() []*consolev1.Secret {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.secrets)
+}
+
+// Source returns one source.
+func (c *Catalog) Source(name string) (*consolev1.Source, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s, ok := c.live.sources[name]
+	return s, ok
+}
+
+// Cluster returns one cluster.
+func (c *Catalog) Cluster(name string) (*consolev1.Cluster, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s, ok := c.live.clusters[name]
+	return s, ok
+}
+
+// Service returns one service.
+func (c *Catalog) Service(name string) (*consolev1.Service, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s, ok := c.live.services[name]
+	return s, ok
+}
+
+// Secret returns one secret, without values.
+func (c *Catalog) Secret(name string) (*consolev1.Secret, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s, ok := c.live.secrets[name]
+	return s, ok
+}
+
+// ServicesOf returns the services that name a source, in the order of names.
+func (c *Catalog) ServicesOf(source string) []*consolev1.Service {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.live.named(c.live.bySource[source])
+}
+
+// ServicesOn returns the services that are meant for a cluster, in the order of names.
+func (c *Catalog) ServicesOn(cluster string) []*consolev1.Service {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.live.named(c.live.byCluster[cluster])
+}
+
+// WantedRefs are the canonical refs of a source that somebody needs: those that its services name,
+// and HEAD. Sorted.
+func (c *Catalog) WantedRefs(source string) []string {
+	refs := map[string]struct{}{headRef: {}}
+	for _, s := range c.ServicesOf(source) {
+		refs[CanonicalRef(s.GetSpec().GetRef())] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(refs))
+}
+
+const headRef = "HEAD"
+
+// CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing
+// is HEAD, a full commit id and refs/... stay, and anything else is a branch.
+func CanonicalRef(ref string) string {
+	switch {
+	case ref == "" || ref == headRef:
+		return headRef
+	case strings.HasPrefix(ref, "refs/"):
+		return ref
+	case isCommit(ref):
+		return strings.ToLower(ref)
+	}
+	return "refs/heads/" + ref
+}
+
+// isCommit knows full ids: 40 hex digits of SHA-1, 64 of SHA-256.
+func isCommit(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+// Head finds where a ref of a source, as people write it, points. False: it was not fetched yet.
+func Head(s *consolev1.Source, ref string) (*consolev1.Head, bool) {
+	ref = CanonicalRef(ref)
+	for _, h := range s.GetStatus().GetHeads() {
+		if h.GetRef() == ref {
+			return h, true
+		}
+	}
+	return nil, false
+}

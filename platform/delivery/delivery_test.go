@@ -1,0 +1,53 @@
+package delivery_test
+
+import (
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"fairlead.dev/platform/delivery"
+)
+
+// Agents and distributors of different releases must agree: these digests may never change.
+func TestDigestsAreGolden(t *testing.T) {
+	t.Parallel()
+	s := delivery.Service{Name: "hello", Namespace: "default", Path: "apps/hello", Artifact: "sha256:aa", Config: "7"}
+	if got, want := delivery.ServiceDigest(s), "sha256:498f7435f57c1d568d699fe076a0ecdae24005bf60acc8d8f0c1bf2c62dbd1f8"; got != want {
+		t.Errorf("service digest %s, want %s", got, want)
+	}
+	if got, want := delivery.SetDigest(map[string]string{"b": "2", "a": "1"}), "sha256:df9d7c8b5d61073c1f63845a5faa9d20f7a545a1d1d96572cf2e398fa4e947d1"; got != want {
+		t.Errorf("set digest %s, want %s", got, want)
+	}
+	if got := delivery.SetDigest(nil); got != "" {
+		t.Errorf("digest of nothing: %q", got)
+	}
+}
+
+func TestEveryFieldCountsInAServiceDigest(t *testing.T) {
+	t.Parallel()
+	field := rapid.StringN(0, 3, -1)
+	services := rapid.Custom(func(t *rapid.T) delivery.Service {
+		return delivery.Service{
+			Name: field.Draw(t, "name"), Namespace: field.Draw(t, "namespace"), Path: field.Draw(t, "path"),
+			Artifact: field.Draw(t, "artifact"), Config: field.Draw(t, "config"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := services.Draw(t, "a"), services.Draw(t, "b")
+		if (delivery.ServiceDigest(a) == delivery.ServiceDigest(b)) != (a == b) {
+			t.Fatalf("%+v and %+v", a, b)
+		}
+	})
+}
+
+func TestSetDigestTellsSetsApart(t *testing.T) {
+	t.Parallel()
+	sets := rapid.MapOfN(rapid.StringMatching("[ab]{1,2}"), rapid.StringMatching("[ab]{0,2}"), 0, 3)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := sets.Draw(t, "a"), sets.Draw(t, "b")
+		if (delivery.SetDigest(a) == delivery.SetDigest(b)) != maps.Equal(a, b) {
+			t.Fatalf("%v and %v", a, b)
+		}
+	})
+}
