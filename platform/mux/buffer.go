@@ -1,0 +1,103 @@
+package mux
+
+import "sync"
+
+// Chunks come in two sizes: most answers are small, and what a stalled stream holds in
+// slack is one chunk.
+const (
+	smallChunk = 4 << 10
+	largeChunk = 32 << 10
+)
+
+type chunk struct {
+	buf        []byte
+	start, end int // unread bytes are buf[start:end]
+}
+
+type chunkPool struct{ small, large sync.Pool }
+
+func (p *chunkPool) get(hint int) *chunk {
+	pool, size := &p.small, smallChunk
+	if hint > smallChunk {
+		pool, size = &p.large, largeChunk
+	}
+	if c, ok := pool.Get().(*chunk); ok {
+		return c
+	}
+	return &chunk{buf: make([]byte, size)}
+}
+
+func (p *chunkPool) put(c *chunk) {
+	c.start, c.end = 0, 0
+	if len(c.buf) == smallChunk {
+		p.small.Put(c)
+		return
+	}
+	p.large.Put(c)
+}
+
+// buffer is a byte queue over pooled chunks. Small pieces share a chunk, so that memory follows
+// the bytes and not the number of frames.
+type buffer struct {
+	chunks []*chunk
+	size   int
+}
+
+func (b *buffer) append(pool *chunkPool, p []byte) {
+	b.size += len(p)
+	for len(p) > 0 {
+		var tail *chunk
+		if n := len(b.chunks); n > 0 && b.chunks[n-1].end < len(b.chunks[n-1].buf) {
+			tail = b.chunks[n-1]
+		} else {
+			// A second chunk in a row is a sign of bulk.
+			tail = pool.get(max(len(p), n*(smallChunk+1)))
+			b.chunks = append(b.chunks, tail)
+		}
+		n := copy(tail.buf[tail.end:], p)
+		tail.end += n
+		p = p[n:]
+	}
+}
+
+// peek returns up to most bytes that lie together at the front.
+func (b *buffer) peek(most int) []byte {
+	if len(b.chunks) == 0 {
+		return nil
+	}
+	c := b.chunks[0]
+	return c.buf[c.start:min(c.end, c.start+most)]
+}
+
+// skip drops n bytes, of those that peek returned.
+func (b *buffer) skip(pool *chunkPool, n int) {
+	b.size -= n
+	c := b.chunks[0]
+	c.start += n
+	if c.start == c.end {
+		pool.put(c)
+		b.chunks[0] = nil
+		b.chunks = b.chunks[1:]
+		if len(b.chunks) == 0 {
+			b.chunks = nil
+		}
+	}
+}
+
+func (b *buffer) read(pool *chunkPool, p []byte) int {
+	total := 0
+	for len(p) > 0 && b.size > 0 {
+		n := copy(p, b.peek(len(p)))
+		b.skip(pool, n)
+		p = p[n:]
+		total += n
+	}
+	return total
+}
+
+func (b *buffer) free(pool *chunkPool) {
+	for _, c := range b.chunks {
+		pool.put(c)
+	}
+	*b = buffer{}
+}

@@ -1,0 +1,250 @@
+package muxhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead.dev/platform/mux"
+)
+
+// copyBuffer is what is read at once from a body: a quantum round of the session fits.
+const copyBuffer = 32 << 10
+
+// maxInformational bounds the 1xx responses before the final one.
+const maxInformational = 16
+
+// ErrUpgrade: the other side wanted to change the protocol, which streams don't carry yet.
+var ErrUpgrade = errors.New("upgraded connections are not carried by the tunnel yet")
+
+// UnsentError says that nothing of a request was sent: another session can be tried, unless the
+// request itself is what is wrong. The request's body was not read; it is closed.
+type UnsentError struct {
+	Err     error
+	Invalid bool // the request can't be sent at all
+}
+
+func (e *UnsentError) Error() string { return "send request: " + e.Err.Error() }
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// Transport sends requests over a session on behalf of a caller. Only path and query of a request's
+// URL are sent, as url.URL.RequestURI gives them.
+type Transport struct {
+	Session *mux.Session
+	Caller  Caller
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := req.Body
+	if body == http.NoBody {
+		body = nil
+	}
+	st, err := t.open(req, body == nil)
+	if err != nil {
+		if body != nil {
+			_ = body.Close()
+		}
+		return nil, err
+	}
+	ctx := req.Context()
+	stop := context.AfterFunc(ctx, func() { st.Reset(mux.CodeCancel, "") })
+	if body != nil {
+		go sendBody(st, body, req) // ends with the body, which its owner closes, or with the stream
+	}
+	resp, err := t.receive(st, req)
+	if err != nil {
+		stop()
+		st.Close()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	length := resp.ContentLength
+	if bodyless(req.Method, resp.StatusCode) {
+		length = -1
+	}
+	resp.Body = &responseBody{stream: st, ctx: ctx, stop: stop, left: length, trailer: &resp.Trailer}
+	return resp, nil
+}
+
+func (t Transport) open(req *http.Request, end bool) (*mux.Stream, error) {
+	header := req.Header.Clone()
+	RemoveHopByHop(header)
+	header.Del("Content-Length")
+	if err := errors.Join(validHeader(header), validHeader(req.Trailer)); err != nil {
+		return nil, &UnsentError{Err: err, Invalid: true}
+	}
+	head := requestHead{
+		method: req.Method,
+		target: req.URL.RequestURI(),
+		length: req.ContentLength,
+		header: header,
+	}
+	if head.method == "" {
+		head.method = http.MethodGet
+	}
+	switch {
+	case end:
+		head.length = 0
+	case head.length <= 0:
+		head.length = -1 // as net/http: 0 with a body means unknown
+	}
+	if !end {
+		head.trailers = slices.Sorted(maps.Keys(req.Trailer))
+	}
+	caller, encoded := t.Caller.append(nil), head.append(nil)
+	if size := max(len(caller), len(encoded)); size > mux.MaxHead {
+		return nil, &UnsentError{Err: fmt.Errorf("headers of %d bytes, at most %d fit", size, mux.MaxHead), Invalid: true}
+	}
+	st, err := t.Session.Open(caller, mux.Part{Headers: encoded, End: end})
+	if err != nil {
+		return nil, &UnsentError{Err: err}
+	}
+	return st, nil
+}
+
+// sendBody streams the request's body, then its trailers.
+func sendBody(st *mux.Stream, body io.ReadCloser, req *http.Request) {
+	defer body.Close()
+	if _, err := io.CopyBuffer(onlyWriter{st}, onlyReader{body}, make([]byte, copyBuffer)); err != nil {
+		st.Reset(mux.CodeCancel, "request body broke off")
+		return
+	}
+	part := mux.Part{End: true}
+	if len(req.Trailer) > 0 && validHeader(req.Trailer) == nil {
+		part.Trailers = appendHeader(nil, req.Trailer)
+	}
+	if err := st.Send(part); err != nil {
+		st.Reset(mux.CodeCancel, "request body broke off")
+	}
+}
+
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
+
+// receive waits for the final response head.
+func (t Transport) receive(st *mux.Stream, req *http.Request) (*http.Response, error) {
+	for range maxInformational {
+		p, err := st.ReadHeaders()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("stream ended without a response")
+			}
+			return nil, fmt.Errorf("receive response: %w", err)
+		}
+		head, err := decodeResponse(p)
+		if err != nil {
+			return nil, fmt.Errorf("receive response: %w", err)
+		}
+		switch {
+		case head.status == http.StatusSwitchingProtocols:
+			return nil, ErrUpgrade
+		case head.status < 200:
+			if err := informational(req.Context(), head); err != nil {
+				return nil, err
+			}
+		default:
+			return newResponse(head, req), nil
+		}
+	}
+	return nil, fmt.Errorf("receive response: more than %d informational ones", maxInformational)
+}
+
+func informational(ctx context.Context, head responseHead) error {
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil || trace.Got1xxResponse == nil {
+		return nil
+	}
+	return trace.Got1xxResponse(head.status, textproto.MIMEHeader(head.header))
+}
+
+func newResponse(head responseHead, req *http.Request) *http.Response {
+	RemoveHopByHop(head.header)
+	head.header.Del("Content-Length")
+	if head.length >= 0 {
+		head.header.Set("Content-Length", strconv.FormatInt(head.length, 10))
+	}
+	resp := &http.Response{
+		Status:     strings.TrimSpace(strconv.Itoa(head.status) + " " + http.StatusText(head.status)),
+		StatusCode: head.status,
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        head.header,
+		ContentLength: head.length,
+		Request:       req,
+	}
+	if len(head.trailers) > 0 {
+		resp.Trailer = make(http.Header, len(head.trailers))
+		for _, name := range head.trailers {
+			resp.Trailer[name] = nil
+		}
+	}
+	return resp
+}
+
+// responseBody reads a stream as a response's body.
+type responseBody struct {
+	stream  *mux.Stream
+	ctx     context.Context
+	stop    func() bool
+	left    int64 // what the length still promises; -1: nothing
+	trailer *http.Header
+	done    bool
+}
+
+func (b *responseBody) Read(p []byte) (int, error) {
+	n, err := b.stream.Read(p)
+	switch {
+	case err == nil:
+		if b.left >= 0 {
+			if b.left -= int64(n); b.left < 0 {
+				return 0, errors.New("read response: longer than its Content-Length")
+			}
+		}
+		return n, nil
+	case errors.Is(err, io.EOF):
+		return n, b.end()
+	case b.ctx.Err() != nil:
+		return n, context.Cause(b.ctx)
+	default:
+		return n, fmt.Errorf("read response: %w", err)
+	}
+}
+
+func (b *responseBody) end() error {
+	if b.left > 0 {
+		return fmt.Errorf("read response: %d bytes less than its Content-Length: %w", b.left, io.ErrUnexpectedEOF)
+	}
+	if p := b.stream.Trailers(); p != nil && !b.done {
+		h, err := decodeTrailers(p)
+		if err != nil {
+			return fmt.Errorf("read trailers: %w", err)
+		}
+		if *b.trailer == nil {
+			*b.trailer = make(http.Header, len(h))
+		}
+		maps.Copy(*b.trailer, h)
+	}
+	b.done = true
+	return io.EOF
+}
+
+// Buffered is how many bytes can be read without waiting.
+func (b *responseBody) Buffered() int { return b.stream.Buffered() }
+
+func (b *responseBody) Close() error {
+	b.stop()
+	b.stream.Close()
+	return nil
+}

@@ -1,0 +1,117 @@
+package mux
+
+// What leaves when. Everything here is called under Session.mu.
+
+// queueControl takes s.control with a frame appended. A peer that makes us queue more than
+// maxControl asks without reading: the session ends.
+func (s *Session) queueControl(control []byte) {
+	if s.closing != nil {
+		return // the GOAWAY is the last word
+	}
+	s.control = control
+	if len(s.control) > maxControl {
+		s.control = nil
+		err := protocolErrorf("%d bytes of control frames not read by the peer", maxControl)
+		s.close(CodeLimit, err.Error(), err)
+		return
+	}
+	s.writer.Signal()
+}
+
+// owe queues a WINDOW for a stream.
+func (s *Session) owe(st *Stream, credit int64) {
+	if st.in.owed == 0 {
+		s.owing = append(s.owing, st)
+	}
+	st.in.owed += credit
+	s.writer.Signal()
+}
+
+// schedule gives a stream its place in the queue, if it has something to send.
+func (s *Session) schedule(st *Stream) {
+	if st.out.queued || s.err != nil || !st.sendable() {
+		return
+	}
+	st.out.queued = true
+	s.queue = append(s.queue, st)
+	s.writer.Signal()
+}
+
+// takeBatch appends the next batch to dst: control frames, credit, then a quantum of each stream
+// in turn until the batch is full.
+func (s *Session) takeBatch(dst []byte) []byte {
+	dst = append(dst, s.control...)
+	s.control = s.control[:0]
+	if cap(s.control) > smallChunk {
+		s.control = nil
+	}
+	if s.closing != nil {
+		return dst
+	}
+	for _, st := range s.owing {
+		if st.in.err == nil && !st.in.ended {
+			dst = appendWindow(dst, st.id, uint32(st.in.owed)) //nolint:gosec // at most maxWindow is ever owed
+			st.in.credit += st.in.owed
+		}
+		st.in.owed = 0
+	}
+	clear(s.owing)
+	s.owing = s.owing[:0]
+	for len(dst) < batchTarget && len(s.queue) > 0 {
+		st := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		st.out.queued = false
+		dst = st.emit(dst)
+		s.schedule(st)
+	}
+	if len(s.queue) == 0 {
+		s.queue = nil
+	}
+	return dst
+}
+
+// sendable says whether the stream could put something into a batch.
+func (st *Stream) sendable() bool {
+	o := &st.out
+	switch {
+	case o.err != nil || o.flushed:
+		return false
+	case len(o.head) > 0:
+		return true
+	case o.data.size > 0:
+		return o.credit > 0
+	default:
+		return o.ended
+	}
+}
+
+// emit appends the stream's next quantum to dst.
+func (st *Stream) emit(dst []byte) []byte {
+	o := &st.out
+	if o.err != nil || o.flushed {
+		return dst
+	}
+	if len(o.head) > 0 {
+		dst = append(dst, o.head...)
+		o.head = nil
+		o.opened = true
+	}
+	for left := int64(quantum); left > 0 && o.data.size > 0 && o.credit > 0; {
+		p := o.data.peek(int(min(left, o.credit)))
+		dst = AppendFrame(dst, TypeData, st.id, p)
+		n := len(p)
+		o.data.skip(&st.session.pool, n)
+		o.credit -= int64(n)
+		left -= int64(n)
+		o.started = true
+		st.writable.Broadcast()
+	}
+	if o.data.size == 0 && o.ended {
+		dst = append(dst, o.tail...)
+		o.tail = nil
+		o.flushed = true
+		st.retire()
+	}
+	return dst
+}

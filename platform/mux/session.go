@@ -1,0 +1,541 @@
+package mux
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Session is one side of a connection that carries streams. NewOpener and NewAcceptor make one;
+// Run makes it live.
+type Session struct {
+	carrier Carrier
+	opens   bool // this side opens streams, the other accepts
+	ours    Hello
+	accept  chan *Stream  // acceptor: opened by the peer, not taken yet; as large as the count of streams may be
+	ready   chan struct{} // closed when the handshake is over
+	gone    chan struct{} // closed when the peer sent GOAWAY
+	drained chan struct{} // closed when GOAWAY was sent and no stream is left
+	done    chan struct{} // closed when the session ended
+	cut     chan struct{} // closed when the carrier is closed after that
+	pool    chunkPool
+	batches sync.Pool // *[]byte, so that an idle session holds no batch
+
+	// mu guards everything below and every field of the streams that says so. Nothing blocks under it.
+	mu      sync.Mutex
+	writer  *sync.Cond // the writer waits here for something to send
+	peer    Hello
+	greeted bool
+	streams map[uint32]*Stream
+	lastID  uint32 // opener: last id given; acceptor: last id seen
+	heads   int    // bytes of OPEN, HEADERS and TRAILERS that open streams hold
+	growth  int64  // what windows may still grow by
+
+	control []byte    // encoded control frames to send
+	owing   []*Stream // streams with credit to give back
+	queue   []*Stream // streams with something to send, in turn
+
+	heard    time.Time // last batch
+	pingSeq  uint64
+	pingTime time.Time
+	rtt      time.Duration
+
+	sentGoAway bool
+	peerGoAway *GoAwayError
+	closing    error // set: send what is in control, then end with it
+	err        error // set once: the session ended
+}
+
+// NewOpener returns the side that opens streams. Properties are told to the peer.
+func NewOpener(c Carrier, properties map[string]string) (*Session, error) {
+	return newSession(c, true, properties)
+}
+
+// NewAcceptor returns the side that accepts streams. Properties are told to the peer.
+func NewAcceptor(c Carrier, properties map[string]string) (*Session, error) {
+	return newSession(c, false, properties)
+}
+
+func newSession(c Carrier, opens bool, properties map[string]string) (*Session, error) {
+	if err := validProperties(properties); err != nil {
+		return nil, err
+	}
+	s := &Session{
+		carrier: c,
+		opens:   opens,
+		ours: Hello{
+			MinVersion: minVersion,
+			MaxVersion: maxVersion,
+			Window:     initialWindow,
+			MaxStreams: maxStreams,
+			Properties: properties,
+		},
+		ready:   make(chan struct{}),
+		gone:    make(chan struct{}),
+		drained: make(chan struct{}),
+		done:    make(chan struct{}),
+		cut:     make(chan struct{}),
+		streams: make(map[uint32]*Stream),
+		growth:  growthBudget,
+	}
+	s.writer = sync.NewCond(&s.mu)
+	if opens {
+		s.ours.MaxStreams = 0
+	} else {
+		s.accept = make(chan *Stream, maxStreams*acceptSlack)
+	}
+	return s, nil
+}
+
+// Run shakes hands and keeps the session until it ends: the peer closes, breaks the protocol or is
+// silent for too long, Close is called, or ctx ends. It says why, closes the carrier, and has
+// nothing running when it returns. Call it once.
+func (s *Session) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.fail(context.Cause(ctx)) })
+	defer stop()
+	s.mu.Lock()
+	s.heard = time.Now()
+	hello := s.ours.Append(nil)
+	s.control = AppendFrame(s.control, TypeHello, 0, hello)
+	s.mu.Unlock()
+
+	var wg sync.WaitGroup
+	wg.Go(s.writeLoop)
+	wg.Go(s.heartbeatLoop)
+	wg.Go(s.readLoop)
+	wg.Wait()
+	<-s.cut // whoever ended the session may still be at it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Ready is closed when the handshake is over.
+func (s *Session) Ready() <-chan struct{} { return s.ready }
+
+// Gone is closed when the peer has sent GOAWAY: it wants no new streams, and soon no session.
+func (s *Session) Gone() <-chan struct{} { return s.gone }
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Peer is what the other side said of itself. Valid once Ready is closed.
+func (s *Session) Peer() Hello {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peer
+}
+
+// Stats is what a session shows of itself.
+type Stats struct {
+	Streams   int
+	RoundTrip time.Duration // 0: not measured yet
+	// Heard is when the peer last gave a sign of life.
+	Heard time.Time
+	// Usable: the handshake is over and neither side is going away.
+	Usable bool
+}
+
+// Stats returns the current figures.
+func (s *Session) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Streams: len(s.streams), RoundTrip: s.rtt, Heard: s.heard, Usable: s.greeted && s.openable() == nil}
+}
+
+// openable says whether new streams may begin. Callers hold mu.
+func (s *Session) openable() error {
+	switch {
+	case s.err != nil:
+		return fmt.Errorf("session ended: %w", s.err)
+	case s.closing != nil || s.sentGoAway || s.peerGoAway != nil:
+		return ErrGoAway
+	default:
+		return nil
+	}
+}
+
+// Open begins a stream with an OPEN payload and what part holds; all of it leaves in one batch if
+// it fits. An error means that nothing of it was sent. The caller must Close the stream.
+func (s *Session) Open(open []byte, part Part) (*Stream, error) {
+	if len(open) > MaxHead || len(part.Headers) > MaxHead {
+		return nil, fmt.Errorf("open stream: head of %d bytes, at most %d fit", max(len(open), len(part.Headers)), MaxHead)
+	}
+	s.mu.Lock()
+	if !s.greeted {
+		s.mu.Unlock()
+		return nil, ErrNotReady
+	}
+	if err := s.openable(); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	if !s.opens || s.lastID == 1<<32-1 {
+		s.mu.Unlock()
+		return nil, ErrGoAway
+	}
+	if len(s.streams) >= int(s.peer.MaxStreams) {
+		s.mu.Unlock()
+		return nil, ErrTooManyStreams
+	}
+	s.lastID++
+	st := newStream(s, s.lastID)
+	st.out.credit = int64(s.peer.Window)
+	st.out.head = AppendFrame(nil, TypeOpen, st.id, open)
+	s.streams[st.id] = st
+	err := st.send(part)
+	s.mu.Unlock()
+	if err != nil {
+		st.Close()
+		return nil, err
+	}
+	return st, nil
+}
+
+// Accept returns the next stream that the peer opened. The caller must Close it.
+func (s *Session) Accept(ctx context.Context) (*Stream, error) {
+	select {
+	case st := <-s.accept:
+		return st, nil
+	case <-s.done:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// GoAway tells the peer that no new streams are wanted. Running streams go on.
+func (s *Session) GoAway(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sentGoAway || s.err != nil {
+		return
+	}
+	s.sentGoAway = true
+	s.queueControl(appendGoAway(s.control, s.lastID, CodeNone, text))
+	s.noteDrained()
+}
+
+// Drain sends GOAWAY, waits until every stream has ended or ctx has, and closes the session.
+func (s *Session) Drain(ctx context.Context, text string) {
+	s.GoAway(text)
+	select {
+	case <-s.drained:
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	s.Close(CodeNone, text)
+}
+
+// Close ends the session and its streams, after what was sent and with a last word to the peer, which
+// has a second to take it. It does not wait for Run to return.
+func (s *Session) Close(code Code, text string) {
+	err := ErrClosed
+	if text != "" {
+		err = fmt.Errorf("%w: %s", ErrClosed, text)
+	}
+	s.mu.Lock()
+	s.close(code, text, err)
+	s.mu.Unlock()
+}
+
+// close lets the writer send a last GOAWAY; the session ends with err when the peer has taken it.
+// Callers hold mu.
+func (s *Session) close(code Code, text string, err error) {
+	if s.closing != nil || s.err != nil {
+		return
+	}
+	if code == CodeNone {
+		code = CodeClosed // none would only mean that this side drains
+	}
+	s.closing = err
+	s.sentGoAway = true
+	s.control = appendGoAway(s.control, s.lastID, code, text)
+	s.writer.Signal()
+	time.AfterFunc(closeGrace, func() { s.fail(err) })
+}
+
+// fail ends the session at once.
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	switch {
+	case s.closing != nil:
+		err = s.closing
+	case s.peerGoAway != nil && !errors.Is(err, ErrDead):
+		err = s.peerGoAway // it said why before the line ended
+	case errors.Is(err, io.EOF):
+		err = errors.New("peer closed the session")
+	}
+	s.err = err
+	for _, st := range s.streams {
+		st.abort(fmt.Errorf("session ended: %w", err))
+	}
+	s.control, s.owing, s.queue = nil, nil, nil
+	s.writer.Broadcast()
+	s.mu.Unlock()
+	close(s.done)
+	_ = s.carrier.Close() // the session's own reason is the one that counts
+	close(s.cut)
+}
+
+// noteDrained closes drained when it is time. Callers hold mu.
+func (s *Session) noteDrained() {
+	if !s.sentGoAway || len(s.streams) > 0 {
+		return
+	}
+	select {
+	case <-s.drained:
+	default:
+		close(s.drained)
+	}
+}
+
+func (s *Session) heartbeatLoop() {
+	handshake := time.NewTimer(handshakeTimeout)
+	defer handshake.Stop()
+	select {
+	case <-s.done:
+		return
+	case <-handshake.C:
+		s.fail(fmt.Errorf("no HELLO from the peer within %v", handshakeTimeout))
+		return
+	case <-s.ready:
+	}
+	ticker := time.NewTicker(Heartbeat)
+	defer ticker.Stop()
+	for {
+		s.mu.Lock()
+		silent := time.Since(s.heard)
+		if silent <= 2*Heartbeat && s.err == nil {
+			s.pingSeq++
+			s.pingTime = time.Now()
+			s.queueControl(appendPing(s.control, TypePing, s.pingSeq))
+		}
+		s.mu.Unlock()
+		if silent > 2*Heartbeat {
+			s.fail(ErrDead)
+			return
+		}
+		select {
+		case <-s.done:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Session) readLoop() {
+	for {
+		batch, err := s.carrier.Receive()
+		if err != nil {
+			s.fail(fmt.Errorf("receive from peer: %w", err))
+			return
+		}
+		s.mu.Lock()
+		if s.err != nil {
+			s.mu.Unlock()
+			return
+		}
+		err = s.handle(batch)
+		bye, over := errors.AsType[*GoAwayError](err)
+		if err != nil && !over {
+			s.close(codeOf(err), err.Error(), err)
+		}
+		s.mu.Unlock()
+		if over {
+			s.fail(bye)
+			return
+		}
+	}
+}
+
+func codeOf(err error) Code {
+	if _, ok := errors.AsType[*VersionError](err); ok {
+		return CodeVersion
+	}
+	return CodeProtocol
+}
+
+// handle takes in a batch. It never waits: what it can't hold ends the session. Callers hold mu.
+func (s *Session) handle(batch []byte) error {
+	if len(batch) > MaxBatch {
+		return protocolErrorf("batch of %d bytes, at most %d", len(batch), MaxBatch)
+	}
+	s.heard = time.Now()
+	for len(batch) > 0 && s.closing == nil {
+		f, rest, err := DecodeFrame(batch)
+		if err != nil {
+			return err
+		}
+		batch = rest
+		if !s.greeted {
+			err = s.onHello(f)
+		} else {
+			err = s.onFrame(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Session) onHello(f Frame) error {
+	if f.Type == TypeGoAway {
+		return s.onGoAway(f)
+	}
+	if f.Type != TypeHello {
+		return protocolErrorf("%v frame before HELLO", f.Type)
+	}
+	h, err := DecodeHello(f.Payload)
+	if err != nil {
+		return err
+	}
+	if _, err := negotiate(s.ours, h); err != nil {
+		return err
+	}
+	s.peer = h
+	s.greeted = true
+	close(s.ready)
+	return nil
+}
+
+func (s *Session) onFrame(f Frame) error {
+	switch f.Type {
+	case TypePing:
+		s.queueControl(appendPing(s.control, TypePong, binary.BigEndian.Uint64(f.Payload)))
+		return nil
+	case TypePong:
+		if binary.BigEndian.Uint64(f.Payload) == s.pingSeq {
+			s.rtt = max(time.Since(s.pingTime), time.Microsecond)
+		}
+		return nil
+	case TypeGoAway:
+		return s.onGoAway(f)
+	case TypeHello:
+		return protocolErrorf("second HELLO")
+	case TypeOpen:
+		return s.onOpen(f)
+	default:
+		return s.onStreamFrame(f)
+	}
+}
+
+func (s *Session) onOpen(f Frame) error {
+	if s.opens {
+		return protocolErrorf("OPEN from the side that accepts")
+	}
+	if f.Stream <= s.lastID {
+		return protocolErrorf("OPEN of stream %d after %d", f.Stream, s.lastID)
+	}
+	if s.sentGoAway {
+		// It crossed our GOAWAY, which told the last id that counts.
+		s.queueControl(appendReset(s.control, f.Stream, CodeRefused, "the agent is going away"))
+		return nil
+	}
+	s.lastID = f.Stream
+	if len(s.streams) >= maxStreams*acceptSlack || s.heads+len(f.Payload) > headBudget {
+		s.queueControl(appendReset(s.control, f.Stream, CodeRefused, "too many streams"))
+		return nil
+	}
+	st := newStream(s, f.Stream)
+	st.out.credit = int64(s.peer.Window)
+	st.out.opened = true
+	st.opening = append([]byte(nil), f.Payload...)
+	st.heads = len(f.Payload)
+	s.heads += len(f.Payload)
+	s.streams[f.Stream] = st
+	s.accept <- st // has room: as many places as streams
+	return nil
+}
+
+func (s *Session) onStreamFrame(f Frame) error {
+	st := s.streams[f.Stream]
+	if st == nil {
+		if f.Stream > s.lastID && !s.sentGoAway {
+			return protocolErrorf("%v frame on stream %d, which is not open", f.Type, f.Stream)
+		}
+		return nil // it crossed the end of the stream
+	}
+	switch f.Type {
+	case TypeHeaders:
+		return st.onHeaders(f.Payload)
+	case TypeData:
+		return st.onData(f.Payload)
+	case TypeHalfClose:
+		return st.onEnd(nil)
+	case TypeTrailers:
+		return st.onEnd(f.Payload)
+	case TypeReset:
+		st.onReset(Code(binary.BigEndian.Uint16(f.Payload)), string(f.Payload[2:]))
+		return nil
+	case TypeWindow:
+		return st.onWindow(binary.BigEndian.Uint32(f.Payload))
+	default:
+		return protocolErrorf("unexpected %v frame", f.Type)
+	}
+}
+
+// onGoAway returns the peer's reason as an error if it ends the session now.
+func (s *Session) onGoAway(f Frame) error {
+	last := binary.BigEndian.Uint32(f.Payload)
+	reason := &GoAwayError{Code: Code(binary.BigEndian.Uint16(f.Payload[4:])), Text: string(f.Payload[6:])}
+	if s.peerGoAway == nil {
+		close(s.gone)
+	}
+	s.peerGoAway = reason
+	if reason.Code != CodeNone {
+		return reason
+	}
+	for id, st := range s.streams {
+		if s.opens && id > last {
+			st.onReset(CodeRefused, "the peer is going away")
+		}
+	}
+	return nil
+}
+
+// writeLoop is the only one that sends.
+func (s *Session) writeLoop() {
+	for {
+		s.mu.Lock()
+		for s.err == nil && len(s.control) == 0 && (s.closing != nil || len(s.owing) == 0 && len(s.queue) == 0) {
+			if s.closing != nil {
+				// The last word is out. The peer ends the carrier when it has read it: if this side did,
+				// what is on the way could be lost. The timer of close is for a peer that does not.
+				s.mu.Unlock()
+				return
+			}
+			s.writer.Wait()
+		}
+		if s.err != nil {
+			s.mu.Unlock()
+			return
+		}
+		buf, _ := s.batches.Get().(*[]byte)
+		if buf == nil {
+			buf = new([]byte)
+			*buf = make([]byte, 0, batchTarget+2*quantum)
+		}
+		*buf = s.takeBatch((*buf)[:0])
+		s.mu.Unlock()
+		err := s.carrier.Send(*buf)
+		if cap(*buf) <= 2*batchTarget {
+			s.batches.Put(buf)
+		}
+		if err != nil {
+			s.fail(fmt.Errorf("send to peer: %w", err))
+			return
+		}
+	}
+}
