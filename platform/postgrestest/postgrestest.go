@@ -1,0 +1,225 @@
+// Package postgrestest starts a private PostgreSQL for tests: real, on a unix socket in a temporary
+// folder, with a database of its own for each test. A machine without PostgreSQL fails the test.
+package postgrestest
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startTimeout bounds initdb and the first start on a busy machine.
+const startTimeout = time.Minute
+
+// Server is a PostgreSQL server that starts with the first Database. The zero value is ready.
+// Keep one per test binary and Stop it in TestMain.
+type Server struct {
+	mu        sync.Mutex
+	root      string // temporary folder: data, socket, log
+	bin       string // folder of the server's programs
+	cred      *syscall.Credential
+	cmd       *exec.Cmd
+	exited    chan struct{}
+	databases int
+}
+
+// Database makes an empty database and returns its URL. It is gone when the server stops.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		if err := s.start(); err != nil {
+			t.Fatalf("start PostgreSQL: %v", err)
+		}
+	}
+	s.databases++
+	name := "test" + strconv.Itoa(s.databases)
+	if out, err := s.command("createdb", "-h", s.root, "-U", "postgres", name).CombinedOutput(); err != nil {
+		t.Fatalf("create database: %v: %s", err, out)
+	}
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + name, RawQuery: url.Values{"host": {s.root}}.Encode()}).String()
+}
+
+// Restart kills the server with SIGKILL, as a crash would, and starts it again on its data.
+// All databases of the server are hit by it: use a Server of its own for such a test.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Kill(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.launch(); err != nil {
+		t.Fatalf("start PostgreSQL again: %v", err)
+	}
+}
+
+// Kill ends the server with SIGKILL. Restart starts it again.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		t.Fatal("kill PostgreSQL: it is not running")
+	}
+	s.kill()
+}
+
+// kill ends the server and its backends, which else would answer for another moment.
+func (s *Server) kill() {
+	pid := strconv.Itoa(s.cmd.Process.Pid)
+	children, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children")) // none if it is gone
+	s.signal(syscall.SIGKILL)
+	for field := range strings.FieldsSeq(string(children)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(child, syscall.SIGKILL) // it may have ended with the server
+		}
+	}
+}
+
+// Stop ends the server and removes its folder.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		s.signal(syscall.SIGQUIT) // at once: nothing of it is kept
+		s.cmd = nil
+	}
+	if s.root == "" {
+		return nil
+	}
+	return os.RemoveAll(s.root)
+}
+
+// signal sends sig and waits until the server has ended.
+func (s *Server) signal(sig syscall.Signal) {
+	_ = s.cmd.Process.Signal(sig) // it may have ended by itself
+	<-s.exited
+}
+
+func (s *Server) start() (err error) {
+	if s.bin, err = binaries(); err != nil {
+		return err
+	}
+	if s.root, err = os.MkdirTemp("", "fairlead-pg"); err != nil {
+		return err
+	}
+	// The server refuses to run as root.
+	if os.Geteuid() == 0 {
+		if s.cred, err = unprivileged(); err != nil {
+			return err
+		}
+		if err := os.Chown(s.root, int(s.cred.Uid), int(s.cred.Gid)); err != nil {
+			return err
+		}
+	}
+	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	return s.launch()
+}
+
+func (s *Server) data() string { return filepath.Join(s.root, "data") }
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.root
+	cmd.Env = []string{"PATH=" + s.bin + ":/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + s.root}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	return cmd
+}
+
+// launch starts the server on its data and waits until it answers.
+func (s *Server) launch() error {
+	logPath := filepath.Join(s.root, "log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the server has its own copy
+	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses=", "-c", "shared_buffers=16MB",
+		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
+	cmd.Stdout, cmd.Stderr = log, log
+	// The server ends with the test even if that is killed. The signal is bound to the thread
+	// that started it, so that thread stays.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started, exited := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // it ends by our signal
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.cmd, s.exited = cmd, exited
+	return s.wait(logPath)
+}
+
+func (s *Server) wait(logPath string) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(startTimeout)
+	for {
+		if s.command("psql", "-h", s.root, "-U", "postgres", "-qc", "SELECT 1").Run() == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			out, _ := os.ReadFile(logPath) // without it the error is still true
+			return fmt.Errorf("the server ended: %s", out)
+		case <-deadline:
+			return fmt.Errorf("the server did not answer within %s", startTimeout)
+		}
+	}
+}
+
+// binaries finds the server's programs, which distributions keep out of PATH.
+func binaries() (string, error) {
+	var folders []string
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		folders = append(folders, strings.TrimSpace(string(out)))
+	}
+	installed, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is good
+	folders = append(folders, installed...)
+	if path, err := exec.LookPath("initdb"); err == nil {
+		folders = append(folders, filepath.Dir(path))
+	}
+	for _, folder := range folders {
+		if _, err := os.Stat(filepath.Join(folder, "initdb")); err == nil {
+			return folder, nil
+		}
+	}
+	return "", errors.New("found no PostgreSQL server; install it with: apt-get install postgresql")
+}
+
+func unprivileged() (*syscall.Credential, error) {
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err1 == nil && err2 == nil {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
+}
