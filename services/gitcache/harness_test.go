@@ -1,0 +1,327 @@
+package gitcache_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache"
+	"fairlead.dev/services/gitcache/internal/gittest"
+)
+
+// patience is how long a test waits for what should take milliseconds.
+const patience = 30 * time.Second
+
+// asProcess makes the test's own binary a gitcache, for tests that kill one.
+const asProcess = "GITCACHE_TEST_PROCESS"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(asProcess); dir != "" {
+		runProcess(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fixture is a Git server, a console and whatever gitcaches a test starts.
+type fixture struct {
+	t       *testing.T
+	git     *gittest.Server
+	repo    *gittest.Repo
+	console *console
+	secret  string // file with the hub secret
+}
+
+// newFixture has a source "shop" whose repository is repo.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, git: gittest.NewServer(t), console: newConsole(t), secret: filepath.Join(t.TempDir(), "secret")}
+	if err := os.WriteFile(f.secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.repo = f.git.NewRepo(t, "shop.git")
+	f.console.setSource("shop", f.repo.URL(), "")
+	return f
+}
+
+// node is a running gitcache and how a test talks to it.
+type node struct {
+	f        *fixture
+	dir      string
+	url      string
+	registry *prometheus.Registry
+	stop     func()
+
+	artifacts artifactv1connect.ArtifactServiceClient
+	sources   gitcachev1connect.SourceServiceClient
+	bytes     *http.Client
+}
+
+func (f *fixture) config(dir string) gitcache.Config {
+	return gitcache.Config{
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, ConsoleURL: f.console.URL, HubSecretFile: f.secret,
+	}
+}
+
+// start runs a gitcache over dir. Nodes that share a coordinator are replicas.
+func (f *fixture) start(dir string, c coordination.Coordinator) *node {
+	f.t.Helper()
+	tel := telemetry.Discard()
+	log := slog.New(slog.NewTextHandler(logWriter{f.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	s, err := gitcache.New(f.config(dir), gitcache.Deps{Log: log, Telemetry: tel, Coordinator: c})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := s.Listen(); err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("run: %v", err)
+		}
+	}
+	f.t.Cleanup(stop)
+	return f.talkTo(&node{f: f, dir: dir, url: s.URL(), registry: tel.Registry, stop: stop})
+}
+
+func (f *fixture) talkTo(n *node) *node {
+	f.t.Helper()
+	hc, err := client.New(client.Config{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(hc.CloseIdleConnections)
+	as := func(kind identity.Kind, name string) []connect.ClientOption {
+		return append(client.Options(), client.WithToken(identity.StaticToken(f.console.token(f.t, kind, name))))
+	}
+	n.artifacts = artifactv1connect.NewArtifactServiceClient(hc, n.url, as(identity.KindService, identity.ServiceDistributor)...)
+	n.sources = gitcachev1connect.NewSourceServiceClient(hc, n.url, as(identity.KindUser, "ada")...)
+	token := identity.StaticToken(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
+	n.bytes = &http.Client{Transport: client.Authorize(hc.Transport, token)}
+	eventually(f.t, "the gitcache is ready", func() error {
+		req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, n.url+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := hc.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close() //nolint:errcheck // read only
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+	return n
+}
+
+// one starts the only gitcache, over an empty folder.
+func (f *fixture) one() *node {
+	f.t.Helper()
+	return f.start(f.t.TempDir(), nil)
+}
+
+// logWriter keeps logs with the test; after its end they are dropped.
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// eventually waits until check is nil.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: still not: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// published waits until a head of shop is where it should be, and returns the status.
+func (f *fixture) published(ref, commit string) *consolev1.SourceStatus {
+	f.t.Helper()
+	var status *consolev1.SourceStatus
+	eventually(f.t, ref+" is published", func() error {
+		status = f.console.status("shop")
+		if got := head(status, ref).GetCommit(); got != commit {
+			return errors.New("at " + got + ", want " + commit + "; problem: " + status.GetProblem().GetMessage())
+		}
+		return nil
+	})
+	return status
+}
+
+// problem waits until shop's problem says all words; no words: until there is none.
+func (f *fixture) problem(words ...string) string {
+	f.t.Helper()
+	message := ""
+	eventually(f.t, "the problem is said", func() error {
+		message = f.console.status("shop").GetProblem().GetMessage()
+		if len(words) == 0 && message != "" {
+			return errors.New("there is still one: " + message)
+		}
+		for _, w := range words {
+			if !strings.Contains(message, w) {
+				return errors.New("it says " + message)
+			}
+		}
+		return nil
+	})
+	return message
+}
+
+// poll asks for a poll and waits until it is done.
+func (n *node) poll() {
+	n.f.t.Helper()
+	before := n.f.git.Count("list")
+	last := n.live().GetLastPollTime().AsTime()
+	n.refresh()
+	eventually(n.f.t, "a poll", func() error {
+		if n.f.git.Count("list") <= before || !n.live().GetLastPollTime().AsTime().After(last) {
+			return errors.New("not polled")
+		}
+		return nil
+	})
+}
+
+func (n *node) refresh() {
+	n.f.t.Helper()
+	if _, err := n.sources.RefreshSource(n.f.t.Context(), &gitcachev1.RefreshSourceRequest{Name: "shop"}); err != nil {
+		n.f.t.Fatal(err)
+	}
+}
+
+func (n *node) live() *gitcachev1.LiveSource {
+	n.f.t.Helper()
+	resp, err := n.sources.GetSource(n.f.t.Context(), &gitcachev1.GetSourceRequest{Name: "shop"})
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	return resp.GetSource()
+}
+
+func (n *node) ask(revision, path string) *artifactv1.Result {
+	n.f.t.Helper()
+	resp, err := n.artifacts.Resolve(n.f.t.Context(), &artifactv1.ResolveRequest{
+		Queries: []*artifactv1.Query{{Source: "shop", Revision: revision, Path: path}},
+	})
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	return resp.GetResults()[0]
+}
+
+// resolve asks for a folder that must be there.
+func (n *node) resolve(revision, path string) *artifactv1.Resolved {
+	n.f.t.Helper()
+	r := n.ask(revision, path)
+	if r.GetError() != nil {
+		n.f.t.Fatalf("resolve %s %q: %s", revision, path, r.GetError().GetMessage())
+	}
+	return r.GetResolved()
+}
+
+// refuses asks for a folder that must not be handed out, and checks the words.
+func (n *node) refuses(revision, path string, reason artifactv1.ResolveError_Reason, words ...string) {
+	n.f.t.Helper()
+	r := n.ask(revision, path).GetError()
+	n.f.t.Logf("%s %q: %s", revision[:8], path, r.GetMessage())
+	if r.GetReason() != reason {
+		n.f.t.Errorf("reason is %s, want %s", r.GetReason(), reason)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.GetMessage(), w) {
+			n.f.t.Errorf("%q does not say %q", r.GetMessage(), w)
+		}
+	}
+}
+
+// download returns an artifact's files by path.
+func (n *node) download(digest string) map[string]string {
+	n.f.t.Helper()
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	r, err := artifact.Fetch(n.f.t.Context(), n.bytes, n.url, d, 0)
+	if err != nil {
+		n.f.t.Fatalf("download %s: %v", d, err)
+	}
+	defer r.Close() //nolint:errcheck // read only
+	files := map[string]string{}
+	err = artifact.Walk(r, artifact.Limits{}, func(e artifact.Entry, content io.Reader) error {
+		b, err := io.ReadAll(content)
+		files[e.Path] = string(b)
+		if e.Link != "" {
+			files[e.Path] = "-> " + e.Link
+		}
+		return err
+	})
+	if err != nil {
+		n.f.t.Fatalf("read %s: %v", d, err)
+	}
+	return files
+}
+
+// metric sums a metric over its labels.
+func (n *node) metric(name string) float64 {
+	n.f.t.Helper()
+	families, err := n.registry.Gather()
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}

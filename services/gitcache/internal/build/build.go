@@ -1,0 +1,304 @@
+// Package build answers which artifact a folder is at a commit, and makes what was never made. The same
+// content is built once, however many ask at once, and is known again after a restart.
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/singleflight"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+// Errors of Resolve besides tree.ErrNotFound and artifact.ErrRefused.
+var (
+	// ErrNotFetched: the commit is not in the mirror.
+	ErrNotFetched = errors.New("commit is not fetched")
+	// ErrDamaged: the mirror turned out to be damaged. It is noted and will be cloned again.
+	ErrDamaged = errors.New("the mirror is damaged and is being fetched again")
+)
+
+const (
+	// format is part of every source_id: raise it when the same tree would become another artifact.
+	format = "fairlead-source-1"
+	// buildTime bounds one build; the limits of an artifact bound it well below.
+	buildTime = 2 * time.Minute
+	// builders at work at once: each holds a file and an index in memory.
+	builders = 2
+	// maxPlaces bounds the places whose trees are known without looking; about 300 bytes each.
+	maxPlaces = 20_000
+)
+
+// limits of an artifact; what agents take by default.
+func limits() artifact.Limits {
+	return artifact.Limits{
+		Bytes: artifact.DefaultBytes, FileBytes: artifact.DefaultFileBytes, Files: artifact.DefaultFiles,
+		Depth: artifact.DefaultDepth, PathBytes: artifact.DefaultPathBytes,
+	}
+}
+
+// Place is a folder at a commit of a source.
+type Place struct {
+	Source string // uid
+	Commit plumbing.Hash
+	Path   string // "" is the whole repository
+}
+
+// Built is the content of a place.
+type Built struct {
+	Commit   mirror.Commit
+	SourceID string
+	Artifact artifact.Summary
+}
+
+// Deps of a Builder.
+type Deps struct {
+	Mirrors *mirror.Mirrors
+	Store   *artifact.Store
+	Tracer  trace.Tracer
+	Log     *slog.Logger
+	// Observe is told of every build and how long it took.
+	Observe func(took time.Duration, err error)
+}
+
+// Builder makes artifacts. Safe for many goroutines.
+type Builder struct {
+	deps  Deps
+	memo  *memo
+	slots chan struct{}
+
+	flights singleflight.Group
+	life    context.Context //nolint:containedctx // of builds, which outlive their callers; ended by Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	places map[Place]found
+}
+
+type found struct {
+	commit mirror.Commit
+	tree   plumbing.Hash
+}
+
+// New opens the memo in dir. Close ends what runs.
+func New(dir string, deps Deps) (*Builder, error) {
+	m, err := openMemo(filepath.Join(dir, "memo"))
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.Background())
+	return &Builder{deps: deps, memo: m, slots: make(chan struct{}, builders), life: life, end: end, places: map[Place]found{}}, nil
+}
+
+// Close ends builds and waits for them.
+func (b *Builder) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.end()
+	b.running.Wait()
+	return b.memo.close()
+}
+
+// begin counts one more build; false once Close was called.
+func (b *Builder) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running.Add(1)
+	}
+	return !b.closed
+}
+
+// Resolve answers what a place holds, building it if need be.
+func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
+	f, err := b.find(p)
+	if err != nil {
+		return Built{}, err
+	}
+	built := Built{Commit: f.commit, SourceID: SourceID(p.Source, f.tree)}
+	if r, ok := b.memo.get(built.SourceID); ok && b.deps.Store.Has(r.Digest) {
+		built.Artifact = r.summary()
+		return built, nil
+	}
+	built.Artifact, err = b.once(ctx, built.SourceID, p.Source, f.tree)
+	return built, err
+}
+
+// SourceID is the identity of a content before it is built. There are no filter rules yet; the empty
+// one keeps their place.
+func SourceID(source string, folder plumbing.Hash) string {
+	h := sha256.New()
+	for _, part := range []string{format, source, "sha1", folder.String(), ""} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// find looks up the tree of a place.
+func (b *Builder) find(p Place) (found, error) {
+	b.mu.Lock()
+	f, ok := b.places[p]
+	b.mu.Unlock()
+	if ok {
+		return f, nil
+	}
+	m, err := b.deps.Mirrors.Mirror(p.Source)
+	if err != nil {
+		return found{}, err
+	}
+	objects := m.Objects()
+	defer objects.Close()
+	if f.commit, err = objects.Commit(p.Commit); err != nil {
+		if errors.Is(err, mirror.ErrMissing) {
+			return found{}, ErrNotFetched
+		}
+		return found{}, b.judge(m, err)
+	}
+	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path); err != nil {
+		return found{}, b.judge(m, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.places) >= maxPlaces {
+		clear(b.places) // they are found again
+	}
+	b.places[p] = f
+	return f, nil
+}
+
+// judge turns a damaged mirror into a note for the poll, and an error that says so.
+func (b *Builder) judge(m *mirror.Mirror, err error) error {
+	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {
+		m.Doubt(err)
+		return ErrDamaged
+	}
+	return err
+}
+
+// once builds under a context of its own, so that no caller's end fails the others.
+func (b *Builder) once(ctx context.Context, sourceID, source string, folder plumbing.Hash) (artifact.Summary, error) {
+	done := b.flights.DoChan(sourceID, func() (any, error) {
+		if !b.begin() {
+			return nil, context.Canceled
+		}
+		defer b.running.Done()
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTime)
+		defer cancel()
+		defer context.AfterFunc(b.life, cancel)()
+		return b.build(own, sourceID, source, folder)
+	})
+	select {
+	case <-ctx.Done():
+		return artifact.Summary{}, ctx.Err()
+	case r := <-done:
+		sum, _ := r.Val.(artifact.Summary)
+		return sum, r.Err
+	}
+}
+
+func (b *Builder) build(ctx context.Context, sourceID, source string, folder plumbing.Hash) (sum artifact.Summary, err error) {
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	case <-ctx.Done():
+		return sum, ctx.Err()
+	}
+	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", sourceID)))
+	began := time.Now()
+	defer func() {
+		b.deps.Observe(time.Since(began), err)
+		if err != nil {
+			span.SetStatus(codes.Error, "build")
+		}
+		span.End()
+	}()
+	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.pack(ctx, source, folder, w) })
+	if errors.Is(err, artifact.ErrNoSpace) {
+		// The digest is known all the same; Open builds the bytes again for whoever asks.
+		b.deps.Log.WarnContext(ctx, "artifact is not stored; it is built again for every download", "digest", sum.Digest, "err", err)
+		err = nil
+	}
+	if err != nil {
+		return artifact.Summary{}, err
+	}
+	r := record{SourceID: sourceID, Source: source, Tree: folder.String(), Digest: sum.Digest, Size: sum.Size, Files: sum.Files}
+	if err := b.memo.put(r); err != nil {
+		b.deps.Log.WarnContext(ctx, "memo is not written; after a restart the artifact is built again", "digest", sum.Digest, "err", err)
+	}
+	return sum, nil
+}
+
+func (b *Builder) pack(ctx context.Context, source string, folder plumbing.Hash, w *artifact.Writer) error {
+	m, err := b.deps.Mirrors.Mirror(source)
+	if err != nil {
+		return err
+	}
+	objects := m.Objects()
+	defer objects.Close()
+	if err := tree.Pack(ctx, objects, folder, limits(), w); err != nil {
+		return b.judge(m, err)
+	}
+	return nil
+}
+
+// Open builds an artifact that was built before and is not in the store any more, as a
+// artifact.FetchFunc. ErrNotFound: its content is not known or not in a mirror here.
+func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+	r, ok := b.memo.getDigest(d)
+	if !ok {
+		return nil, artifact.ErrNotFound
+	}
+	m, err := b.deps.Mirrors.Mirror(r.Source)
+	if err != nil {
+		return nil, err
+	}
+	folder := plumbing.NewHash(r.Tree)
+	objects := m.Objects()
+	has := objects.Has(folder)
+	objects.Close()
+	if !has {
+		return nil, artifact.ErrNotFound
+	}
+	if !b.begin() {
+		return nil, context.Canceled
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		defer b.running.Done()
+		ctx, cancel := context.WithTimeout(ctx, buildTime)
+		defer cancel()
+		defer context.AfterFunc(b.life, func() { _ = reader.CloseWithError(context.Canceled) })()
+		w := artifact.NewWriter(writer, limits())
+		err := b.pack(ctx, r.Source, folder, w)
+		if err == nil {
+			_, err = w.Close()
+		}
+		_ = writer.CloseWithError(err)
+	}()
+	return reader, nil
+}
+
+func (r record) summary() artifact.Summary {
+	return artifact.Summary{Digest: r.Digest, Size: r.Size, Files: r.Files}
+}

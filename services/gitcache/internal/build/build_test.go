@@ -1,0 +1,182 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newBuilder has a mirror of a commit with the file deploy/a, as source "u1".
+func newBuilder(t *testing.T) (*Builder, plumbing.Hash) {
+	t.Helper()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"deploy/a": "1"}))
+	pack, err := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--all", "--stdout", "--quiet").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	mirrors, err := mirror.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(mirrors.Close)
+	m, err := mirrors.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.AddPack(t.Context(), bytes.NewReader(pack)); err != nil {
+		t.Fatal(err)
+	}
+	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(t.TempDir(), Deps{
+		Mirrors: mirrors, Store: store, Log: log, Observe: func(time.Duration, error) {},
+		Tracer: noop.NewTracerProvider().Tracer(""),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b, id
+}
+
+func TestACancelledFirstCallerDoesNotFailTheOthers(t *testing.T) {
+	t.Parallel()
+	b, commit := newBuilder(t)
+	place := Place{Source: "u1", Commit: commit, Path: "deploy"}
+	for range builders {
+		b.slots <- struct{}{} // all builders are busy
+	}
+	first, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := b.Resolve(first, place)
+		gone <- err
+	}()
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the first caller got %v", err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		_, err := b.Resolve(t.Context(), place)
+		second <- err
+	}()
+	for range builders {
+		<-b.slots
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the second caller got %v", err)
+	}
+}
+
+func TestCloseEndsBuildsThatWait(t *testing.T) {
+	t.Parallel()
+	b, commit := newBuilder(t)
+	for range builders {
+		b.slots <- struct{}{}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Resolve(context.Background(), Place{Source: "u1", Commit: commit})
+		done <- err
+	}()
+	for {
+		b.mu.Lock()
+		known := len(b.places)
+		b.mu.Unlock()
+		if known > 0 {
+			break
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, source := range []string{"a", "ab"} {
+		for _, id := range []plumbing.Hash{{1}, {2}} {
+			seen[SourceID(source, id)] = true
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d ids for 4 contents", len(seen))
+	}
+	const want = "sha256:d38273bb59772f97" // the format is part of what replicas agree on
+	if got := SourceID("u1", plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")); !strings.HasPrefix(got, want) {
+		t.Errorf("the format has changed: %s", got)
+	}
+}
+
+func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "memo")
+	m, err := openMemo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := artifact.Digest("sha256:" + strings.Repeat("ab", 32))
+	for _, id := range []string{"one", "two", "three"} {
+		if err := m.put(record{SourceID: id, Source: "u1", Tree: "t", Digest: digest, Size: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.Replace(b, []byte(`"two"`), []byte(`"tow"`), 1) // a flipped line, and a torn one
+	if err := os.WriteFile(path, b[:len(b)-10], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openMemo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.close() //nolint:errcheck // the test's end
+	for id, want := range map[string]bool{"one": true, "two": false, "tow": false, "three": false} {
+		if _, ok := again.get(id); ok != want {
+			t.Errorf("%s is known: %v", id, ok)
+		}
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	f.Add(encodeRecord(record{SourceID: "one", Digest: artifact.Digest("sha256:" + strings.Repeat("ab", 32))}))
+	f.Add([]byte("00000000 {}"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, ok := decodeRecord(bytes.TrimSuffix(line, []byte("\n")))
+		if _, err := artifact.ParseDigest(string(r.Digest)); ok && err != nil {
+			t.Errorf("took the digest %q", r.Digest)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package build
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"fairlead.dev/platform/artifact"
+)
+
+// maxMemos bounds the memo in memory and on disk; about 400 bytes each.
+const maxMemos = 100_000
+
+// record is what is known of a content that was built: enough to build it again.
+type record struct {
+	SourceID string          `json:"id"`
+	Source   string          `json:"source"` // uid
+	Tree     string          `json:"tree"`
+	Digest   artifact.Digest `json:"digest"`
+	Size     int64           `json:"size"`
+	Files    int             `json:"files"`
+}
+
+// memo remembers which artifact a content became. All of it can be computed again, so its file is only
+// appended to, without fsync: a line that a crash has torn fails its checksum and is left out.
+type memo struct {
+	mu       sync.Mutex // guards what follows
+	path     string
+	file     *os.File
+	bySource map[string]record
+	byDigest map[artifact.Digest]record
+}
+
+func openMemo(path string) (*memo, error) {
+	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest]record{}}
+	if err := m.load(); err != nil {
+		return nil, fmt.Errorf("load memo: %w", err)
+	}
+	if err := m.rewrite(); err != nil {
+		return nil, fmt.Errorf("write memo: %w", err)
+	}
+	return m, nil
+}
+
+func (m *memo) load() error {
+	f, err := os.Open(m.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if r, ok := decodeRecord(lines.Bytes()); ok {
+			m.add(r)
+		}
+	}
+	return nil // a line too long to be one of ours ends the useful part
+}
+
+// rewrite leaves one line per content.
+func (m *memo) rewrite() error {
+	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(m.path), "tmp_memo")
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	for _, r := range m.bySource {
+		_, _ = w.Write(encodeRecord(r)) // Flush gives the error
+	}
+	if err := errors.Join(w.Flush(), os.Rename(f.Name(), m.path)); err != nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	m.file = f
+	return nil
+}
+
+func (m *memo) add(r record) {
+	if len(m.bySource) >= maxMemos {
+		// Which ones go does not matter: they are built again when somebody asks.
+		for id, old := range m.bySource {
+			delete(m.bySource, id)
+			delete(m.byDigest, old.Digest)
+			break
+		}
+	}
+	m.bySource[r.SourceID] = r
+	m.byDigest[r.Digest] = r
+}
+
+func (m *memo) get(sourceID string) (record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.bySource[sourceID]
+	return r, ok
+}
+
+func (m *memo) getDigest(d artifact.Digest) (record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.byDigest[d]
+	return r, ok
+}
+
+// put remembers; on disk as well if the disk takes it.
+func (m *memo) put(r record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old, ok := m.bySource[r.SourceID]; ok && old == r {
+		return nil
+	}
+	m.add(r)
+	_, err := m.file.Write(encodeRecord(r))
+	return err
+}
+
+func (m *memo) close() error { return m.file.Close() }
+
+// encodeRecord makes a line: checksum, space, JSON.
+func encodeRecord(r record) []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil // strings and numbers always encode
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(b), b)
+}
+
+func decodeRecord(line []byte) (record, bool) {
+	var r record
+	if len(line) < 10 || fmt.Sprintf("%08x ", crc32.ChecksumIEEE(line[9:])) != string(line[:9]) {
+		return r, false
+	}
+	if json.Unmarshal(line[9:], &r) != nil {
+		return r, false
+	}
+	_, err := artifact.ParseDigest(string(r.Digest))
+	return r, err == nil && r.SourceID != ""
+}

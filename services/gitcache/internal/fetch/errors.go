@@ -1,0 +1,180 @@
+package fetch
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+// Kind sorts errors for metrics; a bounded set.
+type Kind string
+
+// The kinds of errors.
+const (
+	KindRefused     Kind = "refused"      // by our own policy or a limit
+	KindUnreachable Kind = "unreachable"  // no connection
+	KindTimeout     Kind = "timeout"      // no answer in time
+	KindTLS         Kind = "tls"          // the server's certificate
+	KindCredentials Kind = "credentials"  // 401 or 403
+	KindNotFound    Kind = "not_found"    // no such repository
+	KindThrottled   Kind = "throttled"    // 429
+	KindServer      Kind = "server_error" // 5xx and other statuses
+	KindNotGit      Kind = "not_git"      // an answer, but not Git's
+	KindContent     Kind = "content"      // what came is broken or breaks a limit
+	KindStorage     Kind = "storage"      // our own disk
+)
+
+// Error is why upstream could not be read, in words for the source's owner: the thing, the cause and
+// the next step.
+type Error struct {
+	Kind    Kind
+	Message string
+	// RetryAfter is what upstream asked for; 0: nothing.
+	RetryAfter time.Duration
+
+	cause error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap gives the cause. Its text may quote a URL: show Message only.
+func (e *Error) Unwrap() error { return e.cause }
+
+func refuse(format string, args ...any) *Error {
+	return &Error{Kind: KindRefused, Message: fmt.Sprintf(format, args...)}
+}
+
+// transportError is for a request that got no answer.
+func transportError(ctx context.Context, host string, limit time.Duration, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	if ctx.Err() != nil && context.Cause(ctx) != errDeadline {
+		return ctx.Err()
+	}
+	e := &Error{Kind: KindUnreachable, cause: err}
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		e.Message = fmt.Sprintf("%s: no such host. Check the host in the source's url", host)
+	case context.Cause(ctx) == errDeadline, errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
+		e.Kind = KindTimeout
+		e.Message = fmt.Sprintf("%s did not answer within %s. Check that the Git host is up and not behind a firewall", host, limit)
+	case isTLS(err):
+		e.Kind = KindTLS
+		e.Message = fmt.Sprintf("%s: %s. Check the host's certificate and the source's url", host, tlsCause(err))
+	case errors.Is(err, syscall.ECONNREFUSED):
+		e.Message = fmt.Sprintf("%s: connection refused. Check that the Git host is up and the url's port is right", host)
+	default:
+		e.Message = fmt.Sprintf("%s is not reachable: %s. Check the source's url and the hub's network", host, plainCause(err))
+	}
+	return e
+}
+
+func isTLS(err error) bool {
+	var record tls.RecordHeaderError
+	var verify *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &record) || errors.As(err, &verify) || errors.As(err, &alert)
+}
+
+func tlsCause(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	switch {
+	case errors.As(err, &unknown):
+		return "the certificate is signed by an authority that the hub does not know"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate has expired or is not valid yet"
+	case errors.As(err, &name):
+		return "the certificate is for another host"
+	default:
+		return "the TLS handshake did not succeed"
+	}
+}
+
+// plainCause is an error's innermost text, which never holds a URL.
+func plainCause(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	return clean(err.Error())
+}
+
+// statusError is for an answer that is not 200. asked is the URL as configured, answered where the
+// answer came from after redirects.
+func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
+	host, code := answered.Host, resp.StatusCode
+	e := &Error{Kind: KindServer, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		e.Kind = KindCredentials
+		e.Message = fmt.Sprintf("%d from %s. %s", code, host, credentialsHint(r, answered))
+	case code == http.StatusNotFound || code == http.StatusGone:
+		e.Kind = KindNotFound
+		e.Message = fmt.Sprintf("%d from %s: repository %s not found. Check the source's url, and that its credentials may read it",
+			code, host, show(r.URL))
+	case code == http.StatusTooManyRequests:
+		e.Kind = KindThrottled
+		e.Message = fmt.Sprintf("429 from %s: too many requests. Fairlead asks again later; a longer interval helps", host)
+	case code >= 300 && code < 400:
+		e.Kind = KindRefused
+		e.Message = fmt.Sprintf("%s redirects without end or in the middle of a fetch. Check the source's url", host)
+	default:
+		e.Message = fmt.Sprintf("%d from %s. The Git host has a problem; Fairlead asks again later", code, host)
+	}
+	return e
+}
+
+func credentialsHint(r Remote, answered *url.URL) string {
+	switch {
+	case origin(answered) != origin(r.URL):
+		return fmt.Sprintf("%s redirects there, and credentials are never sent to another host. Put the new url into the source", r.URL.Host)
+	case r.Secret == "":
+		return "The repository needs credentials, or does not exist. Name a secret with a username and password, or a token, in the source"
+	default:
+		return fmt.Sprintf("Check the username and password, or the token, in secret %q", r.Secret)
+	}
+}
+
+// maxRetryAfter bounds how long upstream can make us wait.
+const maxRetryAfter = time.Hour
+
+func retryAfter(header string) time.Duration {
+	var d time.Duration
+	if seconds, err := time.ParseDuration(strings.TrimSpace(header) + "s"); err == nil {
+		d = seconds
+	} else if at, err := http.ParseTime(header); err == nil {
+		d = time.Until(at)
+	}
+	return max(0, min(d, maxRetryAfter))
+}
+
+// clean makes what others wrote fit for a message: one short line of printable characters.
+func clean(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, ""))
+	return shorten(strings.Join(strings.Fields(s), " "))
+}

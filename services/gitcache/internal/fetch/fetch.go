@@ -1,0 +1,88 @@
+// Package fetch asks Git hosts where refs point and brings the objects. It is the only part of the hub
+// that talks to them: one small request per poll, and a pack only for what is wanted and not there yet.
+//
+// Invariants: credentials go to the scheme, host and port they were given for and to nobody else; every
+// network step has a deadline; no error carries a credential or a URL's user.
+package fetch
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/url"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+)
+
+// Remote is a repository upstream.
+type Remote struct {
+	URL *url.URL // from ParseURL
+	// Secret is the name of the secret that Credentials came from, for messages. Empty: there is none.
+	Secret      string
+	Credentials Credentials
+}
+
+// Credentials authenticate to a Git host. They are bound to the scheme, host and port of the Remote
+// that they are part of.
+type Credentials struct {
+	Username string
+	Password string // or a token
+}
+
+// LogValue keeps credentials out of logs.
+func (Credentials) LogValue() slog.Value { return slog.StringValue("redacted") }
+
+// String keeps credentials out of messages.
+func (Credentials) String() string { return "redacted" }
+
+// GoString keeps credentials out of %#v.
+func (Credentials) GoString() string { return "redacted" }
+
+// Listing is what upstream said its refs are.
+type Listing struct {
+	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
+	// to a tag object: see Peeled.
+	Refs map[string]plumbing.Hash
+	// Peeled are the objects that tag objects among Refs stand for.
+	Peeled map[string]plumbing.Hash
+
+	base         *url.URL // where the repository is after redirects
+	capabilities *capability.List
+}
+
+// Commit returns what a ref points to, tag objects followed.
+func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
+	if id, ok := l.Peeled[ref]; ok {
+		return id, true
+	}
+	id, ok := l.Refs[ref]
+	return id, ok
+}
+
+// AllowsAny tells whether upstream hands out commits that are not a ref's tip.
+func (l *Listing) AllowsAny() bool {
+	return l.capabilities.Supports(capability.AllowReachableSHA1InWant) ||
+		l.capabilities.Supports(allowAny)
+}
+
+// allowAny is a capability that go-git has no name for.
+const allowAny capability.Capability = "allow-any-sha1-in-want"
+
+// Target takes what a fetch brings.
+type Target interface {
+	// Haves are commits whose whole history is there: upstream leaves out what they reach.
+	Haves() ([]plumbing.Hash, error)
+	// AddPack stores a pack. It reads to the end, checks everything, and returns only once the
+	// objects are durable. After an error none of them is there.
+	AddPack(ctx context.Context, pack io.Reader) (bytes int64, err error)
+}
+
+// Fetcher talks to upstream. Implementations hold no state per repository, and may be used by many
+// goroutines. All errors but the context's are an *Error.
+type Fetcher interface {
+	// List asks where the refs point: one small request, no objects. No refs at all is not an error.
+	List(ctx context.Context, r Remote) (*Listing, error)
+	// Fetch brings wants, objects of the listing or commits below them, and all that they reach.
+	Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (bytes int64, err error)
+}

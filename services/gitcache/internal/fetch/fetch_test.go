@@ -1,0 +1,412 @@
+package fetch_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.uber.org/goleak"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newFetcher(t *testing.T, o fetch.Options) *fetch.HTTP {
+	t.Helper()
+	f := fetch.NewHTTP(o)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func remote(t *testing.T, raw string) fetch.Remote {
+	t.Helper()
+	u, err := fetch.ParseURL(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fetch.Remote{URL: u}
+}
+
+func newMirror(t *testing.T) *mirror.Mirror {
+	t.Helper()
+	ms, err := mirror.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ms.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func wantError(t *testing.T, err error, kind fetch.Kind, words ...string) {
+	t.Helper()
+	var e *fetch.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want a *fetch.Error", err)
+	}
+	if e.Kind != kind {
+		t.Errorf("kind is %s, want %s: %s", e.Kind, kind, e.Message)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Message, w) {
+			t.Errorf("message %q does not say %q", e.Message, w)
+		}
+	}
+}
+
+func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	big := strings.Repeat("never sent twice\n", 1<<10)
+	first := repo.Commit("one", gittest.Files{"big": big + fmt.Sprint(time.Now()), "a": "1"})
+	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := l.Commit("HEAD"); !ok || got.String() != first || l.Refs["refs/heads/main"] != got {
+		t.Fatalf("HEAD is %v, main is %v, want %s", got, l.Refs["refs/heads/main"], first)
+	}
+	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(first)}, m); err != nil {
+		t.Fatal(err)
+	}
+	setHead(t, m, first)
+
+	second := repo.Commit("two", gittest.Files{"a": "2"})
+	l, err = f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(second)}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Commit, tree and blob of the change: three objects in one small pack.
+	if n == 0 || n > 600 {
+		t.Errorf("the second fetch brought %d bytes", n)
+	}
+	o := m.Objects()
+	defer o.Close()
+	c, err := o.Commit(plumbing.NewHash(second))
+	if err != nil || c.Subject != "two" || c.Author != "Ada" || time.Since(c.Time) > time.Minute {
+		t.Errorf("commit is %+v, %v", c, err)
+	}
+}
+
+func setHead(t *testing.T, m *mirror.Mirror, commit string) {
+	t.Helper()
+	id := plumbing.NewHash(commit)
+	if err := m.SetHeads(map[string]mirror.Head{"HEAD": {Ref: "HEAD", Object: id, Commit: id}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestURLPolicy(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{
+		"https://git.example.com/shop.git", "https://git.example.com:8443/a/b/", "http://127.0.0.1:9/x",
+		"http://[::1]/x", "http://localhost/x",
+	} {
+		if _, err := fetch.ParseURL(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for bad, words := range map[string]string{
+		"git://git.example.com/x":               `"git" is not supported`,
+		"file:///etc":                           `"file" is not supported`,
+		"ext::sh -c id":                         "is not supported",
+		"ssh://git@git.example.com/x":           `"ssh" is not supported`,
+		"git@git.example.com:x":                 "Write it as https://host/path",
+		"-oProxyCommand=x":                      "is not supported",
+		"http://git.example.com/x":              "this machine only",
+		"http://127.0.0.1.example.com/x":        "this machine only",
+		"https://ada:s3cret@git.example.com/x":  "Put them into a secret",
+		"https:///x":                            "names no host",
+		"https://git.example.com/x?y=s3cret":    "query",
+		"https://%41:s3cret@git.example.com/%z": "can't be parsed",
+		"https://-x.example.com/y":              "names no host",
+	} {
+		_, err := fetch.ParseURL(bad)
+		wantError(t, err, fetch.KindRefused, words)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q gives a secret away", err)
+		}
+	}
+}
+
+func TestWrongCredentialsNameTheSecret(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	repo.Commit("one", gittest.Files{"a": "1"})
+	server.RequireLogin("ada", "right")
+	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+
+	_, err := f.List(t.Context(), r)
+	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", "Name a secret")
+	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "wr0ng"}
+	_, err = f.List(t.Context(), r)
+	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", `secret "shop-git"`)
+	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v", r, r, r)} {
+		if strings.Contains(text, "wr0ng") {
+			t.Errorf("%q gives the password away", text)
+		}
+	}
+	r.Credentials.Password = "right"
+	if _, err := f.List(t.Context(), r); err != nil {
+		t.Errorf("with the right password: %v", err)
+	}
+}
+
+func TestCredentialsDoNotFollowARedirect(t *testing.T) {
+	t.Parallel()
+	var leaked atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" || r.URL.User != nil {
+			leaked.Store(true)
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(other.Close)
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	server.SetFault(gittest.Redirect(other.URL))
+	r := remote(t, repo.URL())
+	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
+
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r)
+	wantError(t, err, fetch.KindCredentials, "never sent to another host")
+	if leaked.Load() {
+		t.Error("the credentials went to another host")
+	}
+	if log := server.Log(); !log[0].Authorized {
+		t.Error("the credentials did not go to their own host either")
+	}
+}
+
+func TestRedirectToADifferentSchemeIsRefused(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	for _, to := range []string{"http://git.example.com", "file:///etc", "https://ada:s3cret@git.example.com"} {
+		server.SetFault(gittest.Redirect(to))
+		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("redirect to %s: %v", to, err)
+		}
+	}
+}
+
+func TestRedirectWithinTheHostIsFollowed(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "moved.git")
+	id := repo.Commit("one", gittest.Files{"a": "1"})
+	server.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/old.git/") {
+			return false
+		}
+		http.Redirect(w, r, strings.Replace(r.URL.RequestURI(), "/old.git", "/moved.git", 1), http.StatusMovedPermanently)
+		return true
+	})
+	f, r, m := newFetcher(t, fetch.Options{}), remote(t, server.URL+"/old.git"), newMirror(t)
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(id)}, m); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUpstreamTroubleIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	repo.Commit("one", gittest.Files{"a": "1"})
+	tests := []struct {
+		name  string
+		fault gittest.Fault
+		path  string
+		kind  fetch.Kind
+		words string
+	}{
+		{"unknown repository", nil, "/none.git", fetch.KindNotFound, "repository " + server.URL + "/none.git not found"},
+		{"server error", gittest.Status(500), "/shop.git", fetch.KindServer, "500 from"},
+		{"forbidden", gittest.Status(403), "/shop.git", fetch.KindCredentials, "403 from"},
+		{"a web page", func(w http.ResponseWriter, _ *http.Request) bool {
+			_, _ = w.Write([]byte("<html>hello"))
+			return true
+		}, "/shop.git", fetch.KindNotGit, "does not answer as a Git repository"},
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			_, _ = w.Write([]byte("0010garbage....\x00"))
+			return true
+		}, "/shop.git", fetch.KindContent, "list of refs"},
+		{"an error in Git's way", func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			_, _ = w.Write([]byte("001e# service=git-upload-pack\n0000001aERR quota\x1b[31m exceeded"))
+			return true
+		}, "/shop.git", fetch.KindContent, "upstream says: quota [31m exceeded"},
+		{"sha256", func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			id := strings.Repeat("ab", 32)
+			l := id + " HEAD\x00object-format=sha256\n"
+			_, _ = fmt.Fprintf(w, "001e# service=git-upload-pack\n0000%04x%s0000", len(l)+4, l)
+			return true
+		}, "/shop.git", fetch.KindContent, "SHA-256"},
+	}
+	f := newFetcher(t, fetch.Options{})
+	for _, tt := range tests {
+		server.SetFault(tt.fault)
+		_, err := f.List(t.Context(), remote(t, server.URL+tt.path))
+		t.Log(tt.name, "->", err)
+		wantError(t, err, tt.kind, tt.words)
+	}
+}
+
+func TestRetryAfterIsHandedOn(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	server.SetFault(gittest.Status(429, "Retry-After", "90"))
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/x"))
+	wantError(t, err, fetch.KindThrottled, "too many requests")
+	var e *fetch.Error
+	if errors.As(err, &e) && e.RetryAfter != 90*time.Second {
+		t.Errorf("retry after %s", e.RetryAfter)
+	}
+}
+
+func TestUnreachableHosts(t *testing.T) {
+	t.Parallel()
+	f := newFetcher(t, fetch.Options{})
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	_, err := f.List(t.Context(), remote(t, closed.URL+"/x"))
+	wantError(t, err, fetch.KindUnreachable, "connection refused")
+	_, err = f.List(t.Context(), remote(t, "https://fairlead.invalid/x"))
+	wantError(t, err, fetch.KindUnreachable, "fairlead.invalid")
+	wantNoURL(t, err)
+}
+
+func wantNoURL(t *testing.T, err error) {
+	t.Helper()
+	if strings.Contains(err.Error(), "service=") {
+		t.Errorf("%q shows the request", err)
+	}
+}
+
+func TestTLSIsVerified(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewTLSServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := repo.Commit("one", gittest.Files{"a": "1"})
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
+
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	f := newFetcher(t, fetch.Options{RootCAs: roots})
+	l, err := f.List(t.Context(), remote(t, repo.URL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Fetch(t.Context(), remote(t, repo.URL()), l, []plumbing.Hash{plumbing.NewHash(id)}, newMirror(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: 200 * time.Millisecond}})
+	r := remote(t, repo.URL())
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := make(chan struct{})
+	defer close(resume)
+	for name, fault := range map[string]gittest.Fault{
+		"no answer": gittest.HangOnFetch(),
+		"half":      gittest.StallFetch(make(chan struct{}), resume),
+	} {
+		server.SetFault(fault)
+		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+		t.Log(name, "->", err)
+		wantError(t, err, fetch.KindTimeout, "sent nothing for 200ms")
+	}
+}
+
+func TestTruncatedPackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": strings.Repeat("x", 5000)}))
+	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 8, 30, 100, 200} {
+		server.SetFault(server.TruncateFetch(n))
+		if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, m); err == nil {
+			t.Errorf("a pack cut after %d bytes was taken", n)
+		}
+		o := m.Objects()
+		if o.Has(id) {
+			t.Errorf("cut after %d bytes, the commit is there", n)
+		}
+		o.Close()
+	}
+	server.SetFault(nil)
+	if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, m); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPackLimitNamesItself(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	noise := make([]byte, 0, 3<<20)
+	for i := range 3 << 20 {
+		noise = append(noise, byte((i*i*2654435761)>>13))
+	}
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": string(noise)}))
+	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{PackBytes: 4 << 10}})
+	r := remote(t, repo.URL())
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+	wantError(t, err, fetch.KindContent, "pack is larger than the limit")
+}
+
+func TestEmptyRepositoryIsNoError(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "empty.git")
+	l, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+	if err != nil || len(l.Refs) != 0 {
+		t.Errorf("got %v, %v", l, err)
+	}
+}

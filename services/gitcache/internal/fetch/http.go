@@ -1,0 +1,210 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Limits of one exchange with a Git host. Zero fields mean the defaults.
+type Limits struct {
+	ListTime  time.Duration // for a whole ls-remote
+	IdleTime  time.Duration // without a byte while a pack is made or comes
+	FetchTime time.Duration // for a whole fetch
+	ListBytes int64         // of an ls-remote's answer
+	PackBytes int64         // of one pack
+}
+
+const (
+	defaultListTime  = 30 * time.Second
+	defaultIdleTime  = 60 * time.Second // git's server side sends a sign of life every 5 s
+	defaultFetchTime = 30 * time.Minute // first clone of a large repository over a slow line
+	defaultListBytes = 64 << 20         // about 10^6 refs
+	defaultPackBytes = 4 << 30          // a first clone of a large repository
+
+	dialTime     = 10 * time.Second
+	maxRedirects = 5
+	idleConns    = 2 // per host: a poll every two minutes hardly reuses one
+)
+
+func (l Limits) withDefaults() Limits {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&l.ListTime, defaultListTime)
+	set(&l.IdleTime, defaultIdleTime)
+	set(&l.FetchTime, defaultFetchTime)
+	if l.ListBytes == 0 {
+		l.ListBytes = defaultListBytes
+	}
+	if l.PackBytes == 0 {
+		l.PackBytes = defaultPackBytes
+	}
+	return l
+}
+
+// The causes of a context that one of our own deadlines ended.
+var (
+	errDeadline = errors.New("deadline")
+	errIdle     = errors.New("nothing came")
+)
+
+// Options of an HTTP fetcher.
+type Options struct {
+	RootCAs *x509.CertPool // nil: the system's
+	Limits  Limits
+}
+
+// HTTP is a Fetcher that speaks Git's smart HTTP protocol (version 0), with go-git's codecs.
+type HTTP struct {
+	limits    Limits
+	transport http.RoundTripper
+}
+
+// NewHTTP makes a fetcher. Close releases its idle connections.
+func NewHTTP(o Options) *HTTP {
+	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}
+	https := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+		TLSClientConfig:     &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: dialTime, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 90 * time.Second,
+	}
+	local := &net.Dialer{Timeout: dialTime, Control: onlyLoopback}
+	plain := &http.Transport{
+		DialContext: local.DialContext, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 90 * time.Second,
+	}
+	return &HTTP{limits: o.Limits.withDefaults(), transport: byScheme{https: https, http: plain}}
+}
+
+// Close releases idle connections.
+func (h *HTTP) Close() {
+	if t, ok := h.transport.(byScheme); ok {
+		t.https.CloseIdleConnections()
+		t.http.CloseIdleConnections()
+	}
+}
+
+// byScheme sends http and https by different transports: the addresses they may dial differ.
+type byScheme struct{ https, http *http.Transport }
+
+func (t byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return t.https.RoundTrip(r)
+	}
+	return t.http.RoundTrip(r)
+}
+
+// onlyLoopback is asked with the address that is really dialled, so a name that resolves to another
+// machine gets nowhere.
+func onlyLoopback(_, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || !a.Addr().Unmap().IsLoopback() {
+		return refuse("http:// is for this machine only, and the url's host is another. Use https://")
+	}
+	return nil
+}
+
+// client is an http.Client for one exchange, with the rules about redirects.
+func (h *HTTP) client(follow bool) *http.Client {
+	return &http.Client{
+		Transport: h.transport,
+		CheckRedirect: func(next *http.Request, via []*http.Request) error {
+			if !follow || len(via) > maxRedirects {
+				return http.ErrUseLastResponse
+			}
+			return checkRedirect(next, via[0].URL)
+		},
+	}
+}
+
+// checkRedirect drops the credentials of a request that goes to another place than first, and refuses
+// places that a source could not name.
+func checkRedirect(next *http.Request, first *url.URL) error {
+	if origin(next.URL) != origin(first) {
+		next.Header.Del("Authorization")
+		next.Header.Del("Cookie")
+	}
+	to := *next.URL
+	to.RawQuery, to.ForceQuery = "", false
+	if _, err := ParseURL(to.String()); err != nil {
+		return refuse("%s redirects to a place that is not allowed: %s", first.Host, err.Error())
+	}
+	if first.Scheme == "https" && next.URL.Scheme != "https" {
+		return refuse("%s redirects from https to http. Check the source's url", first.Host)
+	}
+	if !loopbackName(first.Hostname()) && loopbackName(next.URL.Hostname()) {
+		return refuse("%s redirects to the hub itself. Check the source's url", first.Host)
+	}
+	return nil
+}
+
+func (h *HTTP) request(ctx context.Context, r Remote, method string, u *url.URL, body []byte) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), reader)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	// Some hosts answer Git only to agents that begin like this.
+	req.Header.Set("User-Agent", "git/fairlead")
+	if r.Credentials != (Credentials{}) && origin(u) == origin(r.URL) {
+		req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
+	}
+	return req, nil
+}
+
+// expect checks status and type of an answer. The media type is how a Git server tells itself from
+// a web page that says 200 to everything.
+func expect(r Remote, resp *http.Response, mediaType string) error {
+	answered := r.URL
+	if resp.Request != nil {
+		answered = resp.Request.URL
+	}
+	if resp.StatusCode != http.StatusOK {
+		return statusError(r, answered, resp)
+	}
+	got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if strings.TrimSpace(got) != mediaType {
+		return &Error{Kind: KindNotGit, Message: fmt.Sprintf(
+			"%s does not answer as a Git repository does. Check the source's url", show(r.URL))}
+	}
+	return nil
+}
+
+// watchdog ends a context when nothing was read for a while.
+type watchdog struct {
+	r     io.Reader
+	timer *time.Timer
+	idle  time.Duration
+}
+
+// newWatchdog begins to count at once; stop ends it.
+func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	return &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
+}
+
+func (w *watchdog) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.idle)
+	}
+	return n, err
+}
+
+func (w *watchdog) stop() { w.timer.Stop() }

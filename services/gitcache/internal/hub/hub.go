@@ -1,0 +1,206 @@
+// Package hub is the console as the rest of a gitcache knows it: its messages become the domain's own
+// types here, and nowhere else but in rpc.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/go-git/go-git/v5/plumbing"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/origin"
+	"fairlead.dev/services/gitcache/internal/owner"
+)
+
+// tokenUser goes with a token that came without a user name: GitHub, GitLab and Gitea take any.
+const tokenUser = "x-access-token"
+
+// Console is owner.Console over RPC.
+type Console struct {
+	heads   consolev1connect.HeadServiceClient
+	secrets consolev1connect.SecretServiceClient
+}
+
+// NewConsole makes clients of the console at url.
+func NewConsole(hc *http.Client, url string, opts ...connect.ClientOption) *Console {
+	return &Console{
+		heads:   consolev1connect.NewHeadServiceClient(hc, url, opts...),
+		secrets: consolev1connect.NewSecretServiceClient(hc, url, opts...),
+	}
+}
+
+// Claim takes the next epoch.
+func (c *Console) Claim(ctx context.Context, name, uid, replica string) (int64, []mirror.Head, error) {
+	resp, err := c.heads.ClaimSource(ctx, &consolev1.ClaimSourceRequest{Source: name, Uid: uid, Owner: replica})
+	if err != nil {
+		return 0, nil, fmt.Errorf("claim source: %w", verdict(err))
+	}
+	return resp.GetEpoch(), Heads(resp.GetHeads()), nil
+}
+
+// Publish records heads.
+func (c *Console) Publish(ctx context.Context, p owner.Publication) error {
+	_, err := c.heads.PublishHeads(ctx, &consolev1.PublishHeadsRequest{
+		Source: p.Source, Uid: p.UID, Epoch: p.Epoch, Heads: HeadMessages(p.Heads), Problem: ProblemMessage(p.Problem),
+	})
+	if err != nil {
+		return fmt.Errorf("publish heads: %w", verdict(err))
+	}
+	return nil
+}
+
+func verdict(err error) error {
+	switch connect.CodeOf(err) {
+	case connect.CodeAborted:
+		return errors.Join(owner.ErrStale, err)
+	case connect.CodeNotFound:
+		return errors.Join(owner.ErrGone, err)
+	default:
+		return err
+	}
+}
+
+// Credentials reads a secret: a token, or a username and password.
+func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credentials, error) {
+	resp, err := c.secrets.AccessSecret(ctx, &consolev1.AccessSecretRequest{Name: secret})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return fetch.Credentials{}, fmt.Errorf("secret %q does not exist. Create it, or correct the name in the source", secret)
+	}
+	if err != nil {
+		return fetch.Credentials{}, fmt.Errorf("secret %q can't be read: the console answers %s. Fairlead tries again", secret, connect.CodeOf(err))
+	}
+	data := resp.GetData()
+	credentials := fetch.Credentials{Username: data["username"], Password: data["password"]}
+	if token := data["token"]; token != "" {
+		credentials.Password = token
+		if credentials.Username == "" {
+			credentials.Username = tokenUser
+		}
+	}
+	if credentials.Password == "" || credentials.Username == "" {
+		return fetch.Credentials{}, fmt.Errorf("secret %q has neither a token nor a username and password. Add the keys", secret)
+	}
+	return credentials, nil
+}
+
+// Catalog is owner.Catalog and origin.Catalog over the hub's catalog.
+type Catalog struct {
+	catalog *catalog.Catalog
+	changes *catalog.Subscription
+}
+
+// NewCatalog subscribes to changes; Close ends that.
+func NewCatalog(c *catalog.Catalog) *Catalog { return &Catalog{c, c.Subscribe()} }
+
+// Close ends the subscription.
+func (c *Catalog) Close() { c.changes.Close() }
+
+// Changed receives after changes.
+func (c *Catalog) Changed() <-chan struct{} { return c.changes.C() }
+
+// Sources returns all sources with what their services want.
+func (c *Catalog) Sources() (sources []owner.Source, known, live bool) {
+	c.changes.Take() // first: what changes from here on is told again
+	if c.catalog.Ready() != nil {
+		return nil, false, false
+	}
+	_, stale := c.catalog.Stale()
+	for _, s := range c.catalog.Sources() {
+		sources = append(sources, c.plan(s))
+	}
+	return sources, true, !stale
+}
+
+func (c *Catalog) plan(s *consolev1.Source) owner.Source {
+	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
+	plan := owner.Source{
+		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
+		Secret: git.GetSecret(), Wants: map[string][]string{},
+	}
+	if secret, ok := c.catalog.Secret(plan.Secret); ok {
+		plan.SecretRevision = secret.GetMetadata().GetRevision()
+	}
+	for _, service := range c.catalog.ServicesOf(name) {
+		ref := catalog.CanonicalRef(service.GetSpec().GetRef())
+		plan.Wants[ref] = append(plan.Wants[ref], service.GetMetadata().GetName())
+	}
+	return plan
+}
+
+// Source returns one source as it was published last.
+func (c *Catalog) Source(name string) (origin.Source, bool) {
+	s, ok := c.catalog.Source(name)
+	if !ok {
+		return origin.Source{}, false
+	}
+	return origin.Source{
+		UID: s.GetMetadata().GetUid(), Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
+	}, true
+}
+
+// Heads are heads as they were published. Object stays zero: what upstream listed is not recorded.
+func Heads(messages []*consolev1.Head) []mirror.Head {
+	heads := make([]mirror.Head, 0, len(messages))
+	for _, m := range messages {
+		r := m.GetRevision()
+		h := mirror.Head{
+			Ref: m.GetRef(), Commit: plumbing.NewHash(r.GetCommit()), CommitTime: Time(r.GetCommitTime()),
+			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(), FetchTime: Time(m.GetFetchTime()),
+		}
+		if h.Ref != "" && !h.Commit.IsZero() {
+			heads = append(heads, h)
+		}
+	}
+	return heads
+}
+
+// HeadMessages are heads as they are published.
+func HeadMessages(heads []mirror.Head) []*consolev1.Head {
+	messages := make([]*consolev1.Head, 0, len(heads))
+	for _, h := range heads {
+		messages = append(messages, &consolev1.Head{Ref: h.Ref, Revision: RevisionMessage(h), FetchTime: Timestamp(h.FetchTime)})
+	}
+	return messages
+}
+
+// RevisionMessage is the commit of a head.
+func RevisionMessage(h mirror.Head) *artifactv1.Revision {
+	return &artifactv1.Revision{
+		Commit: h.Commit.String(), CommitTime: Timestamp(h.CommitTime), Subject: h.Subject, Author: h.Author, Traceparent: h.Traceparent,
+	}
+}
+
+// ProblemMessage is nil for no problem.
+func ProblemMessage(p owner.Problem) *consolev1.Problem {
+	if p.Message == "" {
+		return nil
+	}
+	return &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since)}
+}
+
+// Time is the zero time for no timestamp.
+func Time(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// Timestamp is nil for the zero time.
+func Timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,131 @@
+package mirror
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Commit is what Fairlead shows of a commit, and its tree.
+type Commit struct {
+	ID      plumbing.Hash
+	Tree    plumbing.Hash
+	Time    time.Time
+	Author  string
+	Subject string
+}
+
+const (
+	maxCommitBytes  = 4 << 20 // a message and its headers; signatures and merge tags are in there, too
+	maxSubjectBytes = 512
+	maxAuthorBytes  = 256
+	maxTagDepth     = 8 // tags of tags
+)
+
+// Commit reads a commit.
+func (o *Objects) Commit(id plumbing.Hash) (Commit, error) {
+	b, err := o.Read(plumbing.CommitObject, id, maxCommitBytes)
+	if err != nil {
+		return Commit{}, err
+	}
+	c, err := parseCommit(b)
+	if err != nil {
+		return Commit{}, fmt.Errorf("%w: commit %s: %w", ErrCorrupt, id, err)
+	}
+	c.ID = id
+	return c, nil
+}
+
+// Peel follows tag objects to the commit that they stand for.
+func (o *Objects) Peel(id plumbing.Hash) (plumbing.Hash, error) {
+	for range maxTagDepth {
+		kind, err := o.Kind(id)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		if kind == plumbing.CommitObject {
+			return id, nil
+		}
+		if kind != plumbing.TagObject {
+			return plumbing.ZeroHash, fmt.Errorf("it points to a %s, not to a commit", kind)
+		}
+		b, err := o.Read(kind, id, maxCommitBytes)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		if id, err = parseID(headers(b)["object"]); err != nil {
+			return plumbing.ZeroHash, fmt.Errorf("%w: tag: %w", ErrCorrupt, err)
+		}
+	}
+	return plumbing.ZeroHash, fmt.Errorf("it is a tag of a tag, more than %d deep", maxTagDepth)
+}
+
+func parseCommit(b []byte) (Commit, error) {
+	h := headers(b)
+	tree, err := parseID(h["tree"])
+	if err != nil {
+		return Commit{}, fmt.Errorf("tree: %w", err)
+	}
+	_, message, _ := bytes.Cut(b, []byte("\n\n"))
+	subject, _, _ := strings.Cut(strings.TrimLeft(string(message), "\n"), "\n")
+	name, _ := person(h["author"])
+	_, when := person(h["committer"])
+	return Commit{Tree: tree, Time: when, Author: line(name, maxAuthorBytes), Subject: line(subject, maxSubjectBytes)}, nil
+}
+
+// headers returns the first value of every header; lines that continue one are left out.
+func headers(b []byte) map[string]string {
+	head, _, _ := bytes.Cut(b, []byte("\n\n"))
+	h := map[string]string{}
+	for l := range strings.Lines(string(head)) {
+		key, value, ok := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		if _, known := h[key]; ok && key != "" && !known {
+			h[key] = value
+		}
+	}
+	return h
+}
+
+// person takes "Ada <ada@example.com> 1700000000 +0000" apart. A time out of the years 1 to 9999, which
+// protobuf can't hold, is no time.
+func person(s string) (name string, when time.Time) {
+	end := strings.LastIndexByte(s, '>')
+	begin := strings.IndexByte(s, '<')
+	if begin < 0 || end < begin {
+		return s, time.Time{}
+	}
+	seconds, _, _ := strings.Cut(strings.TrimSpace(s[end+1:]), " ")
+	if n, err := strconv.ParseInt(seconds, 10, 64); err == nil && n >= 0 && n < 253402300800 {
+		when = time.Unix(n, 0).UTC()
+	}
+	if name = strings.TrimSpace(s[:begin]); name == "" {
+		name = s[begin+1 : end]
+	}
+	return name, when
+}
+
+// line makes text from a repository fit to be shown: one line of valid, printable characters.
+func line(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(s, "")))
+}
+
+func parseID(s string) (plumbing.Hash, error) {
+	if !plumbing.IsHash(s) || len(s) != 40 {
+		return plumbing.ZeroHash, errors.New("not an object id")
+	}
+	return plumbing.NewHash(s), nil
+}

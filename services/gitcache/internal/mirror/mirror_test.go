@@ -1,0 +1,208 @@
+package mirror_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.uber.org/goleak"
+
+	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, dir string) *mirror.Mirror {
+	t.Helper()
+	all, err := mirror.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(all.Close)
+	m, err := all.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// packOf is a pack with all of a repository, as Git makes it.
+func packOf(t *testing.T, repo *gittest.Repo) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--all", "--stdout", "--quiet")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestAPackIsReadBackWithDeltas(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	text := strings.Repeat("a line of some length that repeats\n", 500)
+	repo.Commit("one", gittest.Files{"a": text})
+	id := repo.Commit("two", gittest.Files{"a": text + "and more\n"})
+	m := open(t, t.TempDir())
+	pack := packOf(t, repo)
+	n, err := m.AddPack(t.Context(), bytes.NewReader(pack))
+	if err != nil || n != int64(len(pack)) {
+		t.Fatalf("added %d of %d bytes: %v", n, len(pack), err)
+	}
+	if _, err := m.AddPack(t.Context(), bytes.NewReader(pack)); err != nil {
+		t.Errorf("the same pack again: %v", err)
+	}
+	o := m.Objects()
+	defer o.Close()
+	for _, commit := range []string{id, repo.Bare("rev-parse", id+"^")} {
+		want := repo.Bare("cat-file", "blob", commit+":a")
+		got, err := o.Read(plumbing.BlobObject, plumbing.NewHash(repo.Bare("rev-parse", commit+":a")), 1<<20)
+		if err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s: %d bytes, %v", commit, len(got), err)
+		}
+	}
+	if _, err := o.Read(plumbing.BlobObject, plumbing.NewHash(repo.Bare("rev-parse", id+":a")), 10); !errors.Is(err, mirror.ErrTooLarge) {
+		t.Errorf("above the limit: %v", err)
+	}
+	if _, err := o.Read(plumbing.BlobObject, plumbing.Hash{1}, 10); !errors.Is(err, mirror.ErrMissing) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+// TestADamagedPackIsNotTaken flips every part of a pack: header, objects, checksum.
+func TestADamagedPackIsNotTaken(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	repo.Commit("one", gittest.Files{"a": "1"})
+	good := packOf(t, repo)
+	dir := t.TempDir()
+	m := open(t, dir)
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0xff
+		if _, err := m.AddPack(t.Context(), bytes.NewReader(bad)); err == nil {
+			t.Errorf("taken with byte %d wrong", i)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "u1", "repo.git", "objects", "pack", "*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func TestHeadsAreThereAfterAReopen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	h := mirror.Head{
+		Ref: "refs/heads/a/../..", Object: plumbing.Hash{1}, Commit: plumbing.Hash{2}, CommitTime: now.Truncate(time.Second),
+		Subject: "s", Author: "a", Traceparent: "t", FetchTime: now,
+	}
+	if err := open(t, dir).SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := open(t, dir).Head(h.Ref); !ok || got != h {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	id := repo.Commit("one", gittest.Files{"a": "1"})
+	dir := t.TempDir()
+	if _, err := open(t, dir).AddPack(t.Context(), bytes.NewReader(packOf(t, repo))); err != nil {
+		t.Fatal(err)
+	}
+	packs := filepath.Join(dir, "u1", "repo.git", "objects", "pack")
+	for path, content := range map[string]string{
+		filepath.Join(packs, "tmp_pack_1"): "half", filepath.Join(packs, "pack-"+strings.Repeat("0", 40)+".idx"): "no pack",
+		filepath.Join(dir, "u1", "tmp_2"): "half", filepath.Join(dir, "u1", "heads.json"): "[{",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := open(t, dir)
+	o := m.Objects()
+	defer o.Close()
+	if _, err := o.Commit(plumbing.NewHash(id)); err != nil {
+		t.Error(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(packs, "*"))
+	if len(left) != 2 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestADoubtOutlivesTheProcessAndAFreshCloneEndsIt(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	dir := t.TempDir()
+	open(t, dir).Doubt(mirror.ErrCorrupt)
+	m := open(t, dir)
+	if !m.Doubted() {
+		t.Fatal("the doubt is forgotten")
+	}
+	fresh, err := m.Fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fresh.AddPack(t.Context(), bytes.NewReader(packOf(t, repo))); err != nil {
+		t.Fatal(err)
+	}
+	before := m.Objects()
+	if before.Has(id) {
+		t.Error("the clone is seen before it is used")
+	}
+	before.Close()
+	if err := fresh.Use(); err != nil {
+		t.Fatal(err)
+	}
+	o := m.Objects()
+	defer o.Close()
+	if m.Doubted() || open(t, dir).Doubted() || !o.Has(id) {
+		t.Error("the clone is not in use")
+	}
+}
+
+func TestKeepRemovesTheOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	all, err := mirror.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"u1", "u2", "../../escape", ""} {
+		if _, err := all.Mirror(uid); err != nil {
+			t.Fatalf("%q: %v", uid, err)
+		}
+	}
+	if n, err := all.Keep(map[string]bool{"u1": true, "../../escape": true}); n != 2 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	left, _ := os.ReadDir(dir)
+	if len(left) != 2 {
+		t.Errorf("left: %v", left)
+	}
+	if up, _ := os.ReadDir(filepath.Dir(filepath.Dir(dir))); strings.Contains(strings.Join(names(up), " "), "escape") {
+		t.Error("a mirror was made outside of the folder")
+	}
+}
+
+func names(entries []os.DirEntry) []string {
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}

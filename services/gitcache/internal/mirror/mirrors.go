@@ -1,0 +1,101 @@
+// Package mirror keeps bare repositories on disk, one per source, and what is known of their heads.
+//
+// Invariants: a pack is visible only when all of it was checked and is durable; heads are written only
+// after the objects they need; what a killed process left half done is swept when the mirror is opened;
+// a mirror that is in doubt is replaced by a fresh clone made beside it. Objects are read back only
+// after they were hashed again.
+package mirror
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+)
+
+// Mirrors is the folder of all mirrors of a replica.
+type Mirrors struct {
+	dir string
+	log *slog.Logger
+
+	mu   sync.Mutex // guards open
+	open map[string]*Mirror
+}
+
+// Open makes the folder if need be. It opens no mirror.
+func Open(dir string, log *slog.Logger) (*Mirrors, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make folder of mirrors: %w", err)
+	}
+	return &Mirrors{dir: dir, log: log, open: map[string]*Mirror{}}, nil
+}
+
+// Mirror returns the mirror of a source, which may be empty. All callers get the same one.
+func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m, ok := s.open[uid]; ok {
+		return m, nil
+	}
+	m, err := openMirror(filepath.Join(s.dir, folder(uid)), s.log)
+	if err != nil {
+		return nil, fmt.Errorf("open mirror: %w", err)
+	}
+	s.open[uid] = m
+	return m, nil
+}
+
+// Keep removes all mirrors but those of these sources, and returns how many went.
+func (s *Mirrors) Keep(uids map[string]bool) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := map[string]bool{}
+	for uid := range uids {
+		wanted[folder(uid)] = true
+	}
+	found, err := os.ReadDir(s.dir)
+	if err != nil {
+		return 0, fmt.Errorf("list mirrors: %w", err)
+	}
+	removed := 0
+	for _, e := range found {
+		if wanted[e.Name()] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
+			return removed, fmt.Errorf("remove mirror: %w", err)
+		}
+		removed++
+	}
+	for uid, m := range s.open {
+		if !uids[uid] {
+			m.idle.outdate()
+			delete(s.open, uid)
+		}
+	}
+	return removed, nil
+}
+
+// Close gives descriptors back.
+func (s *Mirrors) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.open {
+		m.idle.outdate()
+	}
+}
+
+// plainUID are uids that are safe as a folder's name. The console gives no others.
+var plainUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+
+func folder(uid string) string {
+	if plainUID.MatchString(uid) {
+		return uid
+	}
+	sum := sha256.Sum256([]byte(uid))
+	return "x" + hex.EncodeToString(sum[:])
+}

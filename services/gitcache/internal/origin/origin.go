@@ -1,0 +1,253 @@
+// Package origin answers what the content network asks a gitcache: which artifact is a folder of a
+// source at a revision. It serves what this replica has, and asks the owner of the source for the rest.
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+// atOnce bounds the queries of one batch that are worked on at once. Builds are bounded further.
+const atOnce = 8
+
+// Query names a folder of a source at a revision.
+type Query struct {
+	Source   string // name
+	Revision string // full commit id, or canonical ref
+	Path     string
+}
+
+// Answer is the content of a folder, or Err.
+type Answer struct {
+	Head     mirror.Head // the commit, with the trace of who found it if it is a head
+	SourceID string
+	Artifact artifact.Summary
+	Err      *Error
+}
+
+// Reason sorts errors.
+type Reason int
+
+// The reasons why a query has no answer.
+const (
+	Internal Reason = iota
+	UnknownSource
+	NotFetched
+	PathNotFound
+	Refused
+)
+
+// Error is why a query has no answer, in a person's words.
+type Error struct {
+	Reason  Reason
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Source is what the catalog knows of one.
+type Source struct {
+	UID   string
+	Heads []mirror.Head // as published last
+	// Problem is what is wrong with it, in words; empty: nothing.
+	Problem string
+}
+
+// Catalog knows sources by name.
+type Catalog interface {
+	Source(name string) (Source, bool)
+}
+
+// Peers are the other replicas.
+type Peers interface {
+	// Resolve asks the owner of a source. ErrNoOwner: nobody else owns it, or it can't be reached.
+	Resolve(ctx context.Context, uid string, queries []Query) ([]Answer, error)
+}
+
+// ErrNoOwner means that no other replica can be asked.
+var ErrNoOwner = errors.New("no other replica can be asked")
+
+// Deps of an Origin.
+type Deps struct {
+	Catalog Catalog
+	Mirrors *mirror.Mirrors
+	Builder *build.Builder
+	Peers   Peers
+	// Owned tells whether this replica fetches the source: then its own heads are the newest.
+	Owned func(uid string) bool
+	// Repair asks for a poll of a source whose mirror is damaged.
+	Repair func(uid string)
+}
+
+// Origin answers queries. Safe for many goroutines.
+type Origin struct{ deps Deps }
+
+// New makes an origin.
+func New(deps Deps) *Origin { return &Origin{deps} }
+
+// Resolve answers a batch, in its order. With forwarded set another replica asks, and nobody else is
+// asked in turn.
+func (o *Origin) Resolve(ctx context.Context, queries []Query, forwarded bool) ([]Answer, error) {
+	answers := make([]Answer, len(queries))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, q := range queries {
+		g.Go(func() error {
+			answers[i] = o.local(ctx, q)
+			return nil
+		})
+	}
+	_ = g.Wait() // no job fails
+	if !forwarded && ctx.Err() == nil {
+		o.askOwners(ctx, queries, answers)
+	}
+	return answers, ctx.Err()
+}
+
+// local answers from what this replica has.
+func (o *Origin) local(ctx context.Context, q Query) Answer {
+	s, ok := o.deps.Catalog.Source(q.Source)
+	if !ok {
+		return failed(UnknownSource, "source %q is not in the catalog. Apply it, or correct the name", q.Source)
+	}
+	if err := checkPath(q.Path); err != nil {
+		return failed(PathNotFound, "folder %q: %v", q.Path, err)
+	}
+	head, ok := o.head(s, q.Revision)
+	if !ok {
+		return o.notFetched(q, s)
+	}
+	built, err := o.deps.Builder.Resolve(ctx, build.Place{Source: s.UID, Commit: head.Commit, Path: q.Path})
+	if err != nil {
+		return o.explain(q, s, head.Commit, err)
+	}
+	head.CommitTime, head.Subject, head.Author = built.Commit.Time, built.Commit.Subject, built.Commit.Author
+	return Answer{Head: head, SourceID: built.SourceID, Artifact: built.Artifact}
+}
+
+// head finds the commit of a revision. The owner's own heads are the newest; for all others the
+// published ones are.
+func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
+	var own map[string]mirror.Head
+	if m, err := o.deps.Mirrors.Mirror(s.UID); err == nil {
+		own = m.Heads()
+	}
+	published := map[string]mirror.Head{}
+	for _, h := range s.Heads {
+		published[h.Ref] = h
+	}
+	order := []map[string]mirror.Head{published, own}
+	if o.deps.Owned(s.UID) {
+		order = []map[string]mirror.Head{own, published}
+	}
+	for _, heads := range order {
+		if h, ok := heads[revision]; ok {
+			return h, true
+		}
+	}
+	if !plumbing.IsHash(revision) || len(revision) != len(plumbing.ZeroHash)*2 {
+		return mirror.Head{}, false
+	}
+	commit := plumbing.NewHash(revision)
+	for _, heads := range order {
+		for _, h := range heads {
+			if h.Commit == commit {
+				return h, true
+			}
+		}
+	}
+	return mirror.Head{Ref: revision, Commit: commit}, true
+}
+
+func (o *Origin) notFetched(q Query, s Source) Answer {
+	why := "It is on its way"
+	if s.Problem != "" {
+		why = s.Problem
+	}
+	return failed(NotFetched, "revision %q of source %q is not fetched. %s", q.Revision, q.Source, why)
+}
+
+func (o *Origin) explain(q Query, s Source, commit plumbing.Hash, err error) Answer {
+	at := fmt.Sprintf("source %q at %s", q.Source, commit.String()[:8])
+	switch {
+	case errors.Is(err, build.ErrNotFetched):
+		return o.notFetched(q, s)
+	case errors.Is(err, tree.ErrNotFound):
+		return failed(PathNotFound, "%s has no folder %q. Check the service's path", at, q.Path)
+	case errors.Is(err, artifact.ErrRefused):
+		return failed(Refused, "%s, folder %q: %s", at, q.Path, refusal(err))
+	case errors.Is(err, build.ErrDamaged):
+		o.deps.Repair(s.UID)
+		return failed(Internal, "%s: %v. Ask again in a minute", at, build.ErrDamaged)
+	default:
+		return failed(Internal, "%s, folder %q: %v. Ask again later", at, q.Path, err)
+	}
+}
+
+// refusal is the part of an error that is for people: what comes after "refused: ".
+func refusal(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, artifact.ErrRefused.Error()+": "); i >= 0 {
+		text = text[i+len(artifact.ErrRefused.Error())+2:]
+	}
+	return text
+}
+
+// checkPath refuses what can't be a folder's path, before anybody looks for it.
+func checkPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "" || name == "." || name == ".." {
+			return errors.New("write it without leading, trailing or double slashes and without dots")
+		}
+	}
+	return nil
+}
+
+func failed(reason Reason, format string, args ...any) Answer {
+	return Answer{Err: &Error{reason, fmt.Sprintf(format, args...)}}
+}
+
+// askOwners fills in what this replica does not have, source by source.
+func (o *Origin) askOwners(ctx context.Context, queries []Query, answers []Answer) {
+	missing := map[string][]int{}
+	for i, a := range answers {
+		if a.Err != nil && a.Err.Reason == NotFetched {
+			missing[queries[i].Source] = append(missing[queries[i].Source], i)
+		}
+	}
+	var asking sync.WaitGroup
+	for name, places := range missing {
+		s, ok := o.deps.Catalog.Source(name)
+		if !ok || o.deps.Owned(s.UID) {
+			continue
+		}
+		asking.Go(func() {
+			batch := make([]Query, len(places))
+			for i, p := range places {
+				batch[i] = queries[p]
+			}
+			got, err := o.deps.Peers.Resolve(ctx, s.UID, batch)
+			if err != nil || len(got) != len(batch) {
+				return // what is said already is still right
+			}
+			for i, p := range places {
+				answers[p] = got[i]
+			}
+		})
+	}
+	asking.Wait()
+}

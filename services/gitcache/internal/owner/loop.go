@@ -1,0 +1,295 @@
+package owner
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+const (
+	// jitter spreads polls by a tenth of their interval to either side.
+	jitter = 10
+	// Retries of polls and publishes: full jitter below a bound that doubles from first to most.
+	firstBackoff = 2 * time.Second
+	mostBackoff  = 5 * time.Minute
+	// minPause between two polls, however often somebody asks for one.
+	minPause = 500 * time.Millisecond
+	// claimTime and publishTime bound a call to the console, so that one that hangs does not stop
+	// polling.
+	consoleTime = 10 * time.Second
+)
+
+// loop is the work for one source: waits for the lease, then holds a tenure.
+type loop struct {
+	o      *Owner
+	uid    string
+	wake   chan struct{} // one place: any number of nudges during a poll cause one more poll
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	source Source
+	now    State
+	good   time.Time // end of the last good poll, or begin of the tenure
+}
+
+func newLoop(o *Owner, s Source) *loop {
+	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+func (l *loop) run(ctx context.Context) {
+	hold := coordination.Hold{
+		Leases: gentle{l.o.deps.Leases, l.o}, Key: LeaseKey(l.uid), Holder: l.o.cfg.Replica, TTL: l.o.cfg.TTL,
+		Log: l.o.deps.Log.With("source", l.current().Name),
+		Do:  func(ctx context.Context, _ *coordination.Lease) error { return l.tenure(ctx) },
+	}
+	if err := hold.Run(ctx); err != nil {
+		l.o.deps.Log.ErrorContext(ctx, "source has no fetcher", "source", l.current().Name, "err", err)
+	}
+}
+
+// LeaseKey names the lease of a source.
+func LeaseKey(uid string) string { return "source/" + uid }
+
+// change takes in what the catalog says now.
+func (l *loop) change(s Source) {
+	l.mu.Lock()
+	same := l.source.equal(s)
+	l.source = s
+	l.mu.Unlock()
+	if !same {
+		l.nudge()
+	}
+}
+
+func (l *loop) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *loop) current() Source {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source
+}
+
+func (l *loop) state() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *loop) lastGood() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.good
+}
+
+func (l *loop) set(change func(*State)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.now)
+}
+
+// tenure is the time that this replica owns the source. Its fields belong to the loop's goroutine.
+type tenure struct {
+	*loop
+	mirror *mirror.Mirror
+
+	epoch int64 // 0: not claimed yet
+	// heads are what is or should be published; those whose objects are in the mirror are also there.
+	heads   map[string]mirror.Head
+	problem Problem
+	checked bool // that the mirror has the objects of its heads
+
+	dirty     bool      // there is something to publish
+	publishAt time.Time // not before
+	publishes int       // that failed in a row
+
+	pollAt    time.Time
+	notBefore time.Time // upstream said so; nudges wait, too
+	failures  int       // of polls in a row
+
+	credentials fetch.Credentials
+	known       credentialsKey // what credentials are of
+}
+
+type credentialsKey struct {
+	secret   string
+	revision int64
+}
+
+func (l *loop) tenure(ctx context.Context) error {
+	m, err := l.o.deps.Mirrors.Mirror(l.uid)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	t := &tenure{loop: l, mirror: m, heads: m.Heads(), dirty: true, pollAt: now, publishAt: now}
+	l.mu.Lock()
+	l.now, l.good = State{Owned: true, Heads: sorted(t.heads)}, now
+	l.mu.Unlock()
+	defer l.set(func(s *State) { *s = State{} })
+	for {
+		if err := t.step(ctx); err != nil || ctx.Err() != nil {
+			return ended(ctx, err)
+		}
+		if err := t.wait(ctx); err != nil {
+			return nil //nolint:nilerr // the lease is lost or the service stops
+		}
+	}
+}
+
+// ended sorts out ends that are no fault.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// step does what is due: publish first, so that an epoch is claimed before the first poll if the
+// console is there, and publish again what a poll found.
+func (t *tenure) step(ctx context.Context) error {
+	if err := t.publishIfDue(ctx); err != nil {
+		return err
+	}
+	if time.Now().Before(t.pollAt) {
+		return nil
+	}
+	if err := t.poll(ctx); err != nil {
+		return err
+	}
+	return t.publishIfDue(ctx)
+}
+
+// wait sleeps until something is due or somebody asks for a poll.
+func (t *tenure) wait(ctx context.Context) error {
+	next := t.pollAt
+	if t.dirty && t.publishAt.Before(next) {
+		next = t.publishAt
+	}
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	case <-t.wake:
+		t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
+		t.set(func(s *State) { s.NextPoll = t.pollAt })
+	}
+	return nil
+}
+
+// schedule sets the time of the next poll.
+func (t *tenure) schedule(s Source, err error, retryAfter time.Duration) {
+	now := time.Now()
+	if err == nil {
+		t.failures = 0
+		i := s.interval()
+		t.pollAt, t.notBefore = now.Add(i-i/jitter+rand.N(2*i/jitter)), time.Time{} //nolint:gosec // jitter
+	} else {
+		t.failures++
+		t.notBefore = now.Add(retryAfter)
+		t.pollAt = later(now.Add(backoff(t.failures)), t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
+	}
+	t.set(func(s *State) { s.NextPoll = t.pollAt })
+}
+
+// backoff is a pause with full jitter, but never none.
+func backoff(failures int) time.Duration {
+	bound := min(firstBackoff<<min(failures-1, 16), mostBackoff)
+	return minPause + rand.N(bound) //nolint:gosec // jitter
+}
+
+func (t *tenure) publishIfDue(ctx context.Context) error {
+	if !t.dirty || time.Now().Before(t.publishAt) {
+		return nil
+	}
+	err := t.publish(ctx)
+	switch {
+	case err == nil:
+		t.dirty, t.publishes = false, 0
+	case stepsDown(err):
+		return err
+	case ctx.Err() == nil:
+		t.publishes++
+		t.publishAt = time.Now().Add(backoff(t.publishes))
+		t.o.deps.Metrics.publish("failed")
+		t.o.deps.Log.WarnContext(ctx, "heads are not published yet; polling goes on", "source", t.current().Name, "err", err)
+	}
+	return nil
+}
+
+func (t *tenure) publish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, consoleTime)
+	defer cancel()
+	s := t.current()
+	if t.epoch == 0 {
+		if err := t.claim(ctx, s); err != nil {
+			return err
+		}
+		if t.state().LastPoll.IsZero() {
+			return nil // nothing of our own to say yet; the poll comes next
+		}
+	}
+	err := t.o.deps.Console.Publish(ctx, Publication{
+		Source: s.Name, UID: s.UID, Epoch: t.epoch, Heads: sorted(t.heads), Problem: t.problem,
+	})
+	if err == nil {
+		t.o.deps.Metrics.publish("ok")
+	}
+	return err
+}
+
+// claim takes the next epoch. What was published last fills in what this replica does not know: a
+// head that upstream has lost meanwhile, or that can't be fetched right now.
+func (t *tenure) claim(ctx context.Context, s Source) error {
+	epoch, published, err := t.o.deps.Console.Claim(ctx, s.Name, s.UID, t.o.cfg.Replica)
+	if err != nil {
+		return err
+	}
+	t.epoch = epoch
+	polled := !t.state().LastPoll.IsZero()
+	for _, h := range published {
+		mine, known := t.heads[h.Ref]
+		switch {
+		case known && mine.Commit == h.Commit:
+			// The same commit: keep the time and the trace of who found it first.
+			mine.FetchTime, mine.Traceparent = h.FetchTime, h.Traceparent
+			t.heads[h.Ref] = mine
+		case !known || !polled:
+			// Published by somebody who was the owner after us. It has no Object, so the next poll
+			// compares nothing and fetches.
+			t.heads[h.Ref] = h
+		}
+	}
+	t.set(func(st *State) { st.Epoch, st.Heads = epoch, sorted(t.heads) })
+	t.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", epoch)
+	return nil
+}
+
+func sorted(heads map[string]mirror.Head) []mirror.Head {
+	list := make([]mirror.Head, 0, len(heads))
+	for _, ref := range slices.Sorted(maps.Keys(heads)) {
+		list = append(list, heads[ref])
+	}
+	return list
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

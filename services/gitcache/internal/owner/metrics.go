@@ -1,0 +1,83 @@
+package owner
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+)
+
+// Metrics of polls, fetches and publishes. No label holds a name from outside.
+type Metrics struct {
+	polls     *prometheus.CounterVec
+	pollTime  prometheus.Histogram
+	fetches   *prometheus.CounterVec
+	bytes     prometheus.Counter
+	publishes *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_polls_total",
+			Help: "Polls of upstream by result: unchanged, moved, or the kind of error.",
+		}, []string{"result"}),
+		pollTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_gitcache_poll_seconds", Help: "Duration of polls, with the fetch if there was one.",
+			Buckets: prometheus.ExponentialBuckets(0.02, 4, 8),
+		}),
+		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_fetches_total", Help: "Packs asked from upstream by result: ok, or the kind of error.",
+		}, []string{"result"}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_fetched_bytes_total", Help: "Bytes of packs from upstream.",
+		}),
+		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_publishes_total", Help: "Publishes of heads to the console by result: ok, failed.",
+		}, []string{"result"}),
+	}
+	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// RegisterTotals adds gauges that are counted when they are asked for.
+func RegisterTotals(r prometheus.Registerer, o *Owner) error {
+	gauge := func(name, help string, value func(Totals) float64) error {
+		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(o.Totals()) }))
+	}
+	return errors.Join(
+		gauge("fairlead_gitcache_sources", "Sources in the catalog.", func(t Totals) float64 { return float64(t.Known) }),
+		gauge("fairlead_gitcache_sources_owned", "Sources whose lease this replica holds.", func(t Totals) float64 { return float64(t.Owned) }),
+		gauge("fairlead_gitcache_sources_with_problem", "Owned sources that have a problem.", func(t Totals) float64 { return float64(t.Problems) }),
+		gauge("fairlead_gitcache_oldest_poll_age_seconds", "Age of the oldest last good poll of an owned source.",
+			func(t Totals) float64 { return t.OldestPoll.Seconds() }),
+	)
+}
+
+func (m *Metrics) poll(result string, took time.Duration) {
+	m.polls.WithLabelValues(result).Inc()
+	m.pollTime.Observe(took.Seconds())
+}
+
+func (m *Metrics) fetch(bytes int64, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+		var known *fetch.Error
+		if errors.As(err, &known) {
+			result = string(known.Kind)
+		}
+	}
+	m.fetches.WithLabelValues(result).Inc()
+	m.bytes.Add(float64(bytes))
+}
+
+func (m *Metrics) publish(result string) { m.publishes.WithLabelValues(result).Inc() }

@@ -1,0 +1,245 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+const (
+	// defaultInterval and minInterval of polls, as the catalog documents them.
+	defaultInterval = 2 * time.Minute
+	minInterval     = 5 * time.Second
+	// pollers at work at once over all sources; a hung remote costs one until its deadline.
+	pollers = 32
+	// fetchers at work at once: each holds a pack's index in memory.
+	fetchers = 4
+	// DefaultTTL of a lease: how long a source is without an owner after a replica died.
+	DefaultTTL = 15 * time.Second
+)
+
+// Config of an Owner.
+type Config struct {
+	// Replica is this replica's name; unique.
+	Replica string
+	TTL     time.Duration // of leases; 0: DefaultTTL
+}
+
+// Members tells how many replicas there are, to share the sources.
+type Members interface {
+	Count() int
+}
+
+// Deps of an Owner.
+type Deps struct {
+	Leases  coordination.Leases
+	Members Members
+	Catalog Catalog
+	Console Console
+	Fetcher fetch.Fetcher
+	Mirrors *mirror.Mirrors
+	Metrics *Metrics
+	Tracer  trace.Tracer
+	Log     *slog.Logger
+}
+
+// Owner keeps a loop per source of the catalog.
+type Owner struct {
+	cfg   Config
+	deps  Deps
+	polls chan struct{} // slots
+	packs chan struct{} // slots
+
+	kept map[string]bool // the sources at the last removal of mirrors; for Run's goroutine only
+
+	mu    sync.Mutex // guards loops; each loop guards itself
+	loops map[string]*loop
+}
+
+// New makes an owner of nothing yet.
+func New(cfg Config, deps Deps) *Owner {
+	if cfg.TTL <= 0 {
+		cfg.TTL = DefaultTTL
+	}
+	return &Owner{
+		cfg: cfg, deps: deps, loops: map[string]*loop{},
+		polls: make(chan struct{}, pollers), packs: make(chan struct{}, fetchers),
+	}
+}
+
+// Run follows the catalog until ctx ends. It returns after all loops did.
+func (o *Owner) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for {
+		o.follow(ctx, &running)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.deps.Catalog.Changed():
+		}
+	}
+}
+
+// follow makes the loops those of the catalog.
+func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
+	sources, known, live := o.deps.Catalog.Sources()
+	if !known {
+		return
+	}
+	present := map[string]bool{}
+	for _, s := range sources {
+		present[s.UID] = true
+		o.tell(ctx, s, running)
+	}
+	for _, l := range o.takeOut(present) {
+		l.cancel()
+		<-l.done
+		o.deps.Log.InfoContext(ctx, "source was deleted", "source", l.current().Name)
+	}
+	// What a memory of the catalog does not know may exist all the same.
+	if !live || maps.Equal(present, o.kept) {
+		return
+	}
+	removed, err := o.deps.Mirrors.Keep(present)
+	if err == nil {
+		o.kept = present
+	} else {
+		o.deps.Log.WarnContext(ctx, "mirrors of deleted sources are still there", "err", err)
+	}
+	if removed > 0 {
+		o.deps.Log.InfoContext(ctx, "removed mirrors of deleted sources", "mirrors", removed)
+	}
+}
+
+func (o *Owner) tell(ctx context.Context, s Source, running *sync.WaitGroup) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l, ok := o.loops[s.UID]; ok {
+		l.change(s)
+		return
+	}
+	l := newLoop(o, s)
+	ctx, l.cancel = context.WithCancel(ctx)
+	o.loops[s.UID] = l
+	running.Go(func() {
+		defer close(l.done)
+		l.run(ctx)
+	})
+}
+
+func (o *Owner) takeOut(present map[string]bool) []*loop {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var gone []*loop
+	for uid, l := range o.loops {
+		if !present[uid] {
+			gone = append(gone, l)
+			delete(o.loops, uid)
+		}
+	}
+	return gone
+}
+
+// Refresh makes the source be polled now if it is owned here; false if it is not.
+func (o *Owner) Refresh(uid string) bool {
+	l := o.loop(uid)
+	if l == nil || !l.state().Owned {
+		return false
+	}
+	l.nudge()
+	return true
+}
+
+// State tells what is known of a source; false if it is not in the catalog.
+func (o *Owner) State(uid string) (State, bool) {
+	l := o.loop(uid)
+	if l == nil {
+		return State{}, false
+	}
+	return l.state(), true
+}
+
+func (o *Owner) loop(uid string) *loop {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.loops[uid]
+}
+
+// Totals counts for metrics: sources known and owned, those with a problem, and the age of the oldest
+// good poll of an owned source.
+type Totals struct {
+	Known, Owned, Problems int
+	OldestPoll             time.Duration
+}
+
+// Totals counts now.
+func (o *Owner) Totals() Totals {
+	o.mu.Lock()
+	loops := make([]*loop, 0, len(o.loops))
+	for _, l := range o.loops {
+		loops = append(loops, l)
+	}
+	o.mu.Unlock()
+	t := Totals{Known: len(loops)}
+	for _, l := range loops {
+		s, good := l.state(), l.lastGood()
+		if !s.Owned {
+			continue
+		}
+		t.Owned++
+		if s.Problem.Message != "" {
+			t.Problems++
+		}
+		t.OldestPoll = max(t.OldestPoll, time.Since(good))
+	}
+	return t
+}
+
+// gentle is a Leases that lets others go first for free keys when this replica holds its share already.
+type gentle struct {
+	coordination.Leases
+	o *Owner
+}
+
+func (g gentle) Acquire(ctx context.Context, key, holder string, ttl time.Duration) (*coordination.Lease, error) {
+	if wait := g.o.hesitation(ttl); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+	return g.Leases.Acquire(ctx, key, holder, ttl)
+}
+
+// hesitation is how long to leave a free lease to others: nothing below the fair share, and with every
+// share above it a third of the ttl more, so that the one with the least to do is usually first.
+func (o *Owner) hesitation(ttl time.Duration) time.Duration {
+	members := o.deps.Members.Count()
+	if members < 2 {
+		return 0
+	}
+	t := o.Totals()
+	share := (t.Known + members - 1) / members
+	if t.Owned < share {
+		return 0
+	}
+	step := ttl / 3
+	return min(step*time.Duration(1+(t.Owned-share)/max(share, 1)), ttl) + rand.N(step) //nolint:gosec // jitter
+}
+
+// stepsDown tells errors that end a tenure as they should from those that are a fault.
+func stepsDown(err error) bool { return errors.Is(err, ErrStale) || errors.Is(err, ErrGone) }

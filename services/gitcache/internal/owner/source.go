@@ -1,0 +1,98 @@
+// Package owner runs one loop per source that this replica owns: take the lease, claim an epoch from the
+// console, then poll, fetch and publish until the lease is lost, the source is deleted or somebody
+// with a higher epoch has taken over.
+//
+// Invariants: what is published was fetched and is durable in the mirror, or was published before; a
+// head never vanishes because upstream failed; a refused publish ends the tenure; without the console
+// polling goes on and what was learned is published later.
+package owner
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// RefHead stands for the default branch. It is wanted always.
+const RefHead = "HEAD"
+
+// Source is what the catalog says of a repository.
+type Source struct {
+	UID, Name, URL string
+	Interval       time.Duration // 0: the default
+	// Secret is the name of the secret with the credentials; empty: none.
+	Secret         string
+	SecretRevision int64
+	// Wants are canonical refs and the names of the services that want them. HEAD is wanted always.
+	Wants map[string][]string
+}
+
+func (s Source) equal(o Source) bool {
+	same := func(a, b []string) bool { return slices.Equal(a, b) }
+	wants, others := s.Wants, o.Wants
+	s.Wants, o.Wants = nil, nil
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
+		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision && maps.EqualFunc(wants, others, same)
+}
+
+func (s Source) interval() time.Duration {
+	if s.Interval <= 0 {
+		return defaultInterval
+	}
+	return max(s.Interval, minInterval)
+}
+
+// Catalog is the hub's knowledge of sources.
+type Catalog interface {
+	// Sources returns all of them. known is false until a complete catalog was seen; live is true if it
+	// is the console's present one and not a memory of it.
+	Sources() (sources []Source, known, live bool)
+	// Changed receives after changes; it coalesces.
+	Changed() <-chan struct{}
+}
+
+// Publication is everything that is said of a source at once.
+type Publication struct {
+	Source, UID string
+	Epoch       int64
+	Heads       []mirror.Head // by ref
+	Problem     Problem
+}
+
+// Problem is why a source is not as it should be; the zero value is that all is well.
+type Problem struct {
+	Message string
+	Since   time.Time
+}
+
+// Console is the record of who may publish and of what was.
+type Console interface {
+	// Claim gives the next epoch of a source and what was published last. ErrGone: no such source.
+	Claim(ctx context.Context, name, uid, owner string) (epoch int64, heads []mirror.Head, err error)
+	// Publish records. ErrStale: the epoch is not the current one. ErrGone: no such source.
+	Publish(ctx context.Context, p Publication) error
+	// Credentials reads a secret. The error is in words for the source's owner.
+	Credentials(ctx context.Context, secret string) (fetch.Credentials, error)
+}
+
+// What a Console answers.
+var (
+	// ErrStale: somebody claimed the source since. Step down.
+	ErrStale = errors.New("another replica has claimed the source")
+	// ErrGone: the source was deleted, or deleted and made again.
+	ErrGone = errors.New("the source is gone")
+)
+
+// State is what is known of an owned source right now.
+type State struct {
+	Owned              bool
+	Epoch              int64
+	LastPoll, NextPoll time.Time
+	Heads              []mirror.Head
+	Problem            Problem
+}
