@@ -1,0 +1,258 @@
+// Package edge is the distributor as an edge of the content network: it asks gitcaches, which are the
+// origin, and brings their bytes into the node's store.
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/distributor/internal/plan"
+)
+
+const (
+	// group is where gitcaches say that they live.
+	group = "gitcache"
+	// membersTTL is how old the list of gitcaches may be. With coordination down it is kept beyond
+	// that, and coordination is left alone for as long: each question to it can take seconds then.
+	membersTTL = 5 * time.Second
+	// resolveTimeout bounds one question to one gitcache, which may build many artifacts for it.
+	resolveTimeout = 2 * time.Minute
+)
+
+// Coordination is what the edge asks of platform/coordination.
+type Coordination interface {
+	Members(ctx context.Context, group string) ([]coordination.Member, error)
+	Holder(ctx context.Context, key string) (string, error)
+}
+
+// Config of an Edge.
+type Config struct {
+	Static       []string // URLs of gitcaches that are there besides those that coordination knows
+	Coordination Coordination
+	RPC          *http.Client // for Connect, with Options
+	Options      []connect.ClientOption
+	Bytes        *http.Client // for artifacts: sends the credential itself
+	Store        *artifact.Store
+	Log          *slog.Logger
+}
+
+// Edge asks gitcaches. Safe for concurrent use.
+type Edge struct {
+	cfg Config
+
+	mu      sync.Mutex // guards what follows
+	members []coordination.Member
+	asked   time.Time // also when there was no answer
+	down    bool      // there was none
+}
+
+// New returns an edge; nothing is asked yet.
+func New(cfg Config) *Edge { return &Edge{cfg: cfg} }
+
+var errNoGitcache = errors.New("no gitcache is known: none has joined, and --gitcache-urls names none")
+
+// origins returns the URLs of gitcaches, the owner of the source first if it is known.
+func (e *Edge) origins(ctx context.Context, sourceUID string) []string {
+	members, up := e.known(ctx)
+	owner := ""
+	if sourceUID != "" && up {
+		owner, _ = e.cfg.Coordination.Holder(ctx, "source/"+sourceUID) // any gitcache will do
+	}
+	var urls []string
+	for _, m := range members {
+		if err := checkURL(m.URL); err != nil {
+			e.cfg.Log.Warn("gitcache has an address that is not used", "gitcache", m.ID, "err", err)
+			continue
+		}
+		if m.ID == owner {
+			urls = slices.Insert(urls, 0, m.URL)
+		} else {
+			urls = append(urls, m.URL)
+		}
+	}
+	for _, u := range e.cfg.Static {
+		if !slices.Contains(urls, u) {
+			urls = append(urls, u)
+		}
+	}
+	return urls
+}
+
+// known returns the members of the group, from memory while that is fresh or there is nothing better,
+// and whether coordination is up.
+func (e *Edge) known(ctx context.Context) (members []coordination.Member, up bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock() // one asks, for all
+	if time.Since(e.asked) < membersTTL {
+		return e.members, !e.down
+	}
+	now, err := e.cfg.Coordination.Members(ctx, group)
+	if ctx.Err() != nil {
+		return e.members, false
+	}
+	if err != nil && !e.down {
+		e.cfg.Log.Warn("list gitcaches: going on with those known before", "err", err)
+	}
+	e.asked, e.down = time.Now(), err != nil
+	if err == nil {
+		e.members = now
+	}
+	return e.members, !e.down
+}
+
+// checkURL refuses addresses that our token must not go to in clear text: what coordination says is a
+// hint that others can forge.
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return errors.New("not a plain URL")
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("want https")
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Resolve asks for folders of one source. Every want gets an answer: with an error where none can say.
+func (e *Edge) Resolve(ctx context.Context, wants []plan.Want) []plan.Answer {
+	answers := make(map[plan.Want]plan.Answer, len(wants))
+	for _, w := range wants {
+		answers[w] = unavailable(w, errNoGitcache.Error())
+	}
+	open := wants
+	for _, origin := range e.origins(ctx, wants[0].SourceUID) {
+		open = e.ask(ctx, origin, open, answers)
+		if len(open) == 0 {
+			break
+		}
+	}
+	out := make([]plan.Answer, 0, len(wants))
+	for _, w := range wants {
+		out = append(out, answers[w])
+	}
+	return out
+}
+
+// ask asks one gitcache and returns what another one may know better.
+func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answers map[plan.Want]plan.Answer) (open []plan.Want) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	req := &artifactv1.ResolveRequest{}
+	for _, w := range wants {
+		req.Queries = append(req.Queries, &artifactv1.Query{Source: w.Source, Revision: w.Commit, Path: w.Path})
+	}
+	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, origin, e.cfg.Options...).Resolve(ctx, req)
+	if err == nil && len(resp.GetResults()) != len(wants) {
+		err = fmt.Errorf("got %d results for %d queries", len(resp.GetResults()), len(wants))
+	}
+	for i, w := range wants {
+		a := unavailable(w, "")
+		if err != nil {
+			a = unavailable(w, fmt.Sprintf("%s does not answer: %v", host(origin), err))
+		} else {
+			a = answer(w, resp.GetResults()[i])
+		}
+		answers[w] = a
+		if a.Failure != nil && a.Failure.Kind == plan.Unavailable {
+			open = append(open, w)
+		}
+	}
+	return open
+}
+
+func host(origin string) string {
+	if u, err := url.Parse(origin); err == nil {
+		return u.Host
+	}
+	return "a gitcache"
+}
+
+func unavailable(w plan.Want, text string) plan.Answer {
+	return plan.Answer{Want: w, Failure: &plan.Failure{Kind: plan.Unavailable, Text: text}}
+}
+
+// answer reads a result. A digest is only taken if it is one.
+func answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+	if e := r.GetError(); e != nil {
+		return plan.Answer{Want: w, Failure: &plan.Failure{Kind: kind(e.GetReason()), Text: e.GetMessage()}}
+	}
+	a := r.GetResolved().GetArtifact()
+	d, err := artifact.ParseDigest(a.GetDigest())
+	if err != nil {
+		return unavailable(w, err.Error())
+	}
+	if got := r.GetResolved().GetRevision().GetCommit(); got != w.Commit {
+		return unavailable(w, fmt.Sprintf("the answer is about commit %.40q", got))
+	}
+	return plan.Answer{Want: w, Artifact: plan.Artifact{Digest: d, Size: a.GetSize(), Files: a.GetFiles()}}
+}
+
+func kind(r artifactv1.ResolveError_Reason) plan.Kind {
+	switch r {
+	case artifactv1.ResolveError_REASON_PATH_NOT_FOUND:
+		return plan.NoFolder
+	case artifactv1.ResolveError_REASON_REFUSED:
+		return plan.Refused
+	}
+	// Its catalog may be behind ours, or its mirror: ask again.
+	return plan.Unavailable
+}
+
+// Warm brings an artifact into the store. A store without space is no error: bytes are passed
+// through then.
+func (e *Edge) Warm(ctx context.Context, w plan.Want, d artifact.Digest) error {
+	b, err := e.cfg.Store.Fill(ctx, d, func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+		return e.fetch(ctx, e.origins(ctx, w.SourceUID), d)
+	})
+	if errors.Is(err, artifact.ErrNoSpace) {
+		e.cfg.Log.Warn("no space for an artifact: its bytes will be passed through", "digest", d, "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.Close()
+}
+
+// Fetch brings an artifact from whichever gitcache has it; it is an artifact.FetchFunc.
+func (e *Edge) Fetch(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+	return e.fetch(ctx, e.origins(ctx, ""), d)
+}
+
+func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (io.ReadCloser, error) {
+	last := errNoGitcache
+	for _, origin := range origins {
+		r, err := artifact.Fetch(ctx, e.cfg.Bytes, origin, d, 0)
+		if err == nil {
+			return r, nil
+		}
+		last = fmt.Errorf("%s: %w", host(origin), err)
+	}
+	if errors.Is(last, artifact.ErrNotFound) {
+		// A service is meant to have it: a gitcache that has just started finds it yet.
+		return nil, fmt.Errorf("no gitcache has the artifact yet (%s)", host(origins[len(origins)-1]))
+	}
+	return nil, last
+}

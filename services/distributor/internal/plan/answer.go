@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+)
+
+// Answer is what came of a want.
+type Answer struct {
+	Want     Want
+	Artifact Artifact // if Failure is nil
+	Failure  *Failure
+}
+
+// Failure is why a want has no artifact.
+type Failure struct {
+	Kind Kind
+	Text string // what the gitcache said, if that adds something
+}
+
+// Kind of a failure.
+type Kind int
+
+// The kinds. Only Unavailable is worth another try at the same want.
+const (
+	Unavailable Kind = iota
+	NoFolder
+	Refused
+)
+
+// patience is how long a failure that may pass by itself stays untold.
+const patience = 15 * time.Second
+
+// Answer takes answers in: what is resolved is delivered, what failed is said. A want that failed
+// with Unavailable stays open.
+func (p *Plan) Answer(now time.Time, answers ...Answer) Change {
+	return p.Update(now, func(u *Update) {
+		for _, a := range answers {
+			if w := p.wants[a.Want]; w != nil { // else nobody wants it any more
+				u.answer(w, a)
+			}
+		}
+	})
+}
+
+func (u *Update) answer(w *want, a Answer) {
+	f := a.Failure
+	switch {
+	case f == nil:
+		w.answered, w.artifact, w.problem = true, a.Artifact, nil
+	case f.Kind != Unavailable:
+		w.answered, w.problem, w.from = true, f.words(w.key), u.now
+	default:
+		if w.problem == nil {
+			w.from = u.now.Add(patience)
+		}
+		w.problem = f.words(w.key)
+	}
+	for s := range w.services {
+		u.deliver(s)
+	}
+}
+
+// words is how a failure is told to a person who looks at a service.
+func (f *Failure) words(w Want) func(service string) string {
+	folder := fmt.Sprintf("folder %q", w.Path)
+	if w.Path == "" {
+		folder = "the whole repository"
+	}
+	switch f.Kind {
+	case NoFolder:
+		return func(service string) string {
+			return fmt.Sprintf("service %q: %s is not in commit %s of source %q. Check spec.path.", service, folder, short(w.Commit), w.Source)
+		}
+	case Refused:
+		return func(service string) string {
+			return fmt.Sprintf("service %q: %s in commit %s of source %q can't be delivered: %s", service, folder, short(w.Commit), w.Source, sentence(f.Text))
+		}
+	}
+	return func(service string) string {
+		return fmt.Sprintf("service %q: commit %s of source %q can't be had from a gitcache: %s It is tried again.", service, short(w.Commit), w.Source, sentence(f.Text))
+	}
+}
+
+func missingSource(s Spec) string {
+	return fmt.Sprintf("service %q: source %q is not in the catalog. Create it, or correct spec.source.", s.Name, s.Source)
+}
+
+// short is as much of a commit id as people read.
+func short(commit string) string { return commit[:min(len(commit), 7)] }
+
+func sentence(s string) string {
+	if s == "" || s[len(s)-1] == '.' {
+		return s
+	}
+	return s + "."
+}

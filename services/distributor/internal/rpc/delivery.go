@@ -1,0 +1,207 @@
+// Package rpc is the agents' side of the distributor: it decodes, asks the domain, and maps errors.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/distributor/internal/nudge"
+	"fairlead.dev/services/distributor/internal/observe"
+	"fairlead.dev/services/distributor/internal/plan"
+	"fairlead.dev/services/distributor/internal/status"
+)
+
+const (
+	// heartbeat is promised by the protocol.
+	heartbeat = 15 * time.Second
+	// seenEvery is how often an open stream counts as a sign of life: well within the minutes after
+	// which the console calls a cluster disconnected.
+	seenEvery = time.Minute
+	// A stream lives for a random time from half of maxLife to all of it, so that agents spread over
+	// replicas that come later, and do not redial together.
+	maxLife = 40 * time.Minute
+)
+
+// Deps of Delivery.
+type Deps struct {
+	Plan    *plan.Plan
+	Nudges  *nudge.Hub
+	Reports *status.Reports
+	Seen    *status.Seen
+	Metrics *observe.Metrics
+	// NextPoll is the mean time between two polls of an agent.
+	NextPoll time.Duration
+}
+
+// Delivery implements DeliveryService.
+type Delivery struct{ deps Deps }
+
+// NewDelivery returns the handler.
+func NewDelivery(d Deps) *Delivery { return &Delivery{deps: d} }
+
+var errNoAgent = connect.NewError(connect.CodePermissionDenied, errors.New("only agents have services delivered"))
+
+// Sync implements DeliveryService.
+func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	cluster, ok := identity.Cluster(ctx)
+	if !ok {
+		return nil, errNoAgent
+	}
+	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), have(req.GetHave()))
+	d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
+	if err != nil {
+		return nil, toConnect(err, cluster)
+	}
+	d.deps.Seen.Mark(cluster, time.Now(), req.GetAgent())
+	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(spread(d.deps.NextPoll))}
+	switch {
+	case diff.None:
+		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
+	case diff.HaveWanted:
+		resp.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
+	default:
+		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: changes(diff)}
+	}
+	return resp, nil
+}
+
+func have(list []*deliveryv1.ServiceDigest) map[string]string {
+	m := make(map[string]string, len(list))
+	for _, s := range list {
+		m[s.GetService()] = s.GetDigest()
+	}
+	return m
+}
+
+func changes(diff plan.Difference) *deliveryv1.Changes {
+	out := &deliveryv1.Changes{Removed: diff.Removed}
+	for _, s := range diff.Changed {
+		out.Services = append(out.Services, &deliveryv1.ServiceDelivery{
+			Name: s.Service, Digest: s.Digest, Namespace: s.Namespace, Source: s.Want.Source, Path: s.Want.Path,
+			Revision: status.Revision(s.Revision), Artifact: status.Artifact(s.Artifact),
+		})
+	}
+	return out
+}
+
+// result is the metric's label for an answer.
+func result(diff plan.Difference, err error) string {
+	switch {
+	case errors.Is(err, plan.ErrUnknownCluster):
+		return "unknown_cluster"
+	case err != nil:
+		return "not_ready"
+	case diff.None:
+		return "not_modified"
+	case diff.HaveWanted:
+		return "have_wanted"
+	}
+	return "changes"
+}
+
+// spread is a time from nine tenths of d to eleven: polls drift apart by themselves.
+func spread(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1) //nolint:gosec // jitter is no secret
+}
+
+// Watch implements DeliveryService.
+func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
+	cluster, ok := identity.Cluster(ctx)
+	if !ok {
+		return errNoAgent
+	}
+	// From here on no change is missed; what changed just before is told at once.
+	w := d.deps.Nudges.Watch(cluster)
+	defer w.Close()
+	changed, err := d.deps.Plan.Changed(cluster)
+	if err != nil {
+		return toConnect(err, cluster)
+	}
+	first := beat()
+	if time.Since(changed) < d.deps.NextPoll {
+		first = nudgeNow()
+	}
+	if err := out.Send(first); err != nil {
+		return err
+	}
+	d.deps.Seen.Mark(cluster, time.Now(), nil)
+	return d.stream(ctx, cluster, w, out)
+}
+
+func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
+	beats := time.NewTicker(heartbeat)
+	defer beats.Stop()
+	end := time.NewTimer(maxLife/2 + rand.N(maxLife/2)) //nolint:gosec // jitter is no secret
+	defer end.Stop()
+	seen := time.Now()
+	for {
+		m := beat()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-server.Draining(ctx):
+			return out.Send(goAway())
+		case <-end.C:
+			return out.Send(goAway())
+		case <-w.C():
+			m = nudgeNow()
+		case <-beats.C:
+			if now := time.Now(); now.Sub(seen) >= seenEvery {
+				d.deps.Seen.Mark(cluster, now, nil)
+				seen = now
+			}
+		}
+		if err := out.Send(m); err != nil {
+			return err
+		}
+	}
+}
+
+func beat() *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
+}
+
+func nudgeNow() *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
+}
+
+func goAway() *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_GoAway{GoAway: &deliveryv1.GoAway{}}}
+}
+
+// Report implements DeliveryService.
+func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*deliveryv1.ReportResponse, error) {
+	cluster, ok := identity.Cluster(ctx)
+	if !ok {
+		return nil, errNoAgent
+	}
+	acks, err := d.deps.Reports.Record(ctx, cluster, req.GetReports())
+	n := float64(len(req.GetReports()))
+	if err != nil {
+		d.deps.Metrics.Reports.WithLabelValues("failed").Add(n)
+		return nil, reportError(err)
+	}
+	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)
+	d.deps.Seen.Mark(cluster, time.Now(), nil)
+	return &deliveryv1.ReportResponse{Acknowledged: acks}, nil
+}
+
+// Authorize is the artifacts' AuthorizeFunc: a digest that no service of the caller's cluster uses does
+// not exist.
+func (d *Delivery) Authorize(r *http.Request, digest artifact.Digest) error {
+	cluster, ok := identity.Cluster(r.Context())
+	if !ok || !d.deps.Plan.Uses(cluster, digest) {
+		return artifact.ErrNotFound
+	}
+	return nil
+}

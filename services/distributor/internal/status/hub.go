@@ -1,0 +1,191 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/distributor/internal/plan"
+)
+
+const (
+	// hubPause is between two batches: a commit that touches many services is told in few calls.
+	hubPause = 100 * time.Millisecond
+	// maxTruths bounds one call (the console's own limit).
+	maxTruths = 1000
+)
+
+// Hub tells the console what is delivered per service, and why something is not. Safe for
+// concurrent use.
+type Hub struct {
+	console Console
+	truth   func(service string) (plan.Truth, bool)
+	log     *slog.Logger
+	signal  chan struct{} // capacity 1
+
+	mu  sync.Mutex           // guards due
+	due map[string]time.Time // services to tell of, and from when
+}
+
+// NewHub returns a Hub that asks truth for what to tell; Run works.
+func NewHub(c Console, truth func(service string) (plan.Truth, bool), log *slog.Logger) *Hub {
+	return &Hub{console: c, truth: truth, log: log, signal: make(chan struct{}, 1), due: map[string]time.Time{}}
+}
+
+// Changed says that there is something to tell of these services.
+func (h *Hub) Changed(services map[string]struct{}) {
+	if len(services) == 0 {
+		return
+	}
+	h.mu.Lock()
+	for s := range services {
+		h.due[s] = time.Time{}
+	}
+	h.mu.Unlock()
+	h.wake()
+}
+
+func (h *Hub) wake() {
+	select {
+	case h.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	failures := 0
+	for {
+		wait, err := h.flush(ctx)
+		if err != nil {
+			h.log.Info("tell the console what is delivered", "err", err)
+			if !backoff(ctx, failures) {
+				return nil
+			}
+			failures++
+			continue
+		}
+		failures = 0
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-h.signal:
+		}
+		timer.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hubPause):
+		}
+	}
+}
+
+// flush tells all that is due, and says how long nothing will be.
+func (h *Hub) flush(ctx context.Context) (time.Duration, error) {
+	for {
+		names, wait := h.take(time.Now())
+		if len(names) == 0 {
+			return wait, nil
+		}
+		if err := h.tell(ctx, names); err != nil {
+			h.putBack(names)
+			return 0, err
+		}
+	}
+}
+
+func (h *Hub) take(now time.Time) (names []string, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait = time.Hour
+	for name, from := range h.due {
+		if d := from.Sub(now); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		if len(names) < maxTruths {
+			names = append(names, name)
+			delete(h.due, name)
+		}
+	}
+	return names, wait
+}
+
+func (h *Hub) putBack(names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		h.due[name] = time.Time{}
+	}
+}
+
+// later tells of a service again at some time, if nothing is due before.
+func (h *Hub) later(name string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.due[name]; !ok {
+		h.due[name] = at
+	}
+}
+
+func (h *Hub) tell(ctx context.Context, names []string) error {
+	req := &consolev1.RecordHubRequest{}
+	now := time.Now()
+	for _, name := range names {
+		t, ok := h.truth(name)
+		if !ok {
+			continue // gone, and its truth with it
+		}
+		if t.Problem.Text != "" && t.Problem.From.After(now) {
+			h.later(name, t.Problem.From) // it may pass by itself
+			t.Problem = plan.Problem{}
+		}
+		req.Services = append(req.Services, serviceHub(name, t, now))
+	}
+	if len(req.GetServices()) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := h.console.RecordHub(ctx, req)
+	if connect.CodeOf(err) == connect.CodeInvalidArgument {
+		// Saying it again would not help.
+		h.log.Error("the console refuses what is delivered", "err", err)
+		return nil
+	}
+	return err
+}
+
+func serviceHub(name string, t plan.Truth, now time.Time) *consolev1.ServiceHub {
+	hub := &consolev1.HubTruth{ResolveTime: timestamppb.New(now)}
+	if d := t.Delivery; d != nil {
+		hub.Digest = d.Digest
+		hub.Revision = Revision(d.Revision)
+		hub.Artifact = Artifact(d.Artifact)
+	}
+	if t.Problem.Text != "" {
+		hub.Problem = &consolev1.Problem{Message: t.Problem.Text, Since: timestamppb.New(t.Problem.From)}
+	}
+	return &consolev1.ServiceHub{Service: name, Uid: t.UID, Hub: hub}
+}
+
+// Revision is a revision on the wire.
+func Revision(r plan.Revision) *artifactv1.Revision {
+	out := &artifactv1.Revision{Commit: r.Commit, Subject: r.Subject, Author: r.Author, Traceparent: r.Traceparent}
+	if !r.Time.IsZero() {
+		out.CommitTime = timestamppb.New(r.Time)
+	}
+	return out
+}
+
+// Artifact is an artifact on the wire.
+func Artifact(a plan.Artifact) *artifactv1.Artifact {
+	return &artifactv1.Artifact{Digest: string(a.Digest), Size: a.Size, Files: a.Files}
+}

@@ -1,0 +1,175 @@
+// Package status hands on to the console what the distributor learns: agents' reports, clusters' signs
+// of life, and what is delivered. The console's record is the only one; nothing is kept here that
+// can't be said again.
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// Console is what is told.
+type Console interface {
+	RecordReports(context.Context, *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error)
+	RecordHub(context.Context, *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error)
+	RecordSeen(context.Context, *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error)
+}
+
+const (
+	// callTimeout bounds one call to the console.
+	callTimeout = 10 * time.Second
+	// maxWaiting bounds the reports that wait for the console, so that a storm of them costs a
+	// retry and not memory.
+	maxWaiting = 256
+	// A call to the console carries at most so many clusters (its own limit) and bytes (half of what
+	// it reads, and more only for one cluster alone).
+	maxClusters   = 1000
+	maxBatchBytes = 2 << 20
+)
+
+// ErrBusy: too many reports wait for the console already.
+var ErrBusy = errors.New("too many reports are waiting for the console")
+
+// Reports makes agents' reports durable. Those that come in while a call to the console runs go
+// together in the next one.
+type Reports struct {
+	console Console
+	queue   chan *job
+	log     *slog.Logger
+}
+
+type job struct {
+	reports *consolev1.ClusterReports
+	done    chan outcome // capacity 1
+}
+
+type outcome struct {
+	acknowledged []*deliveryv1.Acknowledgement
+	err          error
+}
+
+// NewReports returns Reports; Run works.
+func NewReports(c Console, log *slog.Logger) *Reports {
+	return &Reports{console: c, queue: make(chan *job, maxWaiting), log: log}
+}
+
+// Record returns once the reports are durable, or an error.
+func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliveryv1.ServiceReport) ([]*deliveryv1.Acknowledgement, error) {
+	j := &job{reports: &consolev1.ClusterReports{Cluster: cluster, Reports: reports}, done: make(chan outcome, 1)}
+	select {
+	case r.queue <- j:
+	default:
+		return nil, ErrBusy
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case o := <-j.done:
+		return o.acknowledged, o.err
+	}
+}
+
+// Run works until ctx ends.
+func (r *Reports) Run(ctx context.Context) error {
+	var left *job // did not fit into the batch before
+	for ctx.Err() == nil {
+		batch := []*job{left}
+		if left == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case batch[0] = <-r.queue:
+			}
+		}
+		batch, left = r.gather(batch)
+		r.send(ctx, batch)
+	}
+	return nil
+}
+
+// gather adds what waits already, up to the bounds of a call.
+func (r *Reports) gather(batch []*job) (full []*job, left *job) {
+	size := proto.Size(batch[0].reports)
+	for len(batch) < maxClusters {
+		select {
+		case j := <-r.queue:
+			if size += proto.Size(j.reports); size > maxBatchBytes {
+				return batch, j
+			}
+			batch = append(batch, j)
+		default:
+			return batch, nil
+		}
+	}
+	return batch, nil
+}
+
+func (r *Reports) send(ctx context.Context, batch []*job) {
+	err := r.call(ctx, batch)
+	if err == nil {
+		return
+	}
+	if len(batch) > 1 && isAboutContent(err) {
+		// One of them is bad: the others must not suffer for it.
+		for _, j := range batch {
+			r.send(ctx, []*job{j})
+		}
+		return
+	}
+	for _, j := range batch {
+		j.done <- outcome{err: err}
+	}
+}
+
+// isAboutContent tells an answer to what was sent from one that does not depend on it.
+func isAboutContent(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted, connect.CodeInternal, connect.CodeNotFound:
+		return true
+	}
+	return false
+}
+
+// call makes a batch durable and tells those who wait.
+func (r *Reports) call(ctx context.Context, batch []*job) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req := &consolev1.RecordReportsRequest{}
+	for _, j := range batch {
+		req.Clusters = append(req.Clusters, j.reports)
+	}
+	resp, err := r.console.RecordReports(ctx, req)
+	if err != nil {
+		return err
+	}
+	if len(resp.GetClusters()) != len(batch) {
+		return errors.New("the console acknowledged another number of clusters than it was given")
+	}
+	for i, j := range batch {
+		j.done <- outcome{acknowledged: resp.GetClusters()[i].GetAcknowledged()}
+	}
+	return nil
+}
+
+// backoff waits a random part of a time that doubles up to half a minute. False: ctx ended.
+func backoff(ctx context.Context, failures int) bool {
+	limit := 30 * time.Second
+	if failures < 16 {
+		limit = min(limit, 500*time.Millisecond<<failures)
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(rand.N(limit) + 1): //nolint:gosec // jitter is no secret
+		return true
+	}
+}

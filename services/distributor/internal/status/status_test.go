@@ -1,0 +1,318 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/distributor/internal/plan"
+	"fairlead.dev/services/distributor/internal/status"
+)
+
+var errAway = connect.NewError(connect.CodeUnavailable, errors.New("the console is away"))
+
+// console remembers what it is told, or fails.
+type console struct {
+	mu      sync.Mutex // guards everything
+	fail    func(calls int) error
+	took    time.Duration // of a call
+	reports []*consolev1.RecordReportsRequest
+	hub     []*consolev1.RecordHubRequest
+	seen    []*consolev1.RecordSeenRequest
+	calls   int
+}
+
+func (c *console) call(ctx context.Context, note func()) error {
+	c.mu.Lock()
+	c.calls++
+	calls, took := c.calls, c.took
+	c.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(took):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail != nil {
+		if err := c.fail(calls); err != nil {
+			return err
+		}
+	}
+	note()
+	return nil
+}
+
+func (c *console) RecordReports(ctx context.Context, r *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	resp := &consolev1.RecordReportsResponse{}
+	for _, cr := range r.GetClusters() {
+		if cr.GetCluster() == "poison" {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("poison"))
+		}
+		acks := &consolev1.ClusterAcknowledgements{}
+		for _, s := range cr.GetReports() {
+			acks.Acknowledged = append(acks.Acknowledged, &deliveryv1.Acknowledgement{Service: s.GetService(), Sequence: s.GetSequence()})
+		}
+		resp.Clusters = append(resp.Clusters, acks)
+	}
+	return resp, c.call(ctx, func() { c.reports = append(c.reports, r) })
+}
+
+func (c *console) RecordHub(ctx context.Context, r *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
+	return &consolev1.RecordHubResponse{}, c.call(ctx, func() { c.hub = append(c.hub, r) })
+}
+
+func (c *console) RecordSeen(ctx context.Context, r *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
+	return &consolev1.RecordSeenResponse{}, c.call(ctx, func() { c.seen = append(c.seen, r) })
+}
+
+func run(t *testing.T, f func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func reports(service string, message int) []*deliveryv1.ServiceReport {
+	return []*deliveryv1.ServiceReport{{Service: service, Sequence: 1, Message: strings.Repeat("x", message)}}
+}
+
+func TestReportsThatWaitGoTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				name := fmt.Sprint("s", i)
+				acks, err := r.Record(context.Background(), fmt.Sprint("c", i), reports(name, 0))
+				if err != nil || len(acks) != 1 || acks[0].GetService() != name {
+					t.Errorf("%s: %v, %v", name, acks, err)
+				}
+			})
+		}
+		all.Wait()
+		if len(c.reports) > 3 {
+			t.Errorf("%d calls", len(c.reports))
+		}
+		stop()
+	})
+}
+
+func TestReportsThatAreTooManyAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: 5 * time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		busy := 0
+		// One that the sender is busy with, while the others come.
+		all.Go(func() {
+			if _, err := r.Record(context.Background(), "first", reports("s", 0)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 1000 {
+			all.Go(func() {
+				if _, err := r.Record(context.Background(), "c", reports("s", 0)); errors.Is(err, status.ErrBusy) {
+					mu.Lock()
+					defer mu.Unlock()
+					busy++
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if busy != 1000-256 {
+			t.Errorf("%d of 1000 were refused", busy)
+		}
+		stop()
+	})
+}
+
+func TestCallsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := r.Record(context.Background(), "c", reports("s", 500<<10)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, req := range c.reports {
+			if len(req.GetClusters()) > 4 {
+				t.Errorf("%d clusters of 500 KiB in one call", len(req.GetClusters()))
+			}
+		}
+		stop()
+	})
+}
+
+func TestBadReportFailsNobodyElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		for _, cluster := range []string{"a", "b", "poison", "c", "d"} {
+			all.Go(func() {
+				_, err := r.Record(context.Background(), cluster, reports("s", 0))
+				if cluster == "poison" && connect.CodeOf(err) != connect.CodeInvalidArgument || cluster != "poison" && err != nil {
+					t.Errorf("%s: %v", cluster, err)
+				}
+			})
+		}
+		all.Wait()
+		stop()
+	})
+}
+
+func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{fail: func(calls int) error {
+			if calls <= 5 {
+				return errAway
+			}
+			return nil
+		}}
+		s := status.NewSeen(c, quiet)
+		stop := run(t, s.Run)
+		s.Mark("a", time.Unix(1, 0), &deliveryv1.AgentInfo{Version: "v1"})
+		synctest.Wait()
+		s.Mark("a", time.Unix(2, 0), nil)
+		s.Mark("b", time.Unix(3, 0), nil)
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		if len(c.seen) != 1 || len(c.seen[0].GetClusters()) != 2 {
+			t.Fatalf("told %v", c.seen)
+		}
+		for _, cl := range c.seen[0].GetClusters() {
+			if cl.GetCluster() == "a" && (cl.GetTime().GetSeconds() != 2 || cl.GetAgent().GetVersion() != "v1") {
+				t.Errorf("told %v", cl)
+			}
+		}
+		stop()
+	})
+}
+
+func TestProblemThatPassesIsNeverTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{}
+		truths := map[string]plan.Truth{
+			"passing": {UID: "1", Problem: plan.Problem{Text: "passing", From: time.Now().Add(15 * time.Second)}},
+			"lasting": {UID: "2", Problem: plan.Problem{Text: "lasting", From: time.Now().Add(15 * time.Second)}},
+			"certain": {UID: "3", Problem: plan.Problem{Text: "certain", From: time.Now()}},
+		}
+		var mu sync.Mutex
+		h := status.NewHub(c, func(s string) (plan.Truth, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			tr, ok := truths[s]
+			return tr, ok
+		}, quiet)
+		stop := run(t, h.Run)
+		h.Changed(map[string]struct{}{"passing": {}, "lasting": {}, "certain": {}, "gone": {}})
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if len(c.hub) != 1 || len(c.hub[0].GetServices()) != 3 {
+			t.Fatalf("told %v", c.hub)
+		}
+		for _, s := range c.hub[0].GetServices() {
+			if p := s.GetHub().GetProblem(); (p != nil) != (s.GetService() == "certain") {
+				t.Errorf("told %v", s)
+			}
+		}
+		mu.Lock()
+		truths["passing"] = plan.Truth{UID: "1"}
+		mu.Unlock()
+		<-time.After(30 * time.Second)
+		synctest.Wait()
+		told := map[string]string{}
+		for _, r := range c.hub[1:] {
+			for _, s := range r.GetServices() {
+				told[s.GetService()] = s.GetHub().GetProblem().GetMessage()
+			}
+		}
+		if told["lasting"] != "lasting" || told["passing"] != "" {
+			t.Errorf("told %v", told)
+		}
+		stop()
+	})
+}
+
+func TestTruthsSurviveAnOutageAndTheNewestIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{fail: func(calls int) error {
+			if calls <= 5 {
+				return errAway
+			}
+			return nil
+		}}
+		var mu sync.Mutex
+		digest := "old"
+		h := status.NewHub(c, func(string) (plan.Truth, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			return plan.Truth{UID: "1", Delivery: &plan.Delivery{Digest: digest}}, true
+		}, quiet)
+		stop := run(t, h.Run)
+		many := map[string]struct{}{}
+		for i := range 2500 {
+			many[fmt.Sprint(i)] = struct{}{}
+		}
+		h.Changed(many)
+		synctest.Wait()
+		mu.Lock()
+		digest = "new"
+		mu.Unlock()
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		told := 0
+		for _, r := range c.hub {
+			told += len(r.GetServices())
+			for _, s := range r.GetServices() {
+				if s.GetHub().GetDigest() != "new" {
+					t.Fatal("told what is not so any more")
+				}
+			}
+		}
+		if told != 2500 || len(c.hub) != 3 {
+			t.Errorf("told %d in %d calls", told, len(c.hub))
+		}
+		stop()
+	})
+}

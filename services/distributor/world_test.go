@@ -1,0 +1,657 @@
+package distributor_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/distributor"
+)
+
+// patience is how long a test waits for what should take milliseconds.
+const patience = 20 * time.Second
+
+const hubSecret = "a hub secret for tests"
+
+// world is what is around a distributor: a console and a gitcache that do what the test says, over
+// real TLS and with real tokens.
+type world struct {
+	t       *testing.T
+	ca      localca.Files
+	dir     string // the distributor's
+	console *console
+	git     *gitcache
+	coord   coordination.Coordinator
+	client  *http.Client
+	poll    time.Duration
+
+	consoleServer, gitServer *remote
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), poll: time.Hour}
+	var err error
+	if w.ca, err = localca.Ensure(t.TempDir(), "127.0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	if w.client, err = client.New(client.Config{CAFile: w.ca.CAFile}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.CloseIdleConnections)
+	if w.coord, err = coordination.Open(""); err != nil {
+		t.Fatal(err)
+	}
+	w.console, w.git = newConsole(t), newGitcache(t)
+	w.consoleServer = w.serve(w.console.handler())
+	w.gitServer = w.serve(w.git.handler())
+	w.join("gitcache-1", w.gitServer.url)
+	w.console.put(cluster("edge-1"), cluster("edge-2"), shop())
+	return w
+}
+
+func (w *world) join(id, url string) {
+	w.t.Helper()
+	if err := w.coord.Join(context.Background(), "gitcache", coordination.Member{ID: id, URL: url}, time.Hour); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// remote is a server that can go away and come back at its address.
+type remote struct {
+	w       *world
+	handler http.Handler
+	addr    string
+	url     string
+	server  *httptest.Server
+}
+
+func (w *world) serve(h http.Handler) *remote {
+	w.t.Helper()
+	r := &remote{w: w, handler: h, addr: "127.0.0.1:0"}
+	r.start()
+	w.t.Cleanup(r.stop)
+	return r
+}
+
+func (r *remote) start() {
+	r.w.t.Helper()
+	cert, err := tls.LoadX509KeyPair(r.w.ca.CertFile, r.w.ca.KeyFile)
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", r.addr)
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	r.server = httptest.NewUnstartedServer(r.handler)
+	_ = r.server.Listener.Close()
+	r.server.Listener = l
+	r.server.EnableHTTP2 = true
+	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	r.server.StartTLS()
+	r.addr, r.url = l.Addr().String(), r.server.URL
+}
+
+func (r *remote) stop() {
+	if r.server != nil {
+		r.server.CloseClientConnections()
+		r.server.Close()
+		r.server = nil
+	}
+}
+
+// edge is a distributor that runs.
+type edge struct {
+	w    *world
+	url  string
+	stop func()
+}
+
+// start runs a distributor on the world's folder and waits until it is ready.
+func (w *world) start() *edge {
+	w.t.Helper()
+	e := w.startUnready()
+	w.eventually("the distributor is ready", func() bool { return e.readyz() == http.StatusOK })
+	return e
+}
+
+func (w *world) startUnready() *edge {
+	w.t.Helper()
+	secret := filepath.Join(w.t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(hubSecret+"\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := distributor.New(distributor.Config{
+		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
+		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: secret, NextPoll: w.poll,
+	}, distributor.Deps{Log: w.log(), Telemetry: telemetry.Discard(), Coordinator: w.coord})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := s.Listen(); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		w.client.CloseIdleConnections() // HTTP/2 servers wait a second for clients to take a GOAWAY in
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("the distributor ended with %v", err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return &edge{w: w, url: s.URL(), stop: stop}
+}
+
+func (w *world) log() *slog.Logger {
+	if testing.Verbose() {
+		return slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			w.t.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
+func (e *edge) readyz() int {
+	resp, err := e.w.client.Get(e.url + "/readyz")
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// agent is the agent of a cluster, as far as a distributor sees it.
+type agent struct {
+	w    *world
+	t    *testing.T
+	e    *edge
+	rpc  deliveryv1connect.DeliveryServiceClient
+	http *http.Client
+	have map[string]string
+	// got is the last delivery of each service.
+	got map[string]*deliveryv1.ServiceDelivery
+}
+
+func (e *edge) agent(cluster string) *agent {
+	return e.as(identity.Identity{Kind: identity.KindAgent, Name: cluster})
+}
+
+func (e *edge) as(id identity.Identity) *agent {
+	e.w.t.Helper()
+	token, _, err := e.w.console.keys.Sign(id, time.Hour)
+	if err != nil {
+		e.w.t.Fatal(err)
+	}
+	src := identity.StaticToken(token)
+	return &agent{
+		w: e.w, t: e.w.t, e: e,
+		rpc:  deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url, append(client.Options(), client.WithToken(src))...),
+		http: &http.Client{Transport: client.Authorize(e.w.client.Transport, src)},
+		have: map[string]string{}, got: map[string]*deliveryv1.ServiceDelivery{},
+	}
+}
+
+func (a *agent) digest() string { return delivery.SetDigest(a.have) }
+
+func (a *agent) list() []*deliveryv1.ServiceDigest {
+	var out []*deliveryv1.ServiceDigest
+	for _, name := range slices.Sorted(maps.Keys(a.have)) {
+		out = append(out, &deliveryv1.ServiceDigest{Service: name, Digest: a.have[name]})
+	}
+	return out
+}
+
+// ask is one Sync.
+func (a *agent) ask(req *deliveryv1.SyncRequest) *deliveryv1.SyncResponse {
+	a.t.Helper()
+	resp, err := a.rpc.Sync(context.Background(), req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return resp
+}
+
+// sync asks as an agent does after a nudge, and takes in what comes. It says whether there was anything.
+func (a *agent) sync() bool {
+	a.t.Helper()
+	resp := a.ask(&deliveryv1.SyncRequest{
+		Digest: a.digest(), Have: a.list(), Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36"},
+	})
+	c := resp.GetChanges()
+	for _, s := range c.GetServices() {
+		a.have[s.GetName()], a.got[s.GetName()] = s.GetDigest(), s
+	}
+	for _, name := range c.GetRemoved() {
+		delete(a.have, name)
+		delete(a.got, name)
+	}
+	return c != nil
+}
+
+// awaitCommit syncs until a service has a commit.
+func (a *agent) awaitCommit(service, commit string) {
+	a.t.Helper()
+	a.w.eventually(service+" is delivered at "+commit, func() bool {
+		a.sync()
+		return a.got[service].GetRevision().GetCommit() == commit
+	})
+}
+
+// download gets an artifact and its error.
+func (a *agent) download(digest string) ([]byte, error) {
+	a.t.Helper()
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	r, err := artifact.Fetch(context.Background(), a.http, a.e.url, d, 0)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(r)
+	return b, errors.Join(err, r.Close())
+}
+
+// mustHave downloads the content of hello and finds what the gitcache has for it.
+func (a *agent) mustHave() {
+	a.t.Helper()
+	want := a.got["hello"].GetArtifact().GetDigest()
+	b, err := a.download(want)
+	if err != nil || digestOf(b) != artifact.Digest(want) {
+		a.t.Fatalf("download hello: %d bytes, %v", len(b), err)
+	}
+}
+
+func digestOf(b []byte) artifact.Digest {
+	sum := sha256.Sum256(b)
+	return artifact.SumDigest(sum[:])
+}
+
+// watch opens a stream and gives its events until the test ends.
+func (a *agent) watch() <-chan *deliveryv1.WatchResponse {
+	a.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := a.rpc.Watch(ctx, &deliveryv1.WatchRequest{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	events := make(chan *deliveryv1.WatchResponse, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(events)
+		for stream.Receive() {
+			events <- proto.CloneOf(stream.Msg())
+		}
+		_ = stream.Close()
+	}()
+	a.t.Cleanup(func() { cancel(); <-done })
+	return events
+}
+
+// awaitEvent takes events until one is as wanted.
+func (a *agent) awaitEvent(events <-chan *deliveryv1.WatchResponse, ok func(*deliveryv1.WatchResponse) bool) {
+	a.t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case m, open := <-events:
+			if !open {
+				a.t.Fatal("the stream ended")
+			}
+			if ok(m) {
+				return
+			}
+		case <-timeout:
+			a.t.Fatal("the event never came")
+		}
+	}
+}
+
+func isNudge(m *deliveryv1.WatchResponse) bool  { return m.GetNudge() != nil }
+func isGoAway(m *deliveryv1.WatchResponse) bool { return m.GetGoAway() != nil }
+
+// console keeps a catalog in memory, signs tokens, and remembers what it is told.
+type console struct {
+	consolev1connect.UnimplementedIdentityServiceHandler
+	keys *identity.KeySet
+
+	mu      sync.Mutex // guards what follows
+	all     map[string]*consolev1.Change
+	changed chan struct{} // closed and replaced at every change
+	log     []*consolev1.Change
+	hub     map[string]*consolev1.ServiceHub
+	seen    map[string]*consolev1.ClusterSeen
+	reports map[string]uint64 // "<cluster>/<service>" -> sequence
+	failing error             // of Record*
+}
+
+func newConsole(t *testing.T) *console {
+	t.Helper()
+	keys, err := identity.NewKeySet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &console{
+		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
+		hub: map[string]*consolev1.ServiceHub{}, seen: map[string]*consolev1.ClusterSeen{}, reports: map[string]uint64{},
+	}
+}
+
+func (c *console) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(consolev1connect.NewIdentityServiceHandler(c))
+	mux.Handle(consolev1connect.NewCatalogServiceHandler(c))
+	mux.Handle(consolev1connect.NewStatusServiceHandler(c))
+	return mux
+}
+
+func (c *console) ExchangeHubSecret(_ context.Context, req *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+	if req.GetHubSecret() != hubSecret {
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("wrong secret"))
+	}
+	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: req.GetService()}, time.Hour)
+	return &consolev1.ExchangeHubSecretResponse{
+		Token: &consolev1.Token{Token: token, Id: id.TokenID, ExpireTime: timestamppb.New(id.ExpiresAt)},
+	}, err
+}
+
+func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
+	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
+}
+
+// put changes the catalog.
+func (c *console) put(changes ...*consolev1.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ch := range changes {
+		if d := ch.GetDeleted(); d != nil {
+			delete(c.all, fmt.Sprint(d.GetKind(), d.GetName()))
+		} else {
+			c.all[key(ch)] = ch
+		}
+		c.log = append(c.log, ch)
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func key(ch *consolev1.Change) string {
+	switch r := ch.GetChange().(type) {
+	case *consolev1.Change_Source:
+		return fmt.Sprint(consolev1.Kind_KIND_SOURCE, r.Source.GetMetadata().GetName())
+	case *consolev1.Change_Cluster:
+		return fmt.Sprint(consolev1.Kind_KIND_CLUSTER, r.Cluster.GetMetadata().GetName())
+	case *consolev1.Change_Service:
+		return fmt.Sprint(consolev1.Kind_KIND_SERVICE, r.Service.GetMetadata().GetName())
+	}
+	return ""
+}
+
+// Watch sends a snapshot and then every change, without resuming.
+func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+	c.mu.Lock()
+	snapshot, at := slices.Collect(maps.Values(c.all)), len(c.log)
+	c.mu.Unlock()
+	for _, m := range []*consolev1.WatchResponse{
+		{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
+		{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: snapshot}}},
+		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t"},
+	} {
+		if err := out.Send(m); err != nil {
+			return err
+		}
+	}
+	for {
+		c.mu.Lock()
+		news, wait := c.log[at:], c.changed
+		at = len(c.log)
+		c.mu.Unlock()
+		if len(news) > 0 {
+			m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: news}}, ResumeToken: "t"}
+			if err := out.Send(m); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-wait:
+		}
+	}
+}
+
+func (c *console) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = err
+}
+
+func (c *console) RecordReports(_ context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != nil {
+		return nil, c.failing
+	}
+	resp := &consolev1.RecordReportsResponse{}
+	for _, cr := range req.GetClusters() {
+		acks := &consolev1.ClusterAcknowledgements{}
+		for _, r := range cr.GetReports() {
+			k := cr.GetCluster() + "/" + r.GetService()
+			c.reports[k] = max(c.reports[k], r.GetSequence())
+			acks.Acknowledged = append(acks.Acknowledged, &deliveryv1.Acknowledgement{Service: r.GetService(), Sequence: c.reports[k]})
+		}
+		resp.Clusters = append(resp.Clusters, acks)
+	}
+	return resp, nil
+}
+
+func (c *console) RecordHub(_ context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != nil {
+		return nil, c.failing
+	}
+	for _, s := range req.GetServices() {
+		c.hub[s.GetService()] = s
+	}
+	return &consolev1.RecordHubResponse{}, nil
+}
+
+func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != nil {
+		return nil, c.failing
+	}
+	for _, s := range req.GetClusters() {
+		c.seen[s.GetCluster()] = s
+	}
+	return &consolev1.RecordSeenResponse{}, nil
+}
+
+func (c *console) hubOf(service string) *consolev1.HubTruth {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hub[service].GetHub()
+}
+
+func meta(name string) *consolev1.Metadata {
+	return &consolev1.Metadata{Name: name, Uid: "uid-" + name}
+}
+
+func cluster(name string) *consolev1.Change {
+	return &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: &consolev1.Cluster{Metadata: meta(name)}}}
+}
+
+// shop makes the source of that name with heads: ref, commit, ref, commit...
+func shop(heads ...string) *consolev1.Change {
+	s := &consolev1.Source{Metadata: meta("shop"), Status: &consolev1.SourceStatus{}}
+	for i := 0; i < len(heads); i += 2 {
+		s.Status.Heads = append(s.Status.Heads, &consolev1.Head{
+			Ref:      heads[i],
+			Revision: &artifactv1.Revision{Commit: heads[i+1], Subject: "subject of " + heads[i+1][:7], CommitTime: timestamppb.New(time.Unix(1e9, 0))},
+		})
+	}
+	return &consolev1.Change{Change: &consolev1.Change_Source{Source: s}}
+}
+
+func service(name, cluster, path string) *consolev1.Change {
+	return &consolev1.Change{Change: &consolev1.Change_Service{Service: &consolev1.Service{
+		Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Path: path, Cluster: cluster},
+	}}}
+}
+
+func deleted(kind consolev1.Kind, name string) *consolev1.Change {
+	return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: kind, Name: name, Uid: "uid-" + name}}}
+}
+
+// commit makes a full commit id of one digit.
+func commit(digit string) string { return strings.Repeat(digit, 40) }
+
+// gitcache has folders of commits, and their artifacts.
+type gitcache struct {
+	store *artifact.Store
+
+	mu       sync.Mutex                  // guards what follows
+	folders  map[string]artifact.Summary // "<commit> <path>"
+	resolves int
+	serves   int
+	failing  *artifactv1.ResolveError
+}
+
+func newGitcache(t *testing.T) *gitcache {
+	t.Helper()
+	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &gitcache{store: store, folders: map[string]artifact.Summary{}}
+}
+
+func (g *gitcache) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(artifactv1connect.NewArtifactServiceHandler(g))
+	artifacts := g.store.Handler(func(*http.Request, artifact.Digest) error { return nil })
+	mux.Handle(artifact.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		g.mu.Lock()
+		g.serves++
+		g.mu.Unlock()
+		artifacts.ServeHTTP(w, r)
+	}))
+	return mux
+}
+
+// commit makes a folder hold one file in a commit.
+func (g *gitcache) commit(t *testing.T, commit, path, body string) {
+	t.Helper()
+	var packed bytes.Buffer
+	w := artifact.NewWriter(&packed, artifact.Limits{})
+	if err := w.File("manifest.yaml", false, int64(len(body)), strings.NewReader(body)); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.store.Put(context.Background(), sum.Digest, &packed); err != nil {
+		t.Fatal(err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.folders[commit+" "+path] = sum
+}
+
+func (g *gitcache) fail(err *artifactv1.ResolveError) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failing = err
+}
+
+func (g *gitcache) counts() (resolves, serves int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.resolves, g.serves
+}
+
+func (g *gitcache) Resolve(_ context.Context, req *artifactv1.ResolveRequest) (*artifactv1.ResolveResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	resp := &artifactv1.ResolveResponse{}
+	for _, q := range req.GetQueries() {
+		g.resolves++
+		resp.Results = append(resp.Results, g.result(q))
+	}
+	return resp, nil
+}
+
+func (g *gitcache) result(q *artifactv1.Query) *artifactv1.Result {
+	if g.failing != nil {
+		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: g.failing}}
+	}
+	sum, ok := g.folders[q.GetRevision()+" "+q.GetPath()]
+	if !ok {
+		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
+			Reason: artifactv1.ResolveError_REASON_PATH_NOT_FOUND, Message: "no such folder",
+		}}}
+	}
+	return &artifactv1.Result{Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
+		Revision: &artifactv1.Revision{Commit: q.GetRevision()},
+		Artifact: &artifactv1.Artifact{Digest: string(sum.Digest), Size: sum.Size, Files: int32(sum.Files)},
+	}}}
+}
