@@ -96,7 +96,7 @@ func (Phase) EnumDescriptor() ([]byte, []int) {
 
 type SyncRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Digest over all that the agent has (fairlead.dev/platform/delivery.Digest). Empty: it has nothing.
+	// Digest over all that the agent has (fairlead.dev/platform/delivery.SetDigest). Empty: it has nothing.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// What the agent has. Left out by a plain poll; sent after a nudge or when the server wants it.
 	Have          []*ServiceDigest `protobuf:"bytes,2,rep,name=have,proto3" json:"have,omitempty"`
