@@ -169,8 +169,9 @@ type propagating struct{ *byScheme }
 
 func (t propagating) RoundTrip(req *http.Request) (*http.Response, error) {
 	if trace.SpanContextFromContext(req.Context()).IsValid() {
-		req = req.Clone(req.Context())
-		propagation.TraceContext{}.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
+		ctx := req.Context()
+		req = req.Clone(ctx)
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
 	}
 	return t.byScheme.RoundTrip(req)
 }

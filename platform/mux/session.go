@@ -372,15 +372,17 @@ func (s *Session) handle(batch []byte) error {
 		return protocolErrorf("batch of %d bytes, at most %d", len(batch), MaxBatch)
 	}
 	s.heard = time.Now()
-	for len(batch) > 0 && s.closing == nil {
+	for len(batch) > 0 {
 		f, rest, err := DecodeFrame(batch)
 		if err != nil {
 			return err
 		}
 		batch = rest
-		if !s.greeted {
+		switch {
+		case s.closing != nil && f.Type != TypeGoAway: // too late
+		case !s.greeted:
 			err = s.onHello(f)
-		} else {
+		default:
 			err = s.onFrame(f)
 		}
 		if err != nil {

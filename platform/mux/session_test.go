@@ -271,7 +271,7 @@ func TestLostSessionIsAnErrorNotTheEnd(t *testing.T) {
 func TestResetStormLeaksNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	var wg sync.WaitGroup
+	var wg, openers sync.WaitGroup
 	wg.Go(func() {
 		for {
 			st, err := p.agent.Accept(context.Background())
@@ -286,7 +286,7 @@ func TestResetStormLeaksNothing(t *testing.T) {
 		}
 	})
 	for range 4 {
-		wg.Go(func() {
+		openers.Go(func() {
 			for i := range 5_000 {
 				st, err := p.hub.Open([]byte("x"), mux.Part{Headers: []byte("h"), Data: make([]byte, i%100)})
 				if errors.Is(err, mux.ErrTooManyStreams) {
@@ -304,20 +304,10 @@ func TestResetStormLeaksNothing(t *testing.T) {
 			}
 		})
 	}
-	waitLater := make(chan struct{})
-	go func() { defer close(waitLater); wg.Wait() }()
-	deadline := time.After(30 * time.Second)
-	for quiet := false; !quiet; {
-		select {
-		case <-deadline:
-			t.Fatalf("streams left: hub %d, agent %d", p.hub.Stats().Streams, p.agent.Stats().Streams)
-		default:
-			runtime.Gosched()
-			quiet = p.hub.Stats().Streams == 0 && p.agent.Stats().Streams == 0
-		}
-	}
+	openers.Wait()
+	waitStreams(t, p, 0)
 	p.hub.Close(mux.CodeNone, "done")
-	<-waitLater
+	wg.Wait()
 }
 
 func TestTooManyStreamsAreRefused(t *testing.T) {
@@ -632,4 +622,35 @@ func ExampleSession() {
 	hub.Close(mux.CodeNone, "")
 	wg.Wait()
 	// Output: you said ahoy
+}
+
+func TestBothSidesMayCloseAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		start := time.Now()
+		p.hub.Close(mux.CodeNone, "bye")
+		p.agent.Close(mux.CodeNone, "bye")
+		<-p.hub.Done()
+		<-p.agent.Done()
+		if d := time.Since(start); d > 0 {
+			t.Errorf("took %v", d)
+		}
+	})
+}
+
+// What was sent before Close arrives, also when the line is slower than the words.
+func TestCloseLosesNothingThatWasSent(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	hub, agent := p.open(t, mux.Part{End: true})
+	want := bytes.Repeat([]byte("x"), 60_000)
+	if err := agent.Send(mux.Part{Data: want, End: true}); err != nil {
+		t.Fatal(err)
+	}
+	agent.Close()
+	p.agent.Drain(context.Background(), "agent stops")
+	if got, err := io.ReadAll(hub); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
 }

@@ -64,10 +64,11 @@ func (c checker) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpche
 	if !c.known[req.Service] {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no service %q here", req.Service))
 	}
+	status := grpchealth.StatusServing
 	if c.server.ready() != nil {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+		status = grpchealth.StatusNotServing
 	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 // closed returns the mounts that every service has and that need an identity.

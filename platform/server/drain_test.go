@@ -38,7 +38,7 @@ func TestDrainLetsRequestsFinishAfterTellingThatItIsNotReady(t *testing.T) {
 			return errors.New("cut off")
 		}
 	}
-	srv, log := newServer(t, Config{DrainDelay: time.Hour}, nil, rpcMounts(get)...)
+	srv, log := newServer(t, Config{DrainDelay: time.Hour}, rpcMounts(get)...)
 	delayOver := make(chan time.Time)
 	srv.after = func(d time.Duration) <-chan time.Time {
 		if d != time.Hour {
@@ -107,7 +107,7 @@ func TestDrainEndsStreamsAtOnceAndBoundsTheRest(t *testing.T) {
 		<-r.Context().Done()
 		close(hijacked)
 	})
-	srv, log := newServer(t, Config{}, nil, append(rpcMounts(get), Raw("/clusters/", raw, identity.RoleUser))...)
+	srv, log := newServer(t, Config{}, append(rpcMounts(get), Raw("/clusters/", raw, identity.RoleUser))...)
 	srv.drainLimit = 300 * time.Millisecond
 	s := run(t, srv, log)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -111,15 +111,20 @@ func (o *observer) settle(ctx context.Context, procedure string, start time.Time
 
 // tell gives errors that no handler chose a code for one, and keeps what is internal inside.
 func (o *observer) tell(ctx context.Context, err error) error {
-	var chosen *connect.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &chosen) && chosen.Code() != connect.CodeInternal && chosen.Code() != connect.CodeUnknown && !(chosen.Code() == connect.CodeCanceled && isDraining(ctx)):
-		return chosen
-	case isDraining(ctx) && (errors.Is(err, context.Canceled) || chosen != nil && chosen.Code() == connect.CodeCanceled):
+	}
+	canceled := errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled
+	chosen, isChosen := errors.AsType[*connect.Error](err)
+	if isChosen && (chosen.Code() == connect.CodeInternal || chosen.Code() == connect.CodeUnknown) {
+		isChosen = false
+	}
+	switch {
+	case canceled && isDraining(ctx):
 		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("%s is stopping: try again", o.name))
-	case errors.Is(err, context.Canceled):
+	case isChosen:
+		return chosen
+	case canceled:
 		return connect.NewError(connect.CodeCanceled, context.Canceled)
 	case errors.Is(err, context.DeadlineExceeded):
 		return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded)

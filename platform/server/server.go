@@ -393,7 +393,7 @@ func (s *Server) URL() string {
 // It returns nil after such an end, and an error if it could not serve.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
-		if err := s.Listen(); err != nil {
+		if err := s.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
 			return err
 		}
 	}
@@ -412,7 +412,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: serve: %w", s.name, err)
 	case <-ctx.Done():
 	}
-	s.stop(served)
+	s.stop(served) //nolint:contextcheck // The context has ended: the drain has its own bound.
 	return nil
 }
 
@@ -420,7 +420,8 @@ func (s *Server) stop(served <-chan error) {
 	s.stopping.Store(true)
 	select {
 	case <-s.after(s.drainDelay):
-	case <-served: // It fell over meanwhile: nobody comes any more.
+	case err := <-served: // Nobody comes any more.
+		s.log.Error("the listener failed while it drained", "err", err)
 	}
 	close(s.drain.begun)
 	ctx, cancel := context.WithTimeout(context.Background(), s.drainLimit)

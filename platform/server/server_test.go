@@ -157,7 +157,7 @@ type running struct {
 	err  error         // What it returned.
 }
 
-func newServer(t *testing.T, cfg Config, change func(*Deps), mounts ...Mount) (*Server, *syncBuffer) {
+func newServer(t *testing.T, cfg Config, mounts ...Mount) (*Server, *syncBuffer) {
 	t.Helper()
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
@@ -166,9 +166,6 @@ func newServer(t *testing.T, cfg Config, change func(*Deps), mounts ...Mount) (*
 	deps := Deps{
 		Name: "testing", Log: telemetry.NewLogger(log, slog.LevelDebug, telemetry.FormatText, "testing"), Telemetry: telemetry.Discard(),
 		Verifier: tokens, Policy: policy(),
-	}
-	if change != nil {
-		change(&deps)
 	}
 	s, err := New(cfg, deps, mounts...)
 	if err != nil {
@@ -199,7 +196,7 @@ func run(t *testing.T, s *Server, log *syncBuffer) *running {
 
 func start(t *testing.T, cfg Config, mounts ...Mount) *running {
 	t.Helper()
-	s, log := newServer(t, cfg, nil, mounts...)
+	s, log := newServer(t, cfg, mounts...)
 	return run(t, s, log)
 }
 
@@ -356,8 +353,10 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 	if resp.StatusCode != 200 || !strings.Contains(body, "SERVING") {
 		t.Errorf("grpc.health.v1: %s %s", resp.Status, body)
 	}
-	closed := []string{"/metrics", "/version", "/v1/artifacts/x", "/clusters/edge-1/api", "/clusters//../healthz",
-		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
+	closed := []string{
+		"/metrics", "/version", "/v1/artifacts/x", "/clusters/edge-1/api", "/clusters//../healthz",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+	}
 	for _, p := range s.Procedures() {
 		if p.Role != identity.RoleOpen {
 			closed = append(closed, p.Name)
@@ -395,7 +394,7 @@ func TestPolicyDecidesWhoMayCallWhat(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("admin updates: %v", err)
 	}
-	for path, want := range map[string]int{"/x": 403, "/metrics": 200, "/version": 200, "/nothing": 404} {
+	for path, want := range map[string]int{"/x": 403, "/metrics": 200, "/version": 200, "/nothing": 404, "/" + consolev1connect.ClusterServiceName + "/Nothing": 404} {
 		if resp, _ := request(t, hc, "GET", s.URL()+path, "user", ""); resp.StatusCode != want {
 			t.Errorf("user gets %s: %s", path, resp.Status)
 		}
@@ -647,7 +646,7 @@ func TestTakenAddressIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	s, _ := newServer(t, Config{Listen: taken.Addr().String()}, nil)
+	s, _ := newServer(t, Config{Listen: taken.Addr().String()})
 	if err := s.Listen(); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "testing") {
 		t.Errorf("got %v", err)
 	}

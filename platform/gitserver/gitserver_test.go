@@ -1,0 +1,166 @@
+package gitserver_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"fairlead.dev/platform/gitserver"
+)
+
+func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
+	t.Helper()
+	pushed := make(chan string, 16)
+	dir := filepath.Join(t.TempDir(), "git")
+	s, err := gitserver.New(gitserver.Config{
+		Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), AfterPush: func(name string) { pushed <- name },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := fstest.MapFS{"apps/hello/config.yaml": {Data: []byte("Hello\n")}}
+	for range 2 { // The second time it is there already.
+		if err := s.Create(t.Context(), "sample", seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, dir, pushed
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestCloneAndPush(t *testing.T) {
+	t.Parallel()
+	s, dir, pushed := start(t)
+	clone := t.TempDir()
+	git(t, clone, "clone", "--quiet", s.URL("sample"), ".")
+	if got, err := os.ReadFile(filepath.Join(clone, "apps/hello/config.yaml")); err != nil || string(got) != "Hello\n" {
+		t.Fatalf("cloned %q, %v", got, err)
+	}
+	if branch := git(t, clone, "branch", "--show-current"); branch != "main" {
+		t.Errorf("on branch %q", branch)
+	}
+	for _, size := range []int{10, 3 << 20} { // Git sends the larger one chunked.
+		data := make([]byte, size)
+		_, _ = rand.Read(data)
+		if err := os.WriteFile(filepath.Join(clone, "file"), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git(t, clone, "add", ".")
+		git(t, clone, "commit", "--quiet", "-m", "change")
+		git(t, clone, "push", "--quiet", "origin", "HEAD")
+		if name := <-pushed; name != "sample" {
+			t.Errorf("told of a push to %q", name)
+		}
+		if there, here := git(t, filepath.Join(dir, "sample.git"), "rev-parse", "main"), git(t, clone, "rev-parse", "HEAD"); there != here {
+			t.Errorf("pushed %s, the server has %s", here, there)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestWhatIsNotGitOnThisMachineIsRefused(t *testing.T) {
+	t.Parallel()
+	s, dir, pushed := start(t)
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := strings.TrimSuffix(s.URL("sample"), "/sample.git")
+	const push = "application/x-git-receive-pack-request"
+	for name, c := range map[string]struct {
+		method, path, contentType, origin, host string
+		want                                    int
+	}{
+		"good":                 {path: "/sample.git/info/refs?service=git-upload-pack", want: 200},
+		"localhost":            {path: "/sample.git/info/refs?service=git-upload-pack", host: "localhost:1", want: 200},
+		"web page":             {path: "/sample.git/info/refs?service=git-upload-pack", origin: "https://evil.example.com", want: 403},
+		"rebound name":         {path: "/sample.git/info/refs?service=git-upload-pack", host: "evil.example.com", want: 403},
+		"no service":           {path: "/sample.git/info/refs", want: 404},
+		"another service":      {path: "/sample.git/info/refs?service=git-upload-archive", want: 404},
+		"plain file":           {path: "/sample.git/HEAD", want: 404},
+		"form of a web page":   {method: "POST", path: "/sample.git/git-receive-pack", contentType: "text/plain", want: 404},
+		"push from a web page": {method: "POST", path: "/sample.git/git-receive-pack", contentType: push, origin: "null", want: 403},
+		"no repository":        {path: "/other.git/info/refs?service=git-upload-pack", want: 404},
+		"file beside":          {path: "/secret", want: 404},
+		"out of the folder":    {path: "/../sample.git/info/refs?service=git-upload-pack", want: 404},
+		"out, escaped":         {path: "/%2e%2e%2fsample.git/info/refs?service=git-upload-pack", want: 404},
+		"option":               {path: "/-sample.git/info/refs?service=git-upload-pack", want: 404},
+		"deeper":               {path: "/sample.git/../sample.git/info/refs?service=git-upload-pack", want: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			method := c.method
+			if method == "" {
+				method = "GET"
+			}
+			req, err := http.NewRequestWithContext(t.Context(), method, base+c.path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = c.host
+			if c.origin != "" {
+				req.Header.Set("Origin", c.origin)
+			}
+			if c.contentType != "" {
+				req.Header.Set("Content-Type", c.contentType)
+			}
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != c.want {
+				t.Errorf("got %s, want %d", resp.Status, c.want)
+			}
+		})
+	}
+	if len(pushed) > 0 {
+		t.Error("told of a push that was none")
+	}
+}
+
+func TestOnlyLoopbackAndGoodNames(t *testing.T) {
+	t.Parallel()
+	for _, listen := range []string{":7480", "0.0.0.0:7480", "192.0.2.1:1", "example.com:1", "127.0.0.1"} {
+		if _, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: listen, Log: slog.New(slog.DiscardHandler)}); err == nil {
+			t.Errorf("would listen at %s", listen)
+		}
+	}
+	s, _, _ := start(t)
+	for _, name := range []string{"", "..", "a/b", "-a", "A", "a.git", strings.Repeat("a", 64)} {
+		if err := s.Create(t.Context(), name, fstest.MapFS{"a": {}}); err == nil {
+			t.Errorf("created %q", name)
+		}
+	}
+}
