@@ -1,0 +1,338 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/rpc"
+)
+
+// TestEveryProcedureRefusesWhoHasNoBusinessThere calls each procedure as everybody.
+func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	r.admin(t).putCluster(t, "edge-1")
+	callers := map[string]identity.Identity{
+		"viewer":      {Kind: identity.KindUser, Name: "vera"},
+		"admin":       {Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+		"agent":       {Kind: identity.KindAgent, Name: "edge-1"},
+		"gitcache":    {Kind: identity.KindService, Name: identity.ServiceGitcache},
+		"distributor": {Kind: identity.KindService, Name: identity.ServiceDistributor},
+		"tunnel":      {Kind: identity.KindService, Name: identity.ServiceTunnel},
+	}
+	hc := newHTTPClient(t)
+	for name, id := range callers {
+		call := caller(hc, r.url, r.sign(t, id))
+		for procedure, role := range rpc.Policy() {
+			code := call(t.Context(), procedure)
+			refused := code == connect.CodePermissionDenied
+			if refused == id.Has(role) {
+				t.Errorf("%s as %s: %v", procedure, name, code)
+			}
+		}
+	}
+	nobody := caller(hc, r.url, "")
+	for procedure, role := range rpc.Policy() {
+		if code := nobody(t.Context(), procedure); (code == connect.CodeUnauthenticated) == (role == identity.RoleOpen) {
+			t.Errorf("%s without a token: %v", procedure, code)
+		}
+	}
+}
+
+// TestPolicyIsWhatIsMeant writes down again who may do what, so that a change of it is seen.
+func TestPolicyIsWhatIsMeant(t *testing.T) {
+	t.Parallel()
+	for procedure, role := range rpc.Policy() {
+		_, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/fairlead.console.v1."), "/")
+		var want identity.Role
+		switch {
+		case method == "ExchangeHubSecret" || method == "JoinCluster":
+			want = identity.RoleOpen
+		case method == "RenewToken":
+			want = identity.RoleAny
+		case method == "GetTrustBundle":
+			want = identity.RoleHub
+		case method == "ClaimSource" || method == "PublishHeads" || method == "AccessSecret":
+			want = identity.RoleGitcache
+		case strings.HasPrefix(method, "Record"):
+			want = identity.RoleDistributor
+		case method == "Watch":
+			want = identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel
+		case strings.HasPrefix(method, "Get") || strings.HasPrefix(method, "List"):
+			want = identity.RoleUser | identity.RoleHub
+		default:
+			want = identity.RoleAdmin
+		}
+		if role != want {
+			t.Errorf("%s is for %v, want %v", procedure, role, want)
+		}
+	}
+}
+
+// caller calls a procedure with an empty request and returns the code: for a good caller that is
+// whatever the procedure has to say about an empty request.
+func caller(hc *http.Client, url, token string) func(context.Context, string) connect.Code {
+	opts := client.Options()
+	if token != "" {
+		opts = append(opts, client.WithToken(identity.StaticToken(token)))
+	}
+	return func(ctx context.Context, procedure string) connect.Code {
+		if strings.HasSuffix(procedure, "/Watch") {
+			return watchOnce(ctx, hc, url+procedure, opts)
+		}
+		c := connect.NewClient[consolev1.GetTrustBundleRequest, consolev1.GetTrustBundleRequest](hc, url+procedure, opts...)
+		if _, err := c.CallUnary(ctx, connect.NewRequest(&consolev1.GetTrustBundleRequest{})); err != nil {
+			return connect.CodeOf(err)
+		}
+		return 0
+	}
+}
+
+func watchOnce(ctx context.Context, hc *http.Client, url string, opts []connect.ClientOption) connect.Code {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := connect.NewClient[consolev1.WatchRequest, consolev1.WatchResponse](hc, url, opts...)
+	stream, err := c.CallServerStream(ctx, connect.NewRequest(&consolev1.WatchRequest{}))
+	if err == nil && stream.Receive() {
+		return 0
+	}
+	return connect.CodeOf(errors.Join(err, stream.Err()))
+}
+
+func TestForgedTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	keys, err := identity.NewKeySet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, _, err := keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, identity.UserLifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.as(t, forged).sources.ListSources(t.Context(), &consolev1.ListSourcesRequest{})
+	wantCode(t, err, connect.CodeUnauthenticated)
+}
+
+func TestMetricsNeedAToken(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	fetch := func(token string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	if code, _ := fetch(""); code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", code)
+	}
+	if code, body := fetch(r.adminToken(t)); code != http.StatusOK || !strings.Contains(body, "fairlead_console_watch_streams 0") {
+		t.Errorf("with a token: %d\n%s", code, body)
+	}
+}
+
+func TestHubSecretIsExchangedForWhatItIsWorth(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	nobody := r.as(t, "")
+	_, err := nobody.identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: "not the secret at all", Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "mallory"},
+	})
+	wantCode(t, err, connect.CodeUnauthenticated, "--hub-secret-file")
+	resp, err := nobody.identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: r.secret, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "ada"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := resp.GetEndpoints()
+	if e.GetConsole() != r.url || len(e.GetGitcaches()) != 1 || len(e.GetDistributors()) != 1 || len(e.GetTunnels()) != 1 {
+		t.Errorf("endpoints %v", e)
+	}
+	_, err = nobody.identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: r.secret, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "system:masters"},
+	})
+	wantCode(t, err, connect.CodeInvalidArgument, "reserved by Kubernetes")
+	renewed, err := r.as(t, resp.GetToken().GetToken()).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	if err != nil || renewed.GetToken().GetId() == resp.GetToken().GetId() {
+		t.Fatalf("renewed %v, %v", renewed, err)
+	}
+	r.as(t, renewed.GetToken().GetToken()).putCluster(t, "edge-1") // still an administrator
+	if strings.Contains(r.logs.String(), r.secret) || strings.Contains(r.logs.String(), "not the secret at all") {
+		t.Error("a secret is in the log")
+	}
+}
+
+func TestGuessingIsThrottled(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	nobody := r.as(t, "")
+	for i := range 100 {
+		_, err := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: fmt.Sprintf("fairlead-join-%020d", i)})
+		if connect.CodeOf(err) == connect.CodeResourceExhausted {
+			var ce *connect.Error
+			if !errors.As(err, &ce) || ce.Meta().Get("Retry-After") == "" {
+				t.Errorf("no Retry-After in %v", err)
+			}
+			return
+		}
+		wantCode(t, err, connect.CodeUnauthenticated)
+	}
+	t.Fatal("100 guesses went through")
+}
+
+func TestJoinTokenWorksOnceForItsCluster(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	_, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "nowhere"})
+	wantCode(t, err, connect.CodeNotFound, `cluster "nowhere"`)
+	made, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var won []*consolev1.JoinClusterResponse
+	for range 8 {
+		nobody := r.as(t, "")
+		wg.Go(func() {
+			resp, err := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: made.GetJoinToken()})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won = append(won, resp)
+			} else if connect.CodeOf(err) != connect.CodeUnauthenticated {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 || won[0].GetCluster() != "edge-1" {
+		t.Fatalf("%d agents joined: %v", len(won), won)
+	}
+	got, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
+	if err != nil || got.GetCluster().GetStatus().GetJoinTime() == nil {
+		t.Fatalf("status %v, %v", got, err)
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte(made.GetJoinToken())) {
+			t.Errorf("the join token is in %s", file)
+		}
+	}
+	if strings.Contains(r.logs.String(), made.GetJoinToken()) {
+		t.Error("the join token is in the log")
+	}
+}
+
+func TestDeletedClusterTakesItsAgentsTokensAway(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	agent := r.as(t, admin.join(t, "edge-1"))
+	renewed, err := agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []api{agent, r.as(t, renewed.GetToken().GetToken())} {
+		_, err = a.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+		wantCode(t, err, connect.CodeUnauthenticated)
+	}
+	admin.putCluster(t, "edge-1") // another one of the same name
+	_, err = agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	wantCode(t, err, connect.CodeUnauthenticated)
+	_, err = admin.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: pending.GetJoinToken()})
+	wantCode(t, err, connect.CodeUnauthenticated)
+	// And its own agent can join at once.
+	if _, err := r.as(t, admin.join(t, "edge-1")).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	gitcache := r.service(t, identity.ServiceGitcache)
+	bundle, err := gitcache.identity.GetTrustBundle(t.Context(), &consolev1.GetTrustBundleRequest{})
+	if err != nil || len(bundle.GetRevocations()) != 1 || bundle.GetRevocations()[0].GetSubject() != "agent:edge-1" || len(bundle.GetKeys()) == 0 {
+		t.Fatalf("bundle %v, %v", bundle, err)
+	}
+}
+
+func TestRevokedTokenCanNotBeRenewedAtAnotherConsole(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	a, b := h.start(t), h.start(t)
+	token := a.adminToken(t)
+	if _, err := a.as(t, token).identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:ada"}}); err != nil {
+		t.Fatal(err)
+	}
+	// At once: console b has not reloaded yet, or has, and must refuse either way.
+	_, err := b.as(t, token).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	wantCode(t, err, connect.CodeUnauthenticated)
+	_, err = a.as(t, token).sources.ListSources(t.Context(), &consolev1.ListSourcesRequest{})
+	wantCode(t, err, connect.CodeUnauthenticated)
+	for _, subject := range []string{"ada", "robot:ada", "user:"} {
+		_, err = a.admin(t).identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: subject}})
+		wantCode(t, err, connect.CodeInvalidArgument)
+	}
+}
+
+func TestRotatedKeyKeepsOldTokensValid(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	a, b := h.start(t), h.start(t)
+	admin := a.admin(t)
+	rotated, err := admin.identity.RotateSigningKey(t.Context(), &consolev1.RotateSigningKeyRequest{})
+	if err != nil || rotated.GetKeyId() == "" {
+		t.Fatalf("rotated %v, %v", rotated, err)
+	}
+	admin.putCluster(t, "edge-1")
+	b.admin(t).putCluster(t, "edge-2")
+	bundle, err := a.service(t, identity.ServiceTunnel).identity.GetTrustBundle(t.Context(), &consolev1.GetTrustBundleRequest{})
+	if err != nil || !bytes.Contains(bundle.GetKeys(), []byte(rotated.GetKeyId())) {
+		t.Fatalf("the new key is not published: %v", err)
+	}
+	if bytes.Contains(bundle.GetKeys(), []byte(`"d":`)) {
+		t.Fatal("a private key is published")
+	}
+}

@@ -1,0 +1,240 @@
+// Package console wires the console: the catalog, its change log, statuses, and the identities of
+// an installation, over SQLite or PostgreSQL.
+package console
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/rpc"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+const (
+	defaultListen = "127.0.0.1:7400"
+	// readyTimeout bounds the look at the database behind /readyz.
+	readyTimeout = 2 * time.Second
+	// dataDirMode and file modes: what is in there opens everything else.
+	dataDirMode = 0o700
+	// minHubSecret is the shortest hub secret that the API lets through.
+	minHubSecret = 16
+)
+
+// Config is what differs per deployment.
+type Config struct {
+	Server server.Config
+	// DataDir holds the embedded database, and the master key and hub secret unless they are elsewhere.
+	DataDir string
+	// DatabaseURL is sqlite:<file> or postgres://...; empty or "sqlite:": console.db in DataDir.
+	DatabaseURL string
+	// MasterKeyFile seals secrets and signing keys; empty: master.key in DataDir, made at the first
+	// start. All consoles on one database need the same.
+	MasterKeyFile string
+	// HubSecretFile holds what hub services and administrators log in with; empty: hub.secret in
+	// DataDir, made at the first start.
+	HubSecretFile string
+	// Advertise* are the URLs at which the hub is reached from outside of it. Console: empty is the
+	// URL of the listener.
+	AdvertiseConsole      string
+	AdvertiseGitcaches    []string
+	AdvertiseDistributors []string
+	AdvertiseTunnels      []string
+}
+
+// RegisterFlags adds the flags of the console.
+func (c *Config) RegisterFlags(fs *flag.FlagSet) {
+	c.Server.RegisterFlags(fs, defaultListen)
+	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the embedded database, master key and hub secret")
+	fs.StringVar(&c.DatabaseURL, "database-url", "", "sqlite:<file> or postgres://user:password@host/database; default: console.db in --data-dir")
+	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
+	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with; default: hub.secret in --data-dir, made at the first start")
+	fs.StringVar(&c.AdvertiseConsole, "advertise-console", "", "`URL` at which agents and people reach the console; default: that of the listener")
+	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", list(&c.AdvertiseGitcaches))
+	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", list(&c.AdvertiseDistributors))
+	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", list(&c.AdvertiseTunnels))
+}
+
+func list(into *[]string) func(string) error {
+	return func(s string) error {
+		*into = nil
+		for part := range strings.SplitSeq(s, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				*into = append(*into, part)
+			}
+		}
+		return nil
+	}
+}
+
+// Validate says what is wrong, and fills in what depends on other fields.
+func (c *Config) Validate() error {
+	if c.DataDir == "" {
+		return errors.New("--data-dir is missing: name a folder for the console's state")
+	}
+	if c.DatabaseURL == "" || c.DatabaseURL == "sqlite:" {
+		c.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "console.db")
+	}
+	if c.MasterKeyFile == "" {
+		c.MasterKeyFile = filepath.Join(c.DataDir, "master.key")
+	}
+	if c.HubSecretFile == "" {
+		c.HubSecretFile = filepath.Join(c.DataDir, "hub.secret")
+	}
+	urls := append([]string{}, c.AdvertiseGitcaches...)
+	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
+	if c.AdvertiseConsole != "" {
+		urls = append(urls, c.AdvertiseConsole)
+	}
+	for _, text := range urls {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+			return errors.New("--advertise-*: must be URLs such as https://hub.example.com:7400, without user and password")
+		}
+	}
+	return nil
+}
+
+// Deps is what the console works with.
+type Deps struct {
+	Log       *slog.Logger
+	Telemetry *telemetry.Telemetry
+}
+
+// Service is a console. New, then Listen, then Run.
+type Service struct {
+	store     *store.Store
+	authority *identity.Authority
+	hub       *watch.Hub
+	server    *server.Server
+	advertise string
+}
+
+// New puts a console together. It makes the data folder, the master key and the hub secret if they are
+// missing, and touches no database.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	box, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{advertise: cfg.AdvertiseConsole}
+	if s.store, err = store.New(cfg.DatabaseURL, store.Options{}); err != nil {
+		return nil, err
+	}
+	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
+	s.hub = watch.New(s.store, deps.Log)
+	if err := register(deps.Telemetry.Registry, s); err != nil {
+		return nil, err
+	}
+	mounts := rpc.Mounts(rpc.Deps{
+		Catalog:   catalog.New(s.store, box, deps.Log, nil),
+		Authority: s.authority,
+		Hub:       s.hub,
+		Endpoints: rpc.Endpoints{
+			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
+		},
+		Log: deps.Log,
+	})
+	s.server, err = server.New(cfg.Server, server.Deps{
+		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
+		Verifier: s.authority, Policy: rpc.Policy(), Ready: s.ready,
+	}, mounts...)
+	return s, err
+}
+
+// prepare makes what the console keeps on disk, and reads the master key.
+func prepare(cfg Config) (*seal.Box, error) {
+	if err := os.MkdirAll(cfg.DataDir, dataDirMode); err != nil {
+		return nil, fmt.Errorf("make data folder: %w", err)
+	}
+	// A folder that was there may be open to others.
+	if err := os.Chmod(cfg.DataDir, dataDirMode); err != nil {
+		return nil, fmt.Errorf("protect data folder: %w", err)
+	}
+	box, err := seal.Ensure(cfg.MasterKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(cfg.HubSecretFile); errors.Is(err, os.ErrNotExist) {
+		if err := seal.EnsureSecret(cfg.HubSecretFile); err != nil {
+			return nil, err
+		}
+	}
+	_, err = readSecret(cfg.HubSecretFile)
+	return box, err
+}
+
+func readSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read hub secret: %w", err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if len(secret) < minHubSecret {
+		return "", fmt.Errorf("hub secret in %s: must be at least %d characters; make one with `openssl rand -base64 32`", path, minHubSecret)
+	}
+	return secret, nil
+}
+
+// Listen binds the address, so that URL is known. Requests wait until Run.
+func (s *Service) Listen() error { return s.server.Listen() }
+
+// URL is where the console is reached.
+func (s *Service) URL() string {
+	if s.advertise != "" {
+		return s.advertise
+	}
+	return s.server.URL()
+}
+
+func (s *Service) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	return s.store.Ping(ctx)
+}
+
+// Run brings the database up to date and serves until ctx ends.
+func (s *Service) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.store.Close()) }()
+	if err := s.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = nil // told to stop before it began
+		}
+		return errors.Join(err, s.server.Close())
+	}
+	// The log's readers outlive the listener, so that streams end by its drain and not by an error.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.hub.Run(background) })
+	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error {
+		defer stop()
+		return s.server.Run(ctx)
+	})
+	return group.Wait()
+}
+
+func (s *Service) start(ctx context.Context) error {
+	if err := s.store.Migrate(ctx); err != nil {
+		return err
+	}
+	return s.authority.Load(ctx)
+}

@@ -1,0 +1,363 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/postgrestest"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+var postgres postgrestest.Server
+
+func TestMain(m *testing.M) {
+	if os.Getenv(crashEnv) != "" {
+		crashChild()
+		return
+	}
+	code := m.Run()
+	_ = postgres.Stop()
+	os.Exit(code)
+}
+
+// hub is one installation for a test: its database and files, and the consoles on them.
+type hub struct {
+	dir    string
+	db     string
+	secret string
+	logs   *logBuffer
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func newHub(t *testing.T, db string) *hub {
+	t.Helper()
+	h := &hub{dir: t.TempDir(), db: db, secret: "a hub secret for tests", logs: new(logBuffer)}
+	if h.db == "" {
+		h.db = "sqlite:" + filepath.Join(h.dir, "console.db")
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "hub.secret"), []byte(h.secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(h.logs.String())
+		}
+	})
+	return h
+}
+
+// running is a console that serves.
+type running struct {
+	*hub
+	url  string
+	stop func()
+}
+
+func (h *hub) start(t *testing.T) *running {
+	t.Helper()
+	cfg := console.Config{
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir, DatabaseURL: h.db,
+		AdvertiseGitcaches: []string{"https://gitcache.example.com"}, AdvertiseDistributors: []string{"https://distributor.example.com"},
+		AdvertiseTunnels: []string{"https://tunnel.example.com"},
+	}
+	log := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	service, err := console.New(cfg, console.Deps{Log: log, Telemetry: telemetry.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- service.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("console ended: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return &running{hub: h, url: service.URL(), stop: stop}
+}
+
+// api is the console as one caller sees it.
+type api struct {
+	sources  consolev1connect.SourceServiceClient
+	clusters consolev1connect.ClusterServiceClient
+	services consolev1connect.ServiceServiceClient
+	secrets  consolev1connect.SecretServiceClient
+	heads    consolev1connect.HeadServiceClient
+	status   consolev1connect.StatusServiceClient
+	catalog  consolev1connect.CatalogServiceClient
+	identity consolev1connect.IdentityServiceClient
+}
+
+func newHTTPClient(t testing.TB) *http.Client {
+	t.Helper()
+	hc, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hc.CloseIdleConnections)
+	return hc
+}
+
+// as returns the API for the owner of a token; "" is nobody.
+func (r *running) as(t testing.TB, token string) api {
+	t.Helper()
+	opts := client.Options()
+	if token != "" {
+		opts = append(opts, client.WithToken(identity.StaticToken(token)))
+	}
+	hc := newHTTPClient(t)
+	return api{
+		sources:  consolev1connect.NewSourceServiceClient(hc, r.url, opts...),
+		clusters: consolev1connect.NewClusterServiceClient(hc, r.url, opts...),
+		services: consolev1connect.NewServiceServiceClient(hc, r.url, opts...),
+		secrets:  consolev1connect.NewSecretServiceClient(hc, r.url, opts...),
+		heads:    consolev1connect.NewHeadServiceClient(hc, r.url, opts...),
+		status:   consolev1connect.NewStatusServiceClient(hc, r.url, opts...),
+		catalog:  consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
+		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
+	}
+}
+
+// service returns the API for a hub service, and admin for an administrator.
+func (r *running) service(t testing.TB, name string) api {
+	t.Helper()
+	resp, err := r.as(t, "").identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: r.secret, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: name},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.as(t, resp.GetToken().GetToken())
+}
+
+func (r *running) adminToken(t testing.TB) string {
+	t.Helper()
+	resp, err := r.as(t, "").identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: r.secret, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "ada"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetToken().GetToken()
+}
+
+func (r *running) admin(t testing.TB) api {
+	t.Helper()
+	return r.as(t, r.adminToken(t))
+}
+
+// sign makes a token of any kind with the console's own keys.
+func (h *hub) sign(t testing.TB, id identity.Identity) string {
+	t.Helper()
+	box, err := seal.Load(filepath.Join(h.dir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.New(h.db, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var sealed []byte
+	if err := s.Read(t.Context(), func(ctx context.Context, v store.View) (err error) {
+		sealed, err = v.SigningKeys(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	private, err := box.Open("signing-keys", sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := identity.ParseKeySet(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := keys.Sign(id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func wantCode(t testing.TB, err error, code connect.Code, words ...string) {
+	t.Helper()
+	if err == nil || connect.CodeOf(err) != code {
+		t.Fatalf("got %v, want %v", err, code)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+func meta(name string) *consolev1.Metadata { return &consolev1.Metadata{Name: name} }
+
+func (a api) putSource(t testing.TB, name, url string) *consolev1.Source {
+	t.Helper()
+	resp, err := a.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
+		Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetSource()
+}
+
+func (a api) putCluster(t testing.TB, name string) *consolev1.Cluster {
+	t.Helper()
+	resp, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(name)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetCluster()
+}
+
+func (a api) putService(t testing.TB, name, cluster string) *consolev1.Service {
+	t.Helper()
+	resp, err := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
+		Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetService()
+}
+
+func (a api) join(t testing.TB, cluster string) string {
+	t.Helper()
+	resp, err := a.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined, err := a.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: resp.GetJoinToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return joined.GetToken().GetToken()
+}
+
+func TestDataFolderIsClosedToOthers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir}
+	if _, err := console.New(cfg, console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{dir: 0o700, dir + "/master.key": 0o600, dir + "/hub.secret": 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestBadConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]console.Config{
+		"--data-dir is missing":  {Server: server.Config{Listen: "127.0.0.1:0"}},
+		"without TLS":            {Server: server.Config{Listen: "0.0.0.0:7400"}, DataDir: t.TempDir()},
+		"must begin with sqlite": {Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), DatabaseURL: "mysql://x"},
+		"--advertise":            {Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), AdvertiseTunnels: []string{"tunnel:7403"}},
+	} {
+		_, err := console.New(cfg, console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestOtherMasterKeyOnTheSameDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "")
+	r := h.start(t)
+	r.adminToken(t) // it has started
+	r.stop()
+	other := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	if err := os.WriteFile(filepath.Join(h.dir, "master.key"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir}
+	service, err := console.New(cfg, console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--master-key-file") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestOnlyReadyWhenTheDatabaseAnswers(t *testing.T) {
+	t.Parallel()
+	var pg postgrestest.Server
+	t.Cleanup(func() { _ = pg.Stop() })
+	r := newHub(t, pg.Database(t)).start(t)
+	admin := r.admin(t)
+	ready := func() int {
+		resp, err := http.Get(r.url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ready(); got != http.StatusOK {
+		t.Fatalf("ready: %d", got)
+	}
+	admin.putCluster(t, "before")
+	pg.Kill(t)
+	if got := ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("database is down: %d", got)
+	}
+	_, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "before"})
+	wantCode(t, err, connect.CodeUnavailable, "database does not answer")
+	pg.Restart(t)
+	if got := ready(); got != http.StatusOK {
+		t.Fatalf("database is back: %d", got)
+	}
+	if _, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "before"}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,436 @@
+// Package catalog is the domain of the console: what a platform team writes down, the rules that
+// keep it whole, and what the suite has to say about it.
+//
+// Rules: a resource that is named exists, and can't be deleted while it is named; an update with an
+// etag changes only what it was read from; an update that changes nothing writes nothing.
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+	// shownReferrers is how many resources a refused deletion names.
+	shownReferrers = 3
+)
+
+// Catalog is the catalog of one installation.
+type Catalog struct {
+	store *store.Store
+	box   *seal.Box
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// New returns the catalog in a store. now is the clock; nil: time.Now.
+func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) *Catalog {
+	if now == nil {
+		now = time.Now
+	}
+	return &Catalog{store: s, box: box, log: log, now: now}
+}
+
+// Expectation is what the caller of an update believes.
+type Expectation struct {
+	// ETag is of the resource that was read before; empty: any.
+	ETag string
+	// AllowMissing creates a resource that does not exist.
+	AllowMissing bool
+}
+
+// Outcome says what an update did.
+type Outcome string
+
+// The outcomes.
+const (
+	Created   Outcome = "created"
+	Updated   Outcome = "updated"
+	Unchanged Outcome = "unchanged"
+)
+
+// Page asks for a part of a list.
+type Page struct {
+	// Size is the most; 0: 100.
+	Size int
+	// Token is where the page before ended; empty: the beginning.
+	Token string
+}
+
+// UpdateSource writes a source.
+func (c *Catalog) UpdateSource(ctx context.Context, actor string, in Source, want Expectation) (Source, Outcome, error) {
+	if err := in.validate(); err != nil {
+		return Source{}, "", err
+	}
+	d := store.Draft{Kind: store.KindSource, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	if in.Spec.Git.Secret != "" {
+		d.Refs = []store.Ref{{Kind: store.KindSecret, Name: in.Spec.Git.Secret}}
+	}
+	return update(ctx, c, actor, d, in.Spec, want, c.sources)
+}
+
+// UpdateCluster writes a cluster.
+func (c *Catalog) UpdateCluster(ctx context.Context, actor string, in Cluster, want Expectation) (Cluster, Outcome, error) {
+	if err := in.validate(); err != nil {
+		return Cluster{}, "", err
+	}
+	d := store.Draft{Kind: store.KindCluster, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	return update(ctx, c, actor, d, in.Spec, want, c.clusters)
+}
+
+// UpdateService writes a service.
+func (c *Catalog) UpdateService(ctx context.Context, actor string, in Service, want Expectation) (Service, Outcome, error) {
+	if err := in.validate(); err != nil {
+		return Service{}, "", err
+	}
+	d := store.Draft{
+		Kind: store.KindService, Name: in.Meta.Name, Labels: in.Meta.Labels,
+		Refs: []store.Ref{{Kind: store.KindSource, Name: in.Spec.Source}, {Kind: store.KindCluster, Name: in.Spec.Cluster}},
+	}
+	return update(ctx, c, actor, d, in.Spec, want, c.services)
+}
+
+// UpdateSecret writes a secret. What is read has no values, so a key without a value keeps the one
+// that it has: reading, editing and writing back loses nothing.
+func (c *Catalog) UpdateSecret(ctx context.Context, actor string, in Secret, want Expectation) (Secret, Outcome, error) {
+	if !dnsLabel.MatchString(in.Meta.Name) {
+		return Secret{}, "", badName(in.Meta.Name)
+	}
+	d := store.Draft{Kind: store.KindSecret, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	spec := secretSpec{Keys: slices.Sorted(maps.Keys(in.Data))}
+	return update(ctx, c, actor, d, spec, want, c.secrets, func(d *store.Draft, current *store.Resource) error {
+		return c.sealInto(d, in.Data, current)
+	})
+}
+
+// update writes a draft with a spec and returns the resource as load shows it. finish may complete
+// the draft when the current resource (nil: none) is known.
+func update[T any](ctx context.Context, c *Catalog, actor string, d store.Draft, spec any, want Expectation,
+	load func(context.Context, store.View, []store.Resource) ([]T, error), finish ...func(*store.Draft, *store.Resource) error,
+) (out T, outcome Outcome, err error) {
+	if d.Spec, err = json.Marshal(spec); err != nil {
+		return out, "", fmt.Errorf("encode %s %q: %w", d.Kind, d.Name, err)
+	}
+	var written store.Resource
+	err = c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		if written, outcome, err = put(ctx, tx, d, want, finish); err != nil {
+			return err
+		}
+		list, err := load(ctx, tx.View, []store.Resource{written})
+		if err != nil {
+			return err
+		}
+		out = list[0]
+		return nil
+	})
+	if err != nil {
+		return out, "", err
+	}
+	if outcome != Unchanged {
+		c.log.InfoContext(ctx, "catalog written", "actor", actor, "kind", d.Kind, "name", d.Name, "outcome", outcome, "revision", written.Revision)
+	}
+	return out, outcome, nil
+}
+
+func put(ctx context.Context, tx *store.Tx, d store.Draft, want Expectation, finish []func(*store.Draft, *store.Resource) error) (store.Resource, Outcome, error) {
+	current, err := find(ctx, tx, d, want)
+	if err != nil {
+		return store.Resource{}, "", err
+	}
+	for _, f := range finish {
+		if err := f(&d, current); err != nil {
+			return store.Resource{}, "", err
+		}
+	}
+	if current != nil && bytes.Equal(current.Spec, d.Spec) && bytes.Equal(current.Sealed, d.Sealed) && maps.Equal(current.Labels, d.Labels) {
+		return *current, Unchanged, nil
+	}
+	for _, ref := range d.Refs {
+		if _, err := tx.Get(ctx, ref.Kind, ref.Name); errors.Is(err, store.ErrNotFound) {
+			return store.Resource{}, "", refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name)
+		} else if err != nil {
+			return store.Resource{}, "", err
+		}
+	}
+	if current == nil {
+		r, err := tx.Create(ctx, d)
+		return r, Created, err
+	}
+	if err := forgetMoved(ctx, tx, *current, d); err != nil {
+		return store.Resource{}, "", err
+	}
+	r, err := tx.Update(ctx, *current, d)
+	return r, Updated, err
+}
+
+// find returns the resource that a draft is to change, or nil if it is to be created.
+func find(ctx context.Context, tx *store.Tx, d store.Draft, want Expectation) (*store.Resource, error) {
+	current, err := tx.Get(ctx, d.Kind, d.Name)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && want.ETag != "":
+		return nil, refuse(Conflict, "%s %q was deleted in the meantime: read it again", d.Kind, d.Name)
+	case errors.Is(err, store.ErrNotFound) && want.AllowMissing:
+		return nil, nil
+	case errors.Is(err, store.ErrNotFound):
+		return nil, missing(d.Kind, d.Name)
+	case err != nil:
+		return nil, err
+	}
+	return &current, checkETag(current, want.ETag)
+}
+
+func checkETag(current store.Resource, etag string) error {
+	if etag == "" || etag == current.ETag() {
+		return nil
+	}
+	return refuse(Conflict, "%s %q was changed in the meantime: it is at revision %d. Read it, merge, try again", current.Kind, current.Name, current.Revision)
+}
+
+// forgetMoved drops the reports about a service that goes to another cluster, or comes back to an
+// earlier one: they are about objects that are being removed.
+func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d store.Draft) error {
+	if d.Kind != store.KindService {
+		return nil
+	}
+	var before, after ServiceSpec
+	if err := errors.Join(json.Unmarshal(current.Spec, &before), json.Unmarshal(d.Spec, &after)); err != nil {
+		return fmt.Errorf("decode service %q: %w", d.Name, err)
+	}
+	if before.Cluster == after.Cluster {
+		return nil
+	}
+	return tx.ForgetReports(ctx, current.UID)
+}
+
+// DeleteSource removes a source that no service names.
+func (c *Catalog) DeleteSource(ctx context.Context, actor, name, etag string) error {
+	return c.remove(ctx, actor, store.KindSource, name, etag, nil)
+}
+
+// DeleteService removes a service, and with it its objects from the cluster.
+func (c *Catalog) DeleteService(ctx context.Context, actor, name, etag string) error {
+	return c.remove(ctx, actor, store.KindService, name, etag, nil)
+}
+
+// DeleteSecret removes a secret that no source names.
+func (c *Catalog) DeleteSecret(ctx context.Context, actor, name, etag string) error {
+	return c.remove(ctx, actor, store.KindSecret, name, etag, nil)
+}
+
+// DeleteCluster removes a cluster that no service names, and in the same step revokes the tokens of
+// its agents.
+func (c *Catalog) DeleteCluster(ctx context.Context, actor, name, etag string) error {
+	return c.remove(ctx, actor, store.KindCluster, name, etag, func(ctx context.Context, tx *store.Tx) error {
+		return tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(name), tx.Now()))
+	})
+}
+
+func (c *Catalog) remove(ctx context.Context, actor string, kind store.Kind, name, etag string, also func(context.Context, *store.Tx) error) error {
+	if !dnsLabel.MatchString(name) {
+		return missing(kind, name)
+	}
+	err := c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		current, err := tx.Get(ctx, kind, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return missing(kind, name)
+		} else if err != nil {
+			return err
+		}
+		if err := checkETag(current, etag); err != nil {
+			return err
+		}
+		users, err := tx.Referrers(ctx, store.Ref{Kind: kind, Name: name}, shownReferrers+1)
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			shown := users[:min(len(users), shownReferrers)]
+			return refuse(Precondition, "%s %q is still named by %s: delete or change them first", kind, name, listing(shown, len(users) > len(shown)))
+		}
+		if also != nil {
+			if err := also(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return tx.Delete(ctx, current)
+	})
+	if err == nil {
+		c.log.InfoContext(ctx, "catalog written", "actor", actor, "kind", kind, "name", name, "outcome", "deleted")
+	}
+	return err
+}
+
+// GetSource returns a source.
+func (c *Catalog) GetSource(ctx context.Context, name string) (Source, error) {
+	return get(ctx, c, store.KindSource, name, c.sources)
+}
+
+// GetCluster returns a cluster.
+func (c *Catalog) GetCluster(ctx context.Context, name string) (Cluster, error) {
+	return get(ctx, c, store.KindCluster, name, c.clusters)
+}
+
+// GetService returns a service.
+func (c *Catalog) GetService(ctx context.Context, name string) (Service, error) {
+	return get(ctx, c, store.KindService, name, c.services)
+}
+
+// GetSecret returns a secret without its values.
+func (c *Catalog) GetSecret(ctx context.Context, name string) (Secret, error) {
+	return get(ctx, c, store.KindSecret, name, c.secrets)
+}
+
+func get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, load func(context.Context, store.View, []store.Resource) ([]T, error)) (out T, err error) {
+	if !dnsLabel.MatchString(name) {
+		return out, missing(kind, name)
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		r, err := v.Get(ctx, kind, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return missing(kind, name)
+		} else if err != nil {
+			return err
+		}
+		list, err := load(ctx, v, []store.Resource{r})
+		if err == nil {
+			out = list[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// ListSources returns a page of sources and the token of the next one.
+func (c *Catalog) ListSources(ctx context.Context, page Page) ([]Source, string, error) {
+	return list(ctx, c, store.KindSource, page, c.sources)
+}
+
+// ListClusters returns a page of clusters and the token of the next one.
+func (c *Catalog) ListClusters(ctx context.Context, page Page) ([]Cluster, string, error) {
+	return list(ctx, c, store.KindCluster, page, c.clusters)
+}
+
+// ListServices returns a page of services and the token of the next one.
+func (c *Catalog) ListServices(ctx context.Context, page Page) ([]Service, string, error) {
+	return list(ctx, c, store.KindService, page, c.services)
+}
+
+// ListSecrets returns a page of secrets and the token of the next one.
+func (c *Catalog) ListSecrets(ctx context.Context, page Page) ([]Secret, string, error) {
+	return list(ctx, c, store.KindSecret, page, c.secrets)
+}
+
+func list[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load func(context.Context, store.View, []store.Resource) ([]T, error)) (out []T, next string, err error) {
+	after, err := base64.RawURLEncoding.DecodeString(page.Token)
+	if err != nil || len(after) > 0 && !dnsLabel.Match(after) {
+		return nil, "", refuse(Invalid, "page_token: is not one that a list returned")
+	}
+	size := page.Size
+	if size <= 0 {
+		size = defaultPageSize
+	}
+	size = min(size, maxPageSize)
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err := v.List(ctx, kind, string(after), size+1)
+		if err != nil {
+			return err
+		}
+		if len(rows) > size {
+			rows = rows[:size]
+			next = base64.RawURLEncoding.EncodeToString([]byte(rows[size-1].Name))
+		}
+		out, err = load(ctx, v, rows)
+		return err
+	})
+	return out, next, err
+}
+
+// secretPurpose binds sealed values to the secret that they are of.
+func secretPurpose(name string) string { return "secret/" + name }
+
+// sealInto puts values into a draft. Values that are there already stay as they are sealed, so that
+// an update without a change is seen as one.
+func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *store.Resource) error {
+	var before map[string]string
+	if current != nil {
+		var err error
+		if before, err = c.openSecret(*current); err != nil {
+			return err
+		}
+	}
+	data = maps.Clone(data)
+	for key, value := range data {
+		if value == "" && before[key] == "" {
+			return refuse(Invalid, "data[%q]: has no value", key)
+		}
+		if value == "" {
+			data[key] = before[key]
+		}
+	}
+	plain, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode secret %q: %w", d.Name, err)
+	}
+	if current != nil {
+		old, err := json.Marshal(before)
+		if err != nil {
+			return fmt.Errorf("encode secret %q: %w", d.Name, err)
+		}
+		if hmac.Equal(plain, old) { // in constant time
+			d.Sealed = current.Sealed
+			return nil
+		}
+	}
+	d.Sealed = c.box.Seal(secretPurpose(d.Name), plain)
+	return nil
+}
+
+func (c *Catalog) openSecret(r store.Resource) (map[string]string, error) {
+	plain, err := c.box.Open(secretPurpose(r.Name), r.Sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open secret %q: %w", r.Name, err)
+	}
+	data := map[string]string{}
+	if err := json.Unmarshal(plain, &data); err != nil {
+		// The error of the decoder may hold a part of the text.
+		return nil, fmt.Errorf("open secret %q: it is damaged", r.Name)
+	}
+	return data, nil
+}
+
+// AccessSecret returns the values of a secret, and says in the log who asked.
+func (c *Catalog) AccessSecret(ctx context.Context, actor, name string) (data map[string]string, revision int64, err error) {
+	if !dnsLabel.MatchString(name) {
+		return nil, 0, missing(store.KindSecret, name)
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		r, err := v.Get(ctx, store.KindSecret, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return missing(store.KindSecret, name)
+		} else if err != nil {
+			return err
+		}
+		revision = r.Revision
+		data, err = c.openSecret(r)
+		return err
+	})
+	if err == nil {
+		c.log.InfoContext(ctx, "secret accessed", "actor", actor, "secret", name, "revision", revision)
+	}
+	return data, revision, err
+}

@@ -1,0 +1,137 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// ClaimSource gives the next epoch of a source to owner, and to nobody else ever.
+func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner string) (status SourceStatus, err error) {
+	if strings.ContainsFunc(owner, unicode.IsControl) {
+		return SourceStatus{}, refuse(Invalid, "owner: must not hold control characters")
+	}
+	err = c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		source, err := sourceOf(ctx, tx, name, uid)
+		if err != nil {
+			return err
+		}
+		heads, err := tx.Claim(ctx, source, owner)
+		if err != nil {
+			return err
+		}
+		status, err = decodeHeads(heads)
+		return err
+	})
+	if err == nil {
+		c.log.InfoContext(ctx, "source claimed", "actor", actor, "source", name, "owner", owner, "epoch", status.Epoch)
+	}
+	return status, err
+}
+
+// Publication is what a fetcher saw upstream.
+type Publication struct {
+	Epoch   int64
+	Heads   []Head
+	Problem *Problem
+}
+
+// PublishHeads records a publication of the holder of the current epoch. One that tells nothing new
+// is not written.
+func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p Publication) error {
+	if err := validateHeads(p.Heads); err != nil {
+		return err
+	}
+	return c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		source, err := sourceOf(ctx, tx, name, uid)
+		if err != nil {
+			return err
+		}
+		heads, err := tx.Heads(ctx, []string{uid})
+		if err != nil {
+			return err
+		}
+		before, err := decodeHeads(heads[uid])
+		if err != nil {
+			return err
+		}
+		if p.Epoch != before.Epoch {
+			return refuse(Conflict, "source %q: epoch %d is not the current one, which is %d of %s: step down", name, p.Epoch, before.Epoch, before.Owner)
+		}
+		after, changed := c.merge(before, p)
+		if !changed {
+			return nil
+		}
+		state, err := json.Marshal(after)
+		if err != nil {
+			return fmt.Errorf("encode heads: %w", err)
+		}
+		c.log.InfoContext(ctx, "heads published", "actor", actor, "source", name, "epoch", p.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
+		return tx.Publish(ctx, source, state)
+	})
+}
+
+// sourceOf returns the source that a fetcher means: one that was deleted and created again is another.
+func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resource, error) {
+	if !dnsLabel.MatchString(name) {
+		return store.Resource{}, missing(store.KindSource, name)
+	}
+	source, err := tx.Get(ctx, store.KindSource, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Resource{}, missing(store.KindSource, name)
+	case err != nil:
+		return store.Resource{}, err
+	case source.UID != uid:
+		return store.Resource{}, refuse(NotFound, "source %q was deleted and created again: forget the old one", name)
+	}
+	return source, nil
+}
+
+// merge returns the status after a publication, and whether it tells anything new. A head that
+// points to the same commit stays as it was published first, and a problem keeps its beginning.
+func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool) {
+	after := SourceStatus{Heads: make([]Head, 0, len(p.Heads)), Problem: c.since(before.Problem, p.Problem)}
+	changed := len(p.Heads) != len(before.Heads) || !sameProblem(before.Problem, p.Problem)
+	known := make(map[string]Head, len(before.Heads))
+	for _, h := range before.Heads {
+		known[h.Ref] = h
+	}
+	for _, h := range p.Heads {
+		old, ok := known[h.Ref]
+		if ok && old.Revision.Commit == h.Revision.Commit {
+			after.Heads = append(after.Heads, old)
+			continue
+		}
+		if h.FetchTime.IsZero() {
+			h.FetchTime = c.now().UTC()
+		}
+		after.Heads = append(after.Heads, h)
+		changed = true
+	}
+	return after, changed
+}
+
+func sameProblem(a, b *Problem) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Message == b.Message)
+}
+
+// since returns the problem with the time at which it began.
+func (c *Catalog) since(before, now *Problem) *Problem {
+	if now == nil {
+		return nil
+	}
+	if sameProblem(before, now) {
+		return before
+	}
+	p := *now
+	if p.Since.IsZero() {
+		p.Since = c.now().UTC()
+	}
+	return &p
+}

@@ -1,0 +1,166 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// connectedWithin is how recent a cluster's last sign of life must be to trust what it said: two
+// polls of 2 min, and a margin for their spread and for distributors that batch.
+const connectedWithin = 5 * time.Minute
+
+// sources decodes sources with their statuses.
+func (c *Catalog) sources(ctx context.Context, v store.View, rows []store.Resource) ([]Source, error) {
+	heads, err := v.Heads(ctx, uidsOf(rows))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Source, len(rows))
+	for i, r := range rows {
+		out[i].Meta = metaOf(r)
+		if err := decode(r, &out[i].Spec); err != nil {
+			return nil, err
+		}
+		if out[i].Status, err = decodeHeads(heads[r.UID]); err != nil {
+			return nil, fmt.Errorf("source %q: %w", r.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// clusters decodes clusters with their statuses.
+func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resource) ([]Cluster, error) {
+	seen, err := v.Seen(ctx, uidsOf(rows))
+	if err != nil {
+		return nil, err
+	}
+	now := c.now()
+	out := make([]Cluster, len(rows))
+	for i, r := range rows {
+		out[i].Meta = metaOf(r)
+		if err := decode(r, &out[i].Spec); err != nil {
+			return nil, err
+		}
+		s, ok := seen[r.UID]
+		if !ok {
+			continue
+		}
+		status := ClusterStatus{JoinTime: s.JoinTime, LastSeen: s.SeenTime}
+		if err := json.Unmarshal(s.State, &status.Agent); err != nil {
+			return nil, fmt.Errorf("decode agent of cluster %q: %w", r.Name, err)
+		}
+		status.Connected = !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
+		out[i].Status = status
+	}
+	return out, nil
+}
+
+// secrets decodes secrets, without values.
+func (c *Catalog) secrets(_ context.Context, _ store.View, rows []store.Resource) ([]Secret, error) {
+	out := make([]Secret, len(rows))
+	for i, r := range rows {
+		var err error
+		if out[i], err = decodeSecret(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// services decodes services with their three truths.
+func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resource) ([]Service, error) {
+	out := make([]Service, len(rows))
+	sourceNames, clusterNames := map[string]bool{}, map[string]bool{}
+	for i, r := range rows {
+		out[i].Meta = metaOf(r)
+		if err := decode(r, &out[i].Spec); err != nil {
+			return nil, err
+		}
+		sourceNames[out[i].Spec.Source], clusterNames[out[i].Spec.Cluster] = true, true
+	}
+	sources, err := named(ctx, v, store.KindSource, sourceNames, c.sources)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := named(ctx, v, store.KindCluster, clusterNames, c.clusters)
+	if err != nil {
+		return nil, err
+	}
+	hubs, err := v.Hub(ctx, uidsOf(rows))
+	if err != nil {
+		return nil, err
+	}
+	reports, err := v.Reports(ctx, uidsOf(rows))
+	if err != nil {
+		return nil, err
+	}
+	now := c.now()
+	for i := range out {
+		s := &out[i]
+		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
+		s.Status.Git = gitTruth(source, s.Spec.Ref)
+		if s.Status.Hub, _, err = decodeHub(hubs[s.Meta.UID]); err != nil {
+			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
+		}
+		if s.Status.Cluster, err = clusterTruth(reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster.Meta.UID}]); err != nil {
+			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
+		}
+		s.Status.State, s.Status.Message, s.Status.Since = judge(*s, cluster, now)
+	}
+	return out, nil
+}
+
+func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool, load func(context.Context, store.View, []store.Resource) ([]T, error)) (map[string]T, error) {
+	found, err := v.Named(ctx, kind, trueKeys(names))
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]store.Resource, 0, len(found))
+	for _, r := range found {
+		rows = append(rows, r)
+	}
+	list, err := load(ctx, v, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]T, len(list))
+	for i, r := range rows {
+		out[r.Name] = list[i]
+	}
+	return out, nil
+}
+
+func gitTruth(source Source, ref string) GitTruth {
+	truth := GitTruth{Problem: source.Status.Problem}
+	ref = platform.CanonicalRef(ref)
+	for i, h := range source.Status.Heads {
+		if h.Ref == ref {
+			truth.Head = &source.Status.Heads[i]
+		}
+	}
+	return truth
+}
+
+func clusterTruth(r store.Report) (ClusterTruth, error) {
+	if r.State == nil {
+		return ClusterTruth{}, nil
+	}
+	var report Report
+	if err := json.Unmarshal(r.State, &report); err != nil {
+		return ClusterTruth{}, fmt.Errorf("decode report: %w", err)
+	}
+	return ClusterTruth{Report: &report, ReceiveTime: r.ReceiveTime}, nil
+}
+
+func uidsOf(rows []store.Resource) []string {
+	uids := make([]string, len(rows))
+	for i, r := range rows {
+		uids[i] = r.UID
+	}
+	return uids
+}

@@ -1,0 +1,287 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Meta is what every resource has. All but Name and Labels is the console's own.
+type Meta struct {
+	Name       string
+	Labels     map[string]string
+	UID        string
+	Revision   int64
+	ETag       string
+	CreateTime time.Time
+	UpdateTime time.Time
+}
+
+// Source is a repository.
+type Source struct {
+	Meta   Meta
+	Spec   SourceSpec
+	Status SourceStatus
+}
+
+// SourceSpec says what to fetch. The JSON of the specs and statuses here is what the store keeps.
+type SourceSpec struct {
+	Git GitSource `json:"git"`
+}
+
+// GitSource is a repository in Git.
+type GitSource struct {
+	URL string `json:"url"`
+	// Interval between polls; 0: the fetcher's default.
+	Interval time.Duration `json:"intervalNanos,omitzero"`
+	// Secret names the credentials; empty: none.
+	Secret string `json:"secret,omitempty"`
+}
+
+// SourceStatus is what the source's fetcher published.
+type SourceStatus struct {
+	Epoch   int64    `json:"-"`
+	Owner   string   `json:"-"`
+	Heads   []Head   `json:"heads,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Head is where a ref points.
+type Head struct {
+	Ref       string    `json:"ref"`
+	Revision  Revision  `json:"revision"`
+	FetchTime time.Time `json:"fetchTime,omitzero"`
+}
+
+// Revision is a commit.
+type Revision struct {
+	Commit      string    `json:"commit,omitempty"`
+	CommitTime  time.Time `json:"commitTime,omitzero"`
+	Subject     string    `json:"subject,omitempty"`
+	Author      string    `json:"author,omitempty"`
+	Traceparent string    `json:"traceparent,omitempty"`
+}
+
+// Problem is a thing that is wrong, since when.
+type Problem struct {
+	Message string    `json:"message"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Cluster is a Kubernetes cluster with an agent.
+type Cluster struct {
+	Meta   Meta
+	Spec   ClusterSpec
+	Status ClusterStatus
+}
+
+// ClusterSpec is what people say of a cluster.
+type ClusterSpec struct {
+	Description string `json:"description,omitempty"`
+}
+
+// ClusterStatus is what is known of a cluster's agent.
+type ClusterStatus struct {
+	JoinTime time.Time
+	LastSeen time.Time
+	Agent    AgentInfo
+	// Connected is true while LastSeen is recent enough to trust what the cluster said.
+	Connected bool
+}
+
+// AgentInfo is what an agent says of itself.
+type AgentInfo struct {
+	Version           string `json:"version,omitempty"`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+}
+
+// Service is a folder of a source that is kept applied in a cluster.
+type Service struct {
+	Meta   Meta
+	Spec   ServiceSpec
+	Status ServiceStatus
+}
+
+// ServiceSpec says what is applied where.
+type ServiceSpec struct {
+	Source    string `json:"source"`
+	Ref       string `json:"ref,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// ServiceStatus holds the three truths and one word over them.
+type ServiceStatus struct {
+	State   State
+	Message string
+	Since   time.Time
+	Git     GitTruth
+	Hub     HubTruth
+	Cluster ClusterTruth
+}
+
+// GitTruth is where the service's ref points upstream, as last fetched.
+type GitTruth struct {
+	// Head is nil before the ref was fetched.
+	Head    *Head
+	Problem *Problem
+}
+
+// HubTruth is what distributors hand to the cluster.
+type HubTruth struct {
+	Digest      string    `json:"digest,omitempty"`
+	Revision    Revision  `json:"revision,omitzero"`
+	Artifact    Artifact  `json:"artifact,omitzero"`
+	ResolveTime time.Time `json:"resolveTime,omitzero"`
+	Problem     *Problem  `json:"problem,omitempty"`
+}
+
+// Artifact is content by its digest.
+type Artifact struct {
+	Digest string `json:"digest,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Files  int32  `json:"files,omitempty"`
+}
+
+// ClusterTruth is what the cluster's agent said last.
+type ClusterTruth struct {
+	// Report is nil before the first one.
+	Report      *Report
+	ReceiveTime time.Time
+}
+
+// Phase is how far an agent is with a service.
+type Phase string
+
+// The phases.
+const (
+	PhaseApplying    Phase = "applying"
+	PhaseProgressing Phase = "progressing"
+	PhaseHealthy     Phase = "healthy"
+	PhaseDegraded    Phase = "degraded"
+	PhaseFailed      Phase = "failed"
+	PhaseRemoved     Phase = "removed"
+)
+
+// Report is the whole state of a service in a cluster.
+type Report struct {
+	Service        string         `json:"service"`
+	Sequence       uint64         `json:"sequence"`
+	Phase          Phase          `json:"phase,omitempty"`
+	Digest         string         `json:"digest,omitempty"`
+	Commit         string         `json:"commit,omitempty"`
+	AppliedDigest  string         `json:"appliedDigest,omitempty"`
+	AppliedCommit  string         `json:"appliedCommit,omitempty"`
+	AppliedTime    time.Time      `json:"appliedTime,omitzero"`
+	ObservedTime   time.Time      `json:"observedTime,omitzero"`
+	Message        string         `json:"message,omitempty"`
+	ObjectsTotal   int32          `json:"objectsTotal,omitempty"`
+	ObjectsHealthy int32          `json:"objectsHealthy,omitempty"`
+	Objects        []ObjectReport `json:"objects,omitempty"`
+	Traceparent    string         `json:"traceparent,omitempty"`
+}
+
+// ObjectReport is an object that is not healthy.
+type ObjectReport struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Health    string `json:"health,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+// Secret holds credentials by key.
+type Secret struct {
+	Meta Meta
+	// Data is write-only: the values are empty in what is read.
+	Data map[string]string
+}
+
+// secretSpec is the part of a secret that anybody may see.
+type secretSpec struct {
+	Keys []string `json:"keys"`
+}
+
+// metaOf returns what the store knows of a resource.
+func metaOf(r store.Resource) Meta {
+	return Meta{
+		Name: r.Name, Labels: r.Labels, UID: r.UID, Revision: r.Revision, ETag: r.ETag(),
+		CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
+	}
+}
+
+// Change is a change of the catalog: exactly one field is set.
+type Change struct {
+	Source  *Source
+	Cluster *Cluster
+	Service *Service
+	Secret  *Secret
+	Deleted *Deleted
+}
+
+// Deleted names a resource that is gone.
+type Deleted struct {
+	Kind store.Kind
+	Name string
+	UID  string
+}
+
+// DecodeChange makes a change of the catalog out of one of the store. The status of clusters and
+// services is left out.
+func DecodeChange(c store.Change) (Change, error) {
+	if c.Deleted {
+		return Change{Deleted: &Deleted{Kind: c.Kind, Name: c.Name, UID: c.UID}}, nil
+	}
+	meta := metaOf(c.Resource)
+	switch c.Kind {
+	case store.KindSource:
+		s := &Source{Meta: meta}
+		err := decode(c.Resource, &s.Spec)
+		if err == nil {
+			s.Status, err = decodeHeads(c.Heads)
+		}
+		return Change{Source: s}, err
+	case store.KindCluster:
+		cl := &Cluster{Meta: meta}
+		return Change{Cluster: cl}, decode(c.Resource, &cl.Spec)
+	case store.KindService:
+		s := &Service{Meta: meta}
+		return Change{Service: s}, decode(c.Resource, &s.Spec)
+	case store.KindSecret:
+		s, err := decodeSecret(c.Resource)
+		return Change{Secret: &s}, err
+	}
+	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
+}
+
+func decode(r store.Resource, spec any) error {
+	if err := json.Unmarshal(r.Spec, spec); err != nil {
+		return fmt.Errorf("decode %s %q: %w", r.Kind, r.Name, err)
+	}
+	return nil
+}
+
+func decodeHeads(h store.Heads) (SourceStatus, error) {
+	status := SourceStatus{Epoch: h.Epoch, Owner: h.Owner}
+	if err := json.Unmarshal(h.State, &status); err != nil {
+		return SourceStatus{}, fmt.Errorf("decode heads: %w", err)
+	}
+	return status, nil
+}
+
+func decodeSecret(r store.Resource) (Secret, error) {
+	var spec secretSpec
+	if err := decode(r, &spec); err != nil {
+		return Secret{}, err
+	}
+	s := Secret{Meta: metaOf(r), Data: make(map[string]string, len(spec.Keys))}
+	for _, key := range spec.Keys {
+		s.Data[key] = ""
+	}
+	return s, nil
+}

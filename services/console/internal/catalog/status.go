@@ -1,0 +1,245 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// ClusterReports is what one cluster says.
+type ClusterReports struct {
+	Cluster string
+	Reports []Report
+}
+
+// RecordReports makes reports durable and returns, in the order of the clusters, the highest durable
+// sequence per service. A report about a service that is gone or not meant for the cluster is
+// dropped and acknowledged, else its agent would send it for ever.
+func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
+	acks := make([]map[string]uint64, len(in))
+	keys := make([]map[string]store.ReportKey, len(in))
+	var rows []store.Report
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		clusters, services, err := reported(ctx, v, in)
+		if err != nil {
+			return err
+		}
+		for i, cr := range in {
+			acks[i], keys[i] = map[string]uint64{}, map[string]store.ReportKey{}
+			cluster, known := clusters[cr.Cluster]
+			for _, r := range cr.Reports {
+				acks[i][r.Service] = max(acks[i][r.Service], r.Sequence)
+				service, ok := services[r.Service]
+				// SQL has no unsigned 64 bits; a counter can't get there honestly.
+				if !known || !ok || service.Spec.Cluster != cr.Cluster || r.Sequence > math.MaxInt64 {
+					continue
+				}
+				row, err := encodeReport(service.Meta.UID, cluster.UID, r)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, row)
+				keys[i][r.Service] = store.ReportKey{Service: row.Service, Cluster: row.Cluster}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.store.PutReports(ctx, rows); err != nil {
+		return nil, err
+	}
+	return acks, c.raiseAcks(ctx, acks, keys, rows)
+}
+
+// reported returns the clusters and services that reports name.
+func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]Service, error) {
+	clusterNames, serviceNames := map[string]bool{}, map[string]bool{}
+	for _, cr := range in {
+		clusterNames[cr.Cluster] = dnsLabel.MatchString(cr.Cluster)
+		for _, r := range cr.Reports {
+			serviceNames[r.Service] = dnsLabel.MatchString(r.Service)
+		}
+	}
+	clusters, err := v.Named(ctx, store.KindCluster, trueKeys(clusterNames))
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := v.Named(ctx, store.KindService, trueKeys(serviceNames))
+	if err != nil {
+		return nil, nil, err
+	}
+	services := make(map[string]Service, len(rows))
+	for name, r := range rows {
+		s := Service{Meta: metaOf(r)}
+		if err := decode(r, &s.Spec); err != nil {
+			return nil, nil, err
+		}
+		services[name] = s
+	}
+	return clusters, services, nil
+}
+
+// trueKeys returns the keys whose value is true: a name that no resource can have is not looked up.
+func trueKeys(m map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(k string) bool { return !m[k] })
+}
+
+func encodeReport(service, cluster string, r Report) (store.Report, error) {
+	state, err := json.Marshal(r)
+	if err != nil {
+		return store.Report{}, fmt.Errorf("encode report about service %q: %w", r.Service, err)
+	}
+	return store.Report{Service: service, Cluster: cluster, Sequence: int64(r.Sequence), State: state}, nil
+}
+
+// raiseAcks brings acknowledgements up to what is kept, which may be ahead of what was reported.
+func (c *Catalog) raiseAcks(ctx context.Context, acks []map[string]uint64, keys []map[string]store.ReportKey, rows []store.Report) error {
+	uids := map[string]bool{}
+	for _, r := range rows {
+		uids[r.Service] = true
+	}
+	return c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		kept, err := v.Reports(ctx, trueKeys(uids))
+		if err != nil {
+			return err
+		}
+		for i := range acks {
+			for service, key := range keys[i] {
+				if r, ok := kept[key]; ok {
+					acks[i][service] = max(acks[i][service], uint64(r.Sequence))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// ServiceHub is what distributors hand out for a service.
+type ServiceHub struct {
+	Service string
+	UID     string
+	Hub     HubTruth
+}
+
+// RecordHub keeps hub truths. One that is known is not written again; resolve time and beginning of a
+// problem stay while nothing else changes. Services that are gone are passed over.
+func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub) error {
+	states := map[string][]byte{}
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		names := map[string]bool{}
+		uids := map[string]bool{}
+		for _, s := range in {
+			names[s.Service] = dnsLabel.MatchString(s.Service)
+		}
+		services, err := v.Named(ctx, store.KindService, trueKeys(names))
+		if err != nil {
+			return err
+		}
+		for _, r := range services {
+			uids[r.UID] = true
+		}
+		kept, err := v.Hub(ctx, trueKeys(uids))
+		if err != nil {
+			return err
+		}
+		for _, s := range in {
+			if services[s.Service].UID != s.UID || s.UID == "" {
+				continue
+			}
+			before, known, err := decodeHub(kept[s.UID])
+			if err != nil {
+				return err
+			}
+			after, changed := c.mergeHub(before, s.Hub)
+			if known && !changed {
+				continue
+			}
+			if states[s.UID], err = json.Marshal(after); err != nil {
+				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.store.PutHub(ctx, states)
+}
+
+func decodeHub(state []byte) (h HubTruth, known bool, err error) {
+	if state == nil {
+		return h, false, nil
+	}
+	if err := json.Unmarshal(state, &h); err != nil {
+		return h, true, fmt.Errorf("decode hub truth: %w", err)
+	}
+	return h, true, nil
+}
+
+func (c *Catalog) mergeHub(before, now HubTruth) (HubTruth, bool) {
+	changed := !sameProblem(before.Problem, now.Problem)
+	problem := c.since(before.Problem, now.Problem)
+	if before.Digest == now.Digest && before.Revision.Commit == now.Revision.Commit && before.Artifact == now.Artifact {
+		before.Problem = problem
+		return before, changed
+	}
+	if now.ResolveTime.IsZero() && now.Digest != "" {
+		now.ResolveTime = c.now().UTC()
+	}
+	now.Problem = problem
+	return now, true
+}
+
+// ClusterSeen is a sign of life.
+type ClusterSeen struct {
+	Cluster string
+	Time    time.Time
+	Agent   AgentInfo
+}
+
+// RecordSeen keeps the latest sign of life per cluster. Clusters that are gone are passed over.
+func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
+	now := c.now()
+	seen := map[string]store.Seen{}
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		names := map[string]bool{}
+		for _, s := range in {
+			names[s.Cluster] = dnsLabel.MatchString(s.Cluster)
+		}
+		clusters, err := v.Named(ctx, store.KindCluster, trueKeys(names))
+		if err != nil {
+			return err
+		}
+		for _, s := range in {
+			cluster, ok := clusters[s.Cluster]
+			if !ok {
+				continue
+			}
+			state, err := json.Marshal(s.Agent)
+			if err != nil {
+				return fmt.Errorf("encode agent of cluster %q: %w", s.Cluster, err)
+			}
+			// A distributor whose clock is ahead must not make a cluster look alive later on.
+			at := s.Time
+			if at.IsZero() || at.After(now) {
+				at = now
+			}
+			if at.After(seen[cluster.UID].SeenTime) {
+				seen[cluster.UID] = store.Seen{SeenTime: at, State: state}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.store.PutSeen(ctx, seen)
+}

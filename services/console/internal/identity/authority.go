@@ -1,0 +1,421 @@
+// Package identity issues, renews and revokes tokens. It is the only holder of the signing keys,
+// which are sealed in the database and shared by all consoles on it.
+//
+// Every console looks for new keys and revocations every reloadInterval, and verifies by what it saw
+// last; with the database down it goes on verifying. Whatever issues a token asks the database first.
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// reloadInterval is a part of the 30 s within which a revocation is seen everywhere.
+	reloadInterval = 2 * time.Second
+	// joinTokenLifetime is a promise of the API.
+	joinTokenLifetime = 15 * time.Minute
+	// joinTokenPrefix lets people and secret scanners see what it is.
+	joinTokenPrefix = "fairlead-join-"
+	// revocationLifetime is how long a revocation is kept: until the last token that it could be
+	// about has expired, and a margin for clocks.
+	revocationLifetime = identity.MaxLifetime + time.Hour
+	// keysPurpose binds the sealed keys to their use.
+	keysPurpose = "signing-keys"
+)
+
+// Reason says what kind of refusal an Error is.
+type Reason int
+
+// The reasons.
+const (
+	// Unauthenticated: the credential is wrong.
+	Unauthenticated Reason = iota + 1
+	// Throttled: too many wrong ones; see RetryAfter.
+	Throttled
+	// Invalid: a field is wrong.
+	Invalid
+	// NotFound: there is no such cluster.
+	NotFound
+)
+
+// Error is a refusal in a person's words.
+type Error struct {
+	Reason     Reason
+	Message    string
+	RetryAfter time.Duration
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Token is a credential that was issued.
+type Token struct {
+	Text     string
+	Identity identity.Identity
+}
+
+// Authority issues tokens and verifies them.
+type Authority struct {
+	store     *store.Store
+	box       *seal.Box
+	log       *slog.Logger
+	hubSecret func() (string, error)
+	now       func() time.Time
+	throttle  *throttle
+	verifier  identity.BundleVerifier
+
+	mu          sync.Mutex
+	keys        *identity.KeySet // guarded by mu, as all below
+	sealed      []byte           // what keys were read from
+	revocations []store.Revocation
+	bundle      identity.Bundle
+}
+
+// New returns an authority. hubSecret reads the secret that all hub services share, each time it
+// is needed, so that it can change. now is the clock; nil: time.Now.
+func New(s *store.Store, box *seal.Box, hubSecret func() (string, error), log *slog.Logger, now func() time.Time) *Authority {
+	if now == nil {
+		now = time.Now
+	}
+	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle()}
+}
+
+// Load reads the keys, and makes the first one if there is none. Call it before anything else.
+func (a *Authority) Load(ctx context.Context) error {
+	err := a.store.Write(ctx, "service:console", func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.SigningKeys(ctx)
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		keys, err := identity.NewKeySet()
+		if err != nil {
+			return fmt.Errorf("make signing key: %w", err)
+		}
+		a.log.InfoContext(ctx, "made the first signing key")
+		return a.put(ctx, tx, keys)
+	})
+	if err != nil {
+		return fmt.Errorf("load signing keys: %w", err)
+	}
+	return a.Reload(ctx)
+}
+
+func (a *Authority) put(ctx context.Context, tx *store.Tx, keys *identity.KeySet) error {
+	private, err := keys.MarshalPrivate()
+	if err != nil {
+		return fmt.Errorf("encode signing keys: %w", err)
+	}
+	return tx.PutSigningKeys(ctx, a.box.Seal(keysPurpose, private))
+}
+
+// Run looks for new keys and revocations until ctx ends.
+func (a *Authority) Run(ctx context.Context) error {
+	ticker := time.NewTicker(reloadInterval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		err := a.Reload(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			a.log.ErrorContext(ctx, "keys and revocations can't be read: verifying by the last ones", "err", err)
+		} else if err == nil && failing {
+			a.log.InfoContext(ctx, "keys and revocations can be read again")
+		}
+		failing = err != nil
+	}
+}
+
+// Reload takes in the keys and revocations that the database has now.
+func (a *Authority) Reload(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	var sealed []byte
+	var revocations []store.Revocation
+	err := a.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		if sealed, err = v.SigningKeys(ctx); err != nil {
+			return err
+		}
+		revocations, err = v.Revocations(ctx, now)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	keys := a.keys
+	if !bytes.Equal(sealed, a.sealed) {
+		if keys, err = a.open(sealed); err != nil {
+			return err
+		}
+	} else if slices.Equal(revocations, a.revocations) {
+		a.bundle.IssuedAt = now
+		return nil
+	}
+	bundle := identity.Bundle{Keys: keys.PublicJWKS(), IssuedAt: now}
+	for _, r := range revocations {
+		bundle.Revocations = append(bundle.Revocations, identity.Revocation{TokenID: r.TokenID, Subject: r.Subject, At: r.Time})
+	}
+	if err := a.verifier.Update(bundle); err != nil {
+		return fmt.Errorf("use keys: %w", err)
+	}
+	a.keys, a.sealed, a.revocations, a.bundle = keys, sealed, revocations, bundle
+	return nil
+}
+
+func (a *Authority) open(sealed []byte) (*identity.KeySet, error) {
+	private, err := a.box.Open(keysPurpose, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("signing keys: %w. Give every console on this database the same --master-key-file", err)
+	}
+	keys, err := identity.ParseKeySet(private)
+	if err != nil {
+		return nil, fmt.Errorf("read signing keys: %w", err)
+	}
+	return keys, nil
+}
+
+// Verify implements identity.Verifier.
+func (a *Authority) Verify(token string) (identity.Identity, error) { return a.verifier.Verify(token) }
+
+// Bundle is what others verify by.
+func (a *Authority) Bundle() identity.Bundle {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bundle
+}
+
+func (a *Authority) sign(id identity.Identity) (Token, error) {
+	a.mu.Lock()
+	keys := a.keys
+	a.mu.Unlock()
+	text, signed, err := keys.Sign(identity.Identity{Kind: id.Kind, Name: id.Name, Groups: id.Groups}, lifetime(id.Kind))
+	if err != nil {
+		return Token{}, fmt.Errorf("sign token for %s: %w", id.Subject(), err)
+	}
+	return Token{Text: text, Identity: signed}, nil
+}
+
+func lifetime(kind identity.Kind) time.Duration {
+	switch kind {
+	case identity.KindAgent:
+		return identity.AgentLifetime
+	case identity.KindService:
+		return identity.ServiceLifetime
+	default:
+		return identity.UserLifetime
+	}
+}
+
+// ExchangeHubSecret gives who knows the hub secret a token as a hub service or an administrator.
+func (a *Authority) ExchangeHubSecret(ctx context.Context, peer, secret string, as identity.Identity) (Token, error) {
+	if err := a.admit(peer); err != nil {
+		return Token{}, err
+	}
+	want, err := a.hubSecret()
+	if err != nil {
+		return Token{}, fmt.Errorf("read hub secret: %w", err)
+	}
+	// Hashes have one length, so the comparison tells nothing, not even that.
+	got, wanted := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(want))
+	if want == "" || subtle.ConstantTimeCompare(got[:], wanted[:]) != 1 {
+		a.reject(ctx, peer, "hub secret")
+		return Token{}, refuse(Unauthenticated, "the hub secret is wrong: use the one in the console's --hub-secret-file")
+	}
+	if err := as.Validate(); err != nil {
+		return Token{}, refuse(Invalid, "%v", err)
+	}
+	token, err := a.sign(as)
+	if err == nil {
+		a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", "hub secret", "token", token.Identity.TokenID, "peer", peer)
+	}
+	return token, err
+}
+
+func (a *Authority) admit(peer string) error {
+	if wait := a.throttle.wait(peer, a.now()); wait > 0 {
+		return &Error{Reason: Throttled, Message: fmt.Sprintf("too many wrong credentials from here: try again in %d s", int(wait.Seconds())+1), RetryAfter: wait}
+	}
+	return nil
+}
+
+func (a *Authority) reject(ctx context.Context, peer, what string) {
+	a.throttle.failed(peer, a.now())
+	a.log.WarnContext(ctx, "wrong credential", "what", what, "peer", peer)
+}
+
+// CreateJoinToken makes a token that lets one agent join as a cluster.
+func (a *Authority) CreateJoinToken(ctx context.Context, actor, cluster string) (token string, expire time.Time, err error) {
+	token = joinTokenPrefix + strings.ToLower(rand.Text()+rand.Text())
+	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		r, err := tx.Get(ctx, store.KindCluster, cluster)
+		if errors.Is(err, store.ErrNotFound) {
+			return refuse(NotFound, "cluster %q does not exist: create it first", cluster)
+		} else if err != nil {
+			return err
+		}
+		expire = tx.Now().Add(joinTokenLifetime)
+		return tx.AddJoinToken(ctx, store.JoinToken{Hash: hashToken(token), Cluster: r.UID, Expire: expire})
+	})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	a.log.InfoContext(ctx, "join token created", "actor", actor, "cluster", cluster)
+	return token, expire, nil
+}
+
+func hashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// JoinCluster uses a join token up and gives its owner a token as the cluster's agent.
+func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (token Token, cluster string, err error) {
+	if err := a.admit(peer); err != nil {
+		return Token{}, "", err
+	}
+	err = a.store.Write(ctx, "join token", func(ctx context.Context, tx *store.Tx) error {
+		r, err := tx.UseJoinToken(ctx, hashToken(joinToken))
+		if err != nil {
+			return err
+		}
+		// Before the commit: a token that can't be signed must not cost the join token.
+		cluster = r.Name
+		token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name})
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		a.reject(ctx, peer, "join token")
+		return Token{}, "", refuse(Unauthenticated, "the join token is unknown, used or expired: make a new one for the cluster; it works once, within 15 minutes")
+	}
+	if err != nil {
+		return Token{}, "", err
+	}
+	a.log.InfoContext(ctx, "cluster joined", "actor", token.Identity.Subject(), "cluster", cluster, "token", token.Identity.TokenID, "peer", peer)
+	return token, cluster, nil
+}
+
+// Renew gives a fresh token to the owner of a valid one. It asks the database: a token that another
+// console revoked a moment ago must not become a new one.
+func (a *Authority) Renew(ctx context.Context, id identity.Identity) (Token, error) {
+	err := a.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		revocations, err := v.Revocations(ctx, a.now())
+		if err != nil {
+			return err
+		}
+		for _, r := range revocations {
+			if r.TokenID != "" && r.TokenID == id.TokenID || r.Subject == id.Subject() && !id.IssuedAt.After(r.Time) {
+				return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
+			}
+		}
+		if id.Kind != identity.KindAgent {
+			return nil
+		}
+		if _, err := v.Get(ctx, store.KindCluster, id.Name); errors.Is(err, store.ErrNotFound) {
+			return refuse(Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
+		} else if err != nil {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	token, err := a.sign(id)
+	if err == nil {
+		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "renewal", "token", token.Identity.TokenID)
+	}
+	return token, err
+}
+
+// Revocation is what to store to make a subject's tokens invalid.
+func Revocation(subject string, at time.Time) store.Revocation {
+	return store.Revocation{Subject: subject, Time: at, Expire: at.Add(revocationLifetime)}
+}
+
+// AgentSubject is the subject of a cluster's agents.
+func AgentSubject(cluster string) string {
+	return identity.Identity{Kind: identity.KindAgent, Name: cluster}.Subject()
+}
+
+// Revoke makes tokens invalid: one by its id, or all of a subject until now.
+func (a *Authority) Revoke(ctx context.Context, actor, tokenID, subject string) error {
+	if err := validateRevocation(tokenID, subject); err != nil {
+		return err
+	}
+	err := a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		r := Revocation(subject, tx.Now())
+		r.TokenID = tokenID
+		return tx.Revoke(ctx, r)
+	})
+	if err != nil {
+		return err
+	}
+	a.log.InfoContext(ctx, "tokens revoked", "actor", actor, "token", tokenID, "subject", subject)
+	return a.Reload(ctx)
+}
+
+// maxRevoked bounds what is revoked by name; no id or subject of ours is longer.
+const maxRevoked = 300
+
+func validateRevocation(tokenID, subject string) error {
+	text := tokenID + subject
+	if text == "" || len(text) > maxRevoked || strings.ContainsRune(text, 0) {
+		return refuse(Invalid, "name a token by its id, or a subject such as agent:edge-1")
+	}
+	if subject == "" {
+		return nil
+	}
+	kind, name, ok := strings.Cut(subject, ":")
+	known := slices.Contains([]identity.Kind{identity.KindUser, identity.KindAgent, identity.KindService}, identity.Kind(kind))
+	if !ok || !known || name == "" {
+		return refuse(Invalid, "subject %q: must be user:<name>, agent:<cluster> or service:<name>", subject)
+	}
+	return nil
+}
+
+// RotateSigningKey adds a key that signs as soon as everybody had the time to learn it.
+func (a *Authority) RotateSigningKey(ctx context.Context, actor string) (keyID string, err error) {
+	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+		sealed, err := tx.SigningKeys(ctx)
+		if err != nil {
+			return err
+		}
+		keys, err := a.open(sealed)
+		if err != nil {
+			return err
+		}
+		var rotated *identity.KeySet
+		if rotated, keyID, err = keys.Rotate(); err != nil {
+			return refuse(Throttled, "%v", err) // too many keys, too soon
+		}
+		return a.put(ctx, tx, rotated)
+	})
+	if err != nil {
+		return "", err
+	}
+	a.log.InfoContext(ctx, "signing key rotated", "actor", actor, "key", keyID)
+	return keyID, a.Reload(ctx)
+}

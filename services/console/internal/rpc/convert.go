@@ -1,0 +1,258 @@
+package rpc
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/catalog"
+)
+
+// stamp is nil for the zero time.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// moment is the zero time for nil, and for what is no time.
+func moment(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func decodeMeta(m *consolev1.Metadata) catalog.Meta {
+	return catalog.Meta{Name: m.GetName(), Labels: m.GetLabels(), ETag: m.GetEtag()}
+}
+
+func encodeMeta(m catalog.Meta) *consolev1.Metadata {
+	return &consolev1.Metadata{
+		Name: m.Name, Labels: m.Labels, Uid: m.UID, Revision: m.Revision, Etag: m.ETag,
+		CreateTime: stamp(m.CreateTime), UpdateTime: stamp(m.UpdateTime),
+	}
+}
+
+func decodeSource(s *consolev1.Source) catalog.Source {
+	git := s.GetSpec().GetGit()
+	return catalog.Source{
+		Meta: decodeMeta(s.GetMetadata()),
+		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret()}},
+	}
+}
+
+func encodeSource(s catalog.Source) *consolev1.Source {
+	git := &consolev1.GitSource{Url: s.Spec.Git.URL, Secret: s.Spec.Git.Secret}
+	if s.Spec.Git.Interval != 0 {
+		git.Interval = durationpb.New(s.Spec.Git.Interval)
+	}
+	return &consolev1.Source{
+		Metadata: encodeMeta(s.Meta),
+		Spec:     &consolev1.SourceSpec{Git: git},
+		Status: &consolev1.SourceStatus{
+			Heads: each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
+		},
+	}
+}
+
+func decodeHead(h *consolev1.Head) catalog.Head {
+	return catalog.Head{Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: moment(h.GetFetchTime())}
+}
+
+func encodeHead(h catalog.Head) *consolev1.Head {
+	return &consolev1.Head{Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: stamp(h.FetchTime)}
+}
+
+func decodeRevision(r *artifactv1.Revision) catalog.Revision {
+	return catalog.Revision{
+		Commit: r.GetCommit(), CommitTime: moment(r.GetCommitTime()), Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
+	}
+}
+
+func encodeRevision(r catalog.Revision) *artifactv1.Revision {
+	if r == (catalog.Revision{}) {
+		return nil
+	}
+	return &artifactv1.Revision{Commit: r.Commit, CommitTime: stamp(r.CommitTime), Subject: r.Subject, Author: r.Author, Traceparent: r.Traceparent}
+}
+
+func decodeProblem(p *consolev1.Problem) *catalog.Problem {
+	if p == nil {
+		return nil
+	}
+	return &catalog.Problem{Message: p.GetMessage(), Since: moment(p.GetSince())}
+}
+
+func encodeProblem(p *catalog.Problem) *consolev1.Problem {
+	if p == nil {
+		return nil
+	}
+	return &consolev1.Problem{Message: p.Message, Since: stamp(p.Since)}
+}
+
+func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
+	return catalog.Cluster{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ClusterSpec{Description: c.GetSpec().GetDescription()}}
+}
+
+func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
+	return &consolev1.Cluster{
+		Metadata: encodeMeta(c.Meta),
+		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description},
+		Status: &consolev1.ClusterStatus{
+			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
+			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
+		},
+	}
+}
+
+func decodeService(s *consolev1.Service) catalog.Service {
+	spec := s.GetSpec()
+	return catalog.Service{
+		Meta: decodeMeta(s.GetMetadata()),
+		Spec: catalog.ServiceSpec{Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace()},
+	}
+}
+
+func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
+	return &consolev1.ServiceSpec{Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace}
+}
+
+func encodeService(s catalog.Service) *consolev1.Service {
+	status := s.Status
+	out := &consolev1.ServiceStatus{
+		State: encodeState(status.State), StateMessage: status.Message, StateSince: stamp(status.Since),
+		Git:     &consolev1.GitTruth{Problem: encodeProblem(status.Git.Problem)},
+		Hub:     encodeHub(status.Hub),
+		Cluster: &consolev1.ClusterTruth{Report: encodeReport(status.Cluster.Report), ReceiveTime: stamp(status.Cluster.ReceiveTime)},
+	}
+	if head := status.Git.Head; head != nil {
+		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)
+	}
+	return &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out}
+}
+
+func encodeState(s catalog.State) consolev1.ServiceState {
+	switch s {
+	case catalog.Pending:
+		return consolev1.ServiceState_SERVICE_STATE_PENDING
+	case catalog.Progressing:
+		return consolev1.ServiceState_SERVICE_STATE_PROGRESSING
+	case catalog.Healthy:
+		return consolev1.ServiceState_SERVICE_STATE_HEALTHY
+	case catalog.Degraded:
+		return consolev1.ServiceState_SERVICE_STATE_DEGRADED
+	case catalog.Failed:
+		return consolev1.ServiceState_SERVICE_STATE_FAILED
+	case catalog.Unknown:
+		return consolev1.ServiceState_SERVICE_STATE_UNKNOWN
+	}
+	return consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED
+}
+
+func decodeHub(h *consolev1.HubTruth) catalog.HubTruth {
+	return catalog.HubTruth{
+		Digest: h.GetDigest(), Revision: decodeRevision(h.GetRevision()),
+		Artifact:    catalog.Artifact{Digest: h.GetArtifact().GetDigest(), Size: h.GetArtifact().GetSize(), Files: h.GetArtifact().GetFiles()},
+		ResolveTime: moment(h.GetResolveTime()), Problem: decodeProblem(h.GetProblem()),
+	}
+}
+
+func encodeHub(h catalog.HubTruth) *consolev1.HubTruth {
+	out := &consolev1.HubTruth{
+		Digest: h.Digest, Revision: encodeRevision(h.Revision), ResolveTime: stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
+	}
+	if h.Artifact != (catalog.Artifact{}) {
+		out.Artifact = &artifactv1.Artifact{Digest: h.Artifact.Digest, Size: h.Artifact.Size, Files: h.Artifact.Files}
+	}
+	return out
+}
+
+func encodeSecret(s catalog.Secret) *consolev1.Secret {
+	return &consolev1.Secret{Metadata: encodeMeta(s.Meta), Data: s.Data}
+}
+
+func encodeOutcome(o catalog.Outcome) consolev1.Outcome {
+	switch o {
+	case catalog.Created:
+		return consolev1.Outcome_OUTCOME_CREATED
+	case catalog.Updated:
+		return consolev1.Outcome_OUTCOME_UPDATED
+	case catalog.Unchanged:
+		return consolev1.Outcome_OUTCOME_UNCHANGED
+	}
+	return consolev1.Outcome_OUTCOME_UNSPECIFIED
+}
+
+func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
+	return catalog.Report{
+		Service: r.GetService(), Sequence: r.GetSequence(), Phase: decodePhase(r.GetPhase()),
+		Digest: r.GetDigest(), Commit: r.GetCommit(), AppliedDigest: r.GetAppliedDigest(), AppliedCommit: r.GetAppliedCommit(),
+		AppliedTime: moment(r.GetAppliedTime()), ObservedTime: moment(r.GetObservedTime()), Message: r.GetMessage(),
+		ObjectsTotal: r.GetObjectsTotal(), ObjectsHealthy: r.GetObjectsHealthy(), Traceparent: r.GetTraceparent(),
+		Objects: each(r.GetObjects(), func(o *deliveryv1.ObjectReport) catalog.ObjectReport {
+			return catalog.ObjectReport{
+				Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(),
+				Name: o.GetName(), Health: o.GetHealth(), Message: o.GetMessage(),
+			}
+		}),
+	}
+}
+
+func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
+	if r == nil {
+		return nil
+	}
+	return &deliveryv1.ServiceReport{
+		Service: r.Service, Sequence: r.Sequence, Phase: encodePhase(r.Phase),
+		Digest: r.Digest, Commit: r.Commit, AppliedDigest: r.AppliedDigest, AppliedCommit: r.AppliedCommit,
+		AppliedTime: stamp(r.AppliedTime), ObservedTime: stamp(r.ObservedTime), Message: r.Message,
+		ObjectsTotal: r.ObjectsTotal, ObjectsHealthy: r.ObjectsHealthy, Traceparent: r.Traceparent,
+		Objects: each(r.Objects, func(o catalog.ObjectReport) *deliveryv1.ObjectReport {
+			return &deliveryv1.ObjectReport{
+				Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Health: o.Health, Message: o.Message,
+			}
+		}),
+	}
+}
+
+func decodePhase(p deliveryv1.Phase) catalog.Phase {
+	switch p {
+	case deliveryv1.Phase_PHASE_APPLYING:
+		return catalog.PhaseApplying
+	case deliveryv1.Phase_PHASE_PROGRESSING:
+		return catalog.PhaseProgressing
+	case deliveryv1.Phase_PHASE_HEALTHY:
+		return catalog.PhaseHealthy
+	case deliveryv1.Phase_PHASE_DEGRADED:
+		return catalog.PhaseDegraded
+	case deliveryv1.Phase_PHASE_FAILED:
+		return catalog.PhaseFailed
+	case deliveryv1.Phase_PHASE_REMOVED:
+		return catalog.PhaseRemoved
+	}
+	return ""
+}
+
+func encodePhase(p catalog.Phase) deliveryv1.Phase {
+	switch p {
+	case catalog.PhaseApplying:
+		return deliveryv1.Phase_PHASE_APPLYING
+	case catalog.PhaseProgressing:
+		return deliveryv1.Phase_PHASE_PROGRESSING
+	case catalog.PhaseHealthy:
+		return deliveryv1.Phase_PHASE_HEALTHY
+	case catalog.PhaseDegraded:
+		return deliveryv1.Phase_PHASE_DEGRADED
+	case catalog.PhaseFailed:
+		return deliveryv1.Phase_PHASE_FAILED
+	case catalog.PhaseRemoved:
+		return deliveryv1.Phase_PHASE_REMOVED
+	}
+	return deliveryv1.Phase_PHASE_UNSPECIFIED
+}

@@ -1,0 +1,77 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+// fail is the one place where errors become codes. What nobody planned for is logged here, and its
+// text is not shown: it may tell about the inside.
+func fail(ctx context.Context, log *slog.Logger, err error) error {
+	if err == nil {
+		return nil
+	}
+	if domain, ok := errors.AsType[*catalog.Error](err); ok {
+		return connect.NewError(catalogCode(domain.Reason), domain)
+	}
+	if credential, ok := errors.AsType[*identity.Error](err); ok {
+		out := connect.NewError(identityCode(credential.Reason), credential)
+		if credential.RetryAfter > 0 {
+			out.Meta().Set("Retry-After", strconv.Itoa(int(credential.RetryAfter.Seconds())+1))
+		}
+		return out
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return connect.NewError(connect.CodeCanceled, context.Canceled)
+	case errors.Is(err, watch.ErrStopped):
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+	case errors.Is(err, watch.ErrStale):
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStale)
+	case errors.Is(err, store.ErrUnavailable):
+		log.WarnContext(ctx, "database does not answer", "err", err)
+		return connect.NewError(connect.CodeUnavailable, errors.New("the catalog's database does not answer: try again later"))
+	}
+	if already, ok := errors.AsType[*connect.Error](err); ok {
+		return already
+	}
+	log.ErrorContext(ctx, "request failed", "err", err)
+	return connect.NewError(connect.CodeInternal, errors.New("something went wrong in the console: see its log"))
+}
+
+func catalogCode(r catalog.Reason) connect.Code {
+	switch r {
+	case catalog.Invalid:
+		return connect.CodeInvalidArgument
+	case catalog.NotFound:
+		return connect.CodeNotFound
+	case catalog.Conflict:
+		return connect.CodeAborted
+	case catalog.Precondition:
+		return connect.CodeFailedPrecondition
+	}
+	return connect.CodeInternal
+}
+
+func identityCode(r identity.Reason) connect.Code {
+	switch r {
+	case identity.Unauthenticated:
+		return connect.CodeUnauthenticated
+	case identity.Throttled:
+		return connect.CodeResourceExhausted
+	case identity.Invalid:
+		return connect.CodeInvalidArgument
+	case identity.NotFound:
+		return connect.CodeNotFound
+	}
+	return connect.CodeInternal
+}

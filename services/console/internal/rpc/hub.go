@@ -1,0 +1,165 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+type heads struct{ Deps }
+
+func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceRequest) (*consolev1.ClaimSourceResponse, error) {
+	status, err := s.Catalog.ClaimSource(ctx, actor(ctx), req.GetSource(), req.GetUid(), req.GetOwner())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ClaimSourceResponse{Epoch: status.Epoch, Heads: each(status.Heads, encodeHead)}, nil
+}
+
+func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {
+	p := catalog.Publication{Epoch: req.GetEpoch(), Heads: each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
+	if err := s.Catalog.PublishHeads(ctx, actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.PublishHeadsResponse{}, nil
+}
+
+type statuses struct{ Deps }
+
+func (s *statuses) RecordReports(ctx context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	acks, err := s.Catalog.RecordReports(ctx, each(req.GetClusters(), func(c *consolev1.ClusterReports) catalog.ClusterReports {
+		return catalog.ClusterReports{Cluster: c.GetCluster(), Reports: each(c.GetReports(), decodeReport)}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordReportsResponse{Clusters: each(acks, encodeAcks)}, nil
+}
+
+func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
+	out := &consolev1.ClusterAcknowledgements{}
+	for _, service := range slices.Sorted(maps.Keys(acks)) {
+		out.Acknowledged = append(out.Acknowledged, &deliveryv1.Acknowledgement{Service: service, Sequence: acks[service]})
+	}
+	return out
+}
+
+func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
+	err := s.Catalog.RecordHub(ctx, each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
+		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: decodeHub(h.GetHub())}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordHubResponse{}, nil
+}
+
+func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
+	err := s.Catalog.RecordSeen(ctx, each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
+		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
+		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: moment(c.GetTime()), Agent: agent}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordSeenResponse{}, nil
+}
+
+// messageBytes is how much of a catalog goes into one message: far below what clients accept, and
+// large enough that a snapshot is a few messages.
+const messageBytes = 1 << 20
+
+type follow struct{ Deps }
+
+func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream *connect.ServerStream[consolev1.WatchResponse]) error {
+	send := func(m *consolev1.WatchResponse) error {
+		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+	}
+	err := s.Hub.Stream(ctx, req.GetResumeToken(), func(e watch.Event) error { return sendEvent(e, send) })
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded) // the caller's own
+	case ctx.Err() != nil:
+		// The caller went, or the console drains: either way there is nothing to find in a log.
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+	}
+	return s.fail(ctx, err)
+}
+
+// sendEvent sends an event as one or more messages.
+func sendEvent(e watch.Event, send func(*consolev1.WatchResponse) error) error {
+	switch e.Kind {
+	case watch.Heartbeat:
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
+	case watch.Snapshot:
+		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}}); err != nil {
+			return err
+		}
+		if err := sendChanges(e.Changes, func(store.Change) string { return "" }, send); err != nil {
+			return err
+		}
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
+	default:
+		last := e.Changes[len(e.Changes)-1].Cursor
+		return sendChanges(e.Changes, func(c store.Change) string {
+			if c.Cursor == last {
+				return e.Token // it may be further, by changes that are old already
+			}
+			return watch.Token(c.Cursor)
+		}, send)
+	}
+}
+
+// sendChanges splits changes over messages, each with the token of its last change.
+func sendChanges(changes []store.Change, token func(store.Change) string, send func(*consolev1.WatchResponse) error) error {
+	var part []*consolev1.Change
+	size := 0
+	for i, stored := range changes {
+		decoded, err := catalog.DecodeChange(stored)
+		if err != nil {
+			return err
+		}
+		change := encodeChange(decoded)
+		part, size = append(part, change), size+proto.Size(change)
+		if size < messageBytes && i < len(changes)-1 {
+			continue
+		}
+		m := &consolev1.WatchResponse{ResumeToken: token(stored), Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: part}}}
+		if err := send(m); err != nil {
+			return err
+		}
+		part, size = nil, 0
+	}
+	return nil
+}
+
+// encodeChange leaves the statuses of clusters and services out: they change too often.
+func encodeChange(c catalog.Change) *consolev1.Change {
+	switch {
+	case c.Source != nil:
+		return &consolev1.Change{Change: &consolev1.Change_Source{Source: encodeSource(*c.Source)}}
+	case c.Cluster != nil:
+		out := encodeCluster(*c.Cluster)
+		out.Status = nil
+		return &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: out}}
+	case c.Service != nil:
+		out := &consolev1.Service{Metadata: encodeMeta(c.Service.Meta), Spec: encodeServiceSpec(c.Service.Spec)}
+		return &consolev1.Change{Change: &consolev1.Change_Service{Service: out}}
+	case c.Secret != nil:
+		return &consolev1.Change{Change: &consolev1.Change_Secret{Secret: encodeSecret(*c.Secret)}}
+	default:
+		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{
+			Kind: encodeKind(c.Deleted.Kind), Name: c.Deleted.Name, Uid: c.Deleted.UID,
+		}}}
+	}
+}

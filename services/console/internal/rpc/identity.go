@@ -1,0 +1,93 @@
+package rpc
+
+import (
+	"context"
+	"net"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/identity"
+)
+
+type identities struct{ Deps }
+
+func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+	as := platform.Identity{Kind: platform.KindService, Name: req.GetService()}
+	if name := req.GetAdministrator(); name != "" {
+		as = platform.Identity{Kind: platform.KindUser, Name: name, Groups: []string{platform.AdminsGroup}}
+	}
+	token, err := s.Authority.ExchangeHubSecret(ctx, peer(ctx), req.GetHubSecret(), as)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ExchangeHubSecretResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
+}
+
+func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
+	token, cluster, err := s.Authority.JoinCluster(ctx, peer(ctx), req.GetJoinToken())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.JoinClusterResponse{Token: encodeToken(token), Cluster: cluster, Endpoints: s.endpoints()}, nil
+}
+
+func (s *identities) RenewToken(ctx context.Context, _ *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
+	caller, _ := platform.FromContext(ctx) // the policy has seen to it
+	token, err := s.Authority.Renew(ctx, caller)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RenewTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
+}
+
+func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJoinTokenRequest) (*consolev1.CreateJoinTokenResponse, error) {
+	token, expire, err := s.Authority.CreateJoinToken(ctx, actor(ctx), req.GetCluster())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.CreateJoinTokenResponse{JoinToken: token, ExpireTime: stamp(expire)}, nil
+}
+
+func (s *identities) RevokeTokens(ctx context.Context, req *consolev1.RevokeTokensRequest) (*consolev1.RevokeTokensResponse, error) {
+	if err := s.Authority.Revoke(ctx, actor(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RevokeTokensResponse{}, nil
+}
+
+func (s *identities) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
+	return s.Authority.Bundle().Proto(), nil
+}
+
+func (s *identities) RotateSigningKey(ctx context.Context, _ *consolev1.RotateSigningKeyRequest) (*consolev1.RotateSigningKeyResponse, error) {
+	id, err := s.Authority.RotateSigningKey(ctx, actor(ctx))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RotateSigningKeyResponse{KeyId: id}, nil
+}
+
+func (s *identities) endpoints() *consolev1.Endpoints {
+	return &consolev1.Endpoints{
+		Console: s.Endpoints.Console(), Gitcaches: s.Endpoints.Gitcaches, Distributors: s.Endpoints.Distributors, Tunnels: s.Endpoints.Tunnels,
+	}
+}
+
+func encodeToken(t identity.Token) *consolev1.Token {
+	return &consolev1.Token{Token: t.Text, Id: t.Identity.TokenID, ExpireTime: stamp(t.Identity.ExpiresAt)}
+}
+
+// peer is the address that wrong credentials are counted for.
+func peer(ctx context.Context) string {
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(call.Peer().Addr)
+	if err != nil {
+		return call.Peer().Addr
+	}
+	return host
+}

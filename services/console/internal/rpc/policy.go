@@ -1,0 +1,55 @@
+package rpc
+
+import (
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/identity"
+)
+
+// Policy says who may call what. The catalog is read by people and by the hub, written by
+// administrators; each hub service gets what its work needs; agents get nothing but their renewal:
+// what they may know comes to them through a distributor.
+func Policy() identity.Policy {
+	const (
+		read  = identity.RoleUser | identity.RoleHub
+		write = identity.RoleAdmin
+	)
+	return identity.Policy{
+		consolev1connect.SourceServiceGetSourceProcedure:    read,
+		consolev1connect.SourceServiceListSourcesProcedure:  read,
+		consolev1connect.SourceServiceUpdateSourceProcedure: write,
+		consolev1connect.SourceServiceDeleteSourceProcedure: write,
+
+		consolev1connect.ClusterServiceGetClusterProcedure:    read,
+		consolev1connect.ClusterServiceListClustersProcedure:  read,
+		consolev1connect.ClusterServiceUpdateClusterProcedure: write,
+		consolev1connect.ClusterServiceDeleteClusterProcedure: write,
+
+		consolev1connect.ServiceServiceGetServiceProcedure:    read,
+		consolev1connect.ServiceServiceListServicesProcedure:  read,
+		consolev1connect.ServiceServiceUpdateServiceProcedure: write,
+		consolev1connect.ServiceServiceDeleteServiceProcedure: write,
+
+		consolev1connect.SecretServiceGetSecretProcedure:    read,
+		consolev1connect.SecretServiceListSecretsProcedure:  read,
+		consolev1connect.SecretServiceUpdateSecretProcedure: write,
+		consolev1connect.SecretServiceDeleteSecretProcedure: write,
+		consolev1connect.SecretServiceAccessSecretProcedure: identity.RoleGitcache,
+
+		consolev1connect.HeadServiceClaimSourceProcedure:  identity.RoleGitcache,
+		consolev1connect.HeadServicePublishHeadsProcedure: identity.RoleGitcache,
+
+		consolev1connect.StatusServiceRecordReportsProcedure: identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordHubProcedure:     identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordSeenProcedure:    identity.RoleDistributor,
+
+		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
+
+		consolev1connect.IdentityServiceExchangeHubSecretProcedure: identity.RoleOpen,
+		consolev1connect.IdentityServiceJoinClusterProcedure:       identity.RoleOpen,
+		consolev1connect.IdentityServiceRenewTokenProcedure:        identity.RoleAny,
+		consolev1connect.IdentityServiceCreateJoinTokenProcedure:   write,
+		consolev1connect.IdentityServiceRevokeTokensProcedure:      write,
+		consolev1connect.IdentityServiceGetTrustBundleProcedure:    identity.RoleHub,
+		consolev1connect.IdentityServiceRotateSigningKeyProcedure:  write,
+	}
+}

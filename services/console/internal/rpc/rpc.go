@@ -1,0 +1,102 @@
+// Package rpc is the console's API: decode, call the domain, encode, map the error.
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+// Endpoints says where the hub's services are reached from outside of it.
+type Endpoints struct {
+	Console      func() string // known once the listener is
+	Gitcaches    []string
+	Distributors []string
+	Tunnels      []string
+}
+
+// Deps is what the handlers work with.
+type Deps struct {
+	Catalog   *catalog.Catalog
+	Authority *identity.Authority
+	Hub       *watch.Hub
+	Endpoints Endpoints
+	Log       *slog.Logger
+}
+
+// Mounts returns all services of the console.
+func Mounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.SourceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewSourceServiceHandler(&sources{d}, o...)
+		}),
+		server.RPC(consolev1connect.ClusterServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewClusterServiceHandler(&clusters{d}, o...)
+		}),
+		server.RPC(consolev1connect.ServiceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewServiceServiceHandler(&services{d}, o...)
+		}),
+		server.RPC(consolev1connect.SecretServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewSecretServiceHandler(&secrets{d}, o...)
+		}),
+		server.RPC(consolev1connect.HeadServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewHeadServiceHandler(&heads{d}, o...)
+		}),
+		server.RPC(consolev1connect.StatusServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewStatusServiceHandler(&statuses{d}, o...)
+		}),
+		server.RPC(consolev1connect.IdentityServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewIdentityServiceHandler(&identities{d}, o...)
+		}),
+		server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewCatalogServiceHandler(&follow{d}, o...)
+			return path, withDeadlines(h)
+		}),
+	}
+}
+
+// fail maps an error of the domain.
+func (d Deps) fail(ctx context.Context, err error) error { return fail(ctx, d.Log, err) }
+
+// actor is who calls, as the log and the history name it.
+func actor(ctx context.Context) string {
+	id, ok := platform.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	return id.Subject()
+}
+
+// sendTimeout is how long a follower may take to take a message in before it is cut off.
+const sendTimeout = 30 * time.Second
+
+type deadlineKey struct{}
+
+// withDeadlines lets a stream's handler bound its sends, which Connect has no word for.
+func withDeadlines(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), deadlineKey{}, http.NewResponseController(w))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// bounded sends with a deadline: a follower that doesn't read loses its stream.
+func bounded(ctx context.Context, timeout time.Duration, send func() error) error {
+	control, ok := ctx.Value(deadlineKey{}).(*http.ResponseController)
+	if !ok || control.SetWriteDeadline(time.Now().Add(timeout)) != nil {
+		return send() // not a connection with deadlines
+	}
+	err := send()
+	_ = control.SetWriteDeadline(time.Time{}) // it could be set, so it can be lifted
+	return err
+}

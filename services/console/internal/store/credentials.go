@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// JoinToken lets one agent join as a cluster. The token itself is kept by nobody but its owner.
+type JoinToken struct {
+	// Hash is SHA-256 of the token, in hex.
+	Hash    string
+	Cluster string // uid
+	Expire  time.Time
+}
+
+// Revocation makes tokens invalid: one, or all that were issued to a subject up to Time.
+type Revocation struct {
+	TokenID string
+	Subject string
+	Time    time.Time
+	// Expire is when no token is left that it could be about.
+	Expire time.Time
+}
+
+// SigningKeys returns the set of signing keys, sealed, or ErrNotFound.
+func (v View) SigningKeys(ctx context.Context) (sealed []byte, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT sealed FROM signing_keys").Scan(&sealed)
+	return sealed, notFound(err)
+}
+
+// Revocations returns those that have not expired.
+func (v View) Revocations(ctx context.Context, now time.Time) ([]Revocation, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT token_id, subject, revoke_time, expire_time FROM revocations WHERE expire_time > $1 ORDER BY revoke_time, token_id, subject", micros(now))
+	return collect(rows, err, func(rows *sql.Rows) (Revocation, error) {
+		var r Revocation
+		var at, expire int64
+		err := rows.Scan(&r.TokenID, &r.Subject, &at, &expire)
+		r.Time, r.Expire = fromMicros(at), fromMicros(expire)
+		return r, err
+	})
+}
+
+// PutSigningKeys replaces the set of signing keys.
+func (t *Tx) PutSigningKeys(ctx context.Context, sealed []byte) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO signing_keys (id, sealed) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed", sealed); err != nil {
+		return fmt.Errorf("write signing keys: %w", err)
+	}
+	return nil
+}
+
+// Revoke keeps a revocation, and forgets those that have expired.
+func (t *Tx) Revoke(ctx context.Context, r Revocation) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO revocations (token_id, subject, revoke_time, expire_time) VALUES ($1, $2, $3, $4)"+
+		" ON CONFLICT (token_id, subject) DO UPDATE SET revoke_time = excluded.revoke_time, expire_time = excluded.expire_time",
+		r.TokenID, r.Subject, micros(r.Time), micros(r.Expire)); err != nil {
+		return fmt.Errorf("insert revocation: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM revocations WHERE expire_time <= $1", micros(t.now)); err != nil {
+		return fmt.Errorf("trim revocations: %w", err)
+	}
+	return nil
+}
+
+// AddJoinToken keeps a join token, and forgets those that have expired.
+func (t *Tx) AddJoinToken(ctx context.Context, j JoinToken) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE expire_time <= $1", micros(t.now)); err != nil {
+		return fmt.Errorf("trim join tokens: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO join_tokens (hash, cluster_uid, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
+		j.Hash, j.Cluster, t.author, micros(t.now), micros(j.Expire)); err != nil {
+		return fmt.Errorf("insert join token: %w", err)
+	}
+	return nil
+}
+
+// UseJoinToken uses a token up and returns its cluster, with the time as its time of joining.
+// ErrNotFound for a token that is unknown, used or expired, and for a cluster that is gone.
+func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
+	var uid string
+	err := t.tx.QueryRowContext(ctx, "UPDATE join_tokens SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING cluster_uid",
+		micros(t.now), hash).Scan(&uid)
+	if err != nil {
+		return Resource{}, fmt.Errorf("use join token: %w", notFound(err))
+	}
+	cluster, err := scanResource(t.q.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
+	if err != nil {
+		return Resource{}, fmt.Errorf("read cluster: %w", notFound(err))
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state) VALUES ($1, $2, 0, '{}')"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time", uid, micros(t.now)); err != nil {
+		return Resource{}, fmt.Errorf("record join: %w", err)
+	}
+	return cluster, nil
+}
+
+// Now is the time of this write.
+func (t *Tx) Now() time.Time { return t.now }

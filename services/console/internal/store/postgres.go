@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+const (
+	channel = "fairlead_catalog"
+	// connectTimeout bounds one attempt to reach the database.
+	connectTimeout = 5 * time.Second
+	// connMaxIdle lets connections go that a busy moment opened.
+	connMaxIdle = 5 * time.Minute
+	// relistenMin and relistenMax bound the wait before LISTEN is tried again.
+	relistenMin, relistenMax = 200 * time.Millisecond, 10 * time.Second
+)
+
+func (s *Store) usePostgres(rawURL string) error {
+	cfg, err := pgx.ParseConfig(rawURL)
+	if err != nil {
+		// pgx puts the URL in its error, and that may hold the password.
+		return errors.New("database URL: not a valid PostgreSQL URL, such as postgres://user:password@host:5432/fairlead")
+	}
+	cfg.ConnectTimeout = connectTimeout
+	cfg.RuntimeParams["application_name"] = "fairlead-console"
+	s.write = stdlib.OpenDB(*cfg)
+	s.write.SetMaxOpenConns(maxConns)
+	s.write.SetMaxIdleConns(maxConns / 2)
+	s.write.SetConnMaxIdleTime(connMaxIdle)
+	s.read = s.write
+	s.dialect = dialect{
+		goose:  goose.DialectPostgres,
+		folder: "postgres",
+		// The lock on this row is released after the commit became visible, so that the next
+		// writer's number is higher and its commit later. Sequences don't give that.
+		lockLog:     "SELECT seq FROM log FOR UPDATE",
+		notify:      "SELECT pg_notify('" + channel + "', '')",
+		check:       checkPostgres,
+		listen:      func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
+		unavailable: postgresUnavailable,
+	}
+	return nil
+}
+
+// checkPostgres refuses a server that acknowledges a commit before it is durable.
+func checkPostgres(ctx context.Context, db *sql.DB) error {
+	for _, setting := range []string{"synchronous_commit", "fsync"} {
+		var value string
+		if err := db.QueryRowContext(ctx, "SELECT current_setting($1)", setting).Scan(&value); err != nil {
+			return err
+		}
+		if value == "off" {
+			return fmt.Errorf("PostgreSQL has %s = off: a write that was acknowledged could be lost. Set it to on", setting)
+		}
+	}
+	return nil
+}
+
+func newMigrationLock() (lock.SessionLocker, error) {
+	// Another console migrates: look every second, for as long as a large migration may take.
+	return lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
+}
+
+// listenPostgres waits for notifications, on a connection of its own, and dials again when it is lost.
+func listenPostgres(ctx context.Context, cfg *pgx.ConnConfig, wake func()) error {
+	wait := relistenMin
+	for ctx.Err() == nil {
+		start := time.Now()
+		// The error is not logged: whoever reads the catalog meets the same one and says so.
+		_ = listenOnce(ctx, cfg, wake)
+		if time.Since(start) > relistenMax {
+			wait = relistenMin
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(wait)): //nolint:gosec // full jitter, no secret
+		}
+		wait = min(2*wait, relistenMax)
+	}
+	return nil
+}
+
+func listenOnce(ctx context.Context, cfg *pgx.ConnConfig, wake func()) error {
+	conn, err := pgx.ConnectConfig(ctx, cfg.Copy())
+	if err != nil {
+		return fmt.Errorf("connect to listen: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // nothing to lose
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	wake() // for what happened before
+	for {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return fmt.Errorf("wait for notification: %w", err)
+		}
+		wake()
+	}
+}
+
+func postgresUnavailable(err error) bool {
+	var netErr net.Error
+	var connErr *pgconn.ConnectError
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.As(err, &connErr) || errors.As(err, &netErr) {
+		return true
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// 08 connection, 25006 read-only (a standby), 40 rolled back, 53 resources, 57 stopped by
+		// an operator, 58 system.
+		for _, class := range []string{"08", "25006", "40", "53", "57", "58"} {
+			if strings.HasPrefix(pgErr.Code, class) {
+				return true
+			}
+		}
+		return false
+	}
+	// A connection that broke in the middle: pgx has no type for it, but knows that it is closed.
+	return strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "unexpected EOF")
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// useSQLite opens one connection for writes, which SQLite can only do one by one, and a pool for
+// reads, which WAL never makes wait. synchronous=FULL: a commit is on disk before it returns.
+func (s *Store) useSQLite(file string) error {
+	path, err := filepath.Abs(file)
+	if err != nil || file == "" {
+		return fmt.Errorf("database URL: sqlite: needs a file, such as sqlite:/var/lib/fairlead/console.db")
+	}
+	if s.write, err = sql.Open("sqlite", sqliteDSN(path, "journal_mode(WAL)", "synchronous(FULL)")+"&_txlock=immediate"); err != nil {
+		return fmt.Errorf("open SQLite: %w", err)
+	}
+	s.write.SetMaxOpenConns(1)
+	if s.read, err = sql.Open("sqlite", sqliteDSN(path, "query_only(1)")); err != nil {
+		return fmt.Errorf("open SQLite: %w", err)
+	}
+	s.read.SetMaxOpenConns(maxConns)
+	s.read.SetMaxIdleConns(maxConns / 2)
+	s.dialect = dialect{
+		goose:       goose.DialectSQLite3,
+		folder:      "sqlite",
+		lockLog:     "SELECT seq FROM log", // the transaction began IMMEDIATE: it has the lock
+		unavailable: sqliteUnavailable,
+		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
+	}
+	return nil
+}
+
+func sqliteDSN(path string, pragmas ...string) string {
+	// busy_timeout: a checkpoint or a backup tool may hold the lock for a moment.
+	values := url.Values{"_pragma": append([]string{"busy_timeout(10000)"}, pragmas...)}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String()
+}
+
+func sqliteUnavailable(err error) bool {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return true
+	}
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return false
+	}
+	switch se.Code() & 0xff { // the rest is detail
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Heads is what the fetcher of a source published.
+type Heads struct {
+	// Epoch is of the last claim; 0: nobody claimed the source yet.
+	Epoch int64
+	Owner string
+	// State is JSON.
+	State []byte
+}
+
+// Report is what a cluster said last about a service.
+type Report struct {
+	Service string // uid
+	Cluster string // uid
+	// Sequence orders the reports of a service from a cluster.
+	Sequence    int64
+	ReceiveTime time.Time
+	// State is JSON.
+	State []byte
+}
+
+// Seen is a cluster's last sign of life.
+type Seen struct {
+	Cluster string // uid
+	// JoinTime is zero if no agent joined.
+	JoinTime time.Time
+	// SeenTime is zero if the cluster was never seen.
+	SeenTime time.Time
+	// State is JSON.
+	State []byte
+}
+
+// Heads returns the heads of sources, by uid.
+func (v View) Heads(ctx context.Context, uids []string) (map[string]Heads, error) {
+	return byKey(ctx, v, "SELECT source_uid, epoch, owner, state FROM heads WHERE source_uid IN ", uids, func(rows *sql.Rows) (uid string, h Heads, err error) {
+		return uid, h, rows.Scan(&uid, &h.Epoch, &h.Owner, &h.State)
+	})
+}
+
+// Hub returns the hub truths of services, as JSON by uid.
+func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
+	return byKey(ctx, v, "SELECT service_uid, state FROM hub WHERE service_uid IN ", uids, func(rows *sql.Rows) (uid string, state []byte, err error) {
+		return uid, state, rows.Scan(&uid, &state)
+	})
+}
+
+// ReportKey is a service and a cluster, by uid.
+type ReportKey struct{ Service, Cluster string }
+
+// Reports returns the reports about services, from any cluster.
+func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Report, error) {
+	return byKey(ctx, v, "SELECT service_uid, cluster_uid, sequence, receive_time, state FROM reports WHERE service_uid IN ", services,
+		func(rows *sql.Rows) (k ReportKey, r Report, err error) {
+			var us int64
+			err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, &r.State)
+			r.ReceiveTime = fromMicros(us)
+			return ReportKey{r.Service, r.Cluster}, r, err
+		})
+}
+
+// Seen returns the signs of life of clusters, by uid.
+func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) {
+	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, state FROM seen WHERE cluster_uid IN ", uids,
+		func(rows *sql.Rows) (uid string, s Seen, err error) {
+			var joined, seen int64
+			err = rows.Scan(&s.Cluster, &joined, &seen, &s.State)
+			s.JoinTime, s.SeenTime = fromMicros(joined), fromMicros(seen)
+			return s.Cluster, s, err
+		})
+}
+
+func byKey[K comparable, V any](ctx context.Context, v View, query string, keys []string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
+	found := make(map[K]V, len(keys))
+	for chunk := range slices.Chunk(keys, chunkSize) {
+		rows, err := v.q.QueryContext(ctx, query+placeholders(1, len(chunk)), anys(chunk)...)
+		if _, err := collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
+			k, val, err := scan(rows)
+			found[k] = val
+			return struct{}{}, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Claim gives a source's next epoch to owner.
+func (t *Tx) Claim(ctx context.Context, source Resource, owner string) (Heads, error) {
+	var h Heads
+	err := t.tx.QueryRowContext(ctx, "UPDATE heads SET epoch = epoch + 1, owner = $1 WHERE source_uid = $2 RETURNING epoch, owner, state",
+		owner, source.UID).Scan(&h.Epoch, &h.Owner, &h.State)
+	if err != nil {
+		return Heads{}, fmt.Errorf("claim source: %w", notFound(err))
+	}
+	return h, t.touch(ctx, source)
+}
+
+// Publish writes a source's state. The caller has compared the epoch in the same Tx.
+func (t *Tx) Publish(ctx context.Context, source Resource, state []byte) error {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE heads SET state = $1 WHERE source_uid = $2", string(state), source.UID); err != nil {
+		return fmt.Errorf("publish heads: %w", err)
+	}
+	return t.touch(ctx, source)
+}
+
+// touch makes a change of the catalog out of a change of a status.
+func (t *Tx) touch(ctx context.Context, r Resource) error {
+	seq, err := t.change(ctx, r, false)
+	if err != nil {
+		return err
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE resources SET seq = $1 WHERE uid = $2", seq, r.UID); err != nil {
+		return fmt.Errorf("number change: %w", err)
+	}
+	return nil
+}
+
+// ForgetReports removes what clusters said about a service: it moved.
+func (t *Tx) ForgetReports(ctx context.Context, service string) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM reports WHERE service_uid = $1", service); err != nil {
+		return fmt.Errorf("delete reports: %w", err)
+	}
+	return nil
+}
+
+// PutReports keeps each report whose sequence is above the kept one's, all in one commit.
+func (s *Store) PutReports(ctx context.Context, reports []Report) error {
+	// One order for all consoles, so that they can't wait for each other.
+	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	now := micros(s.clock())
+	return s.each(ctx, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state) VALUES ($1, $2, $3, $4, $5)"+
+		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state"+
+		" WHERE excluded.sequence > reports.sequence",
+		func(i int) []any {
+			r := reports[i]
+			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+		})
+}
+
+// PutHub keeps hub truths, by service uid.
+func (s *Store) PutHub(ctx context.Context, states map[string][]byte) error {
+	uids := sortedKeys(states)
+	return s.each(ctx, len(uids), "INSERT INTO hub (service_uid, state) VALUES ($1, $2) ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state",
+		func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+}
+
+// PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the
+// kept one. JoinTime is not looked at.
+func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
+	uids := sortedKeys(seen)
+	return s.each(ctx, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state) VALUES ($1, 0, $2, $3)"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time,"+
+		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
+		func(i int) []any { return []any{uids[i], micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)} })
+}
+
+// each runs one statement for n rows in one commit.
+func (s *Store) each(ctx context.Context, n int, query string, args func(int) []any) error {
+	if n == 0 {
+		return nil
+	}
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		stmt, err := tx.PrepareContext(ctx, query)
+		if err != nil {
+			return fmt.Errorf("prepare status: %w", err)
+		}
+		defer func() { _ = stmt.Close() }() // ends with the transaction anyway
+		for i := range n {
+			if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
+				return fmt.Errorf("write status: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,323 @@
+// Package store keeps the console's durable state in SQL: SQLite in the console's own folder, or
+// a PostgreSQL that several consoles share. Specs and statuses are JSON that it doesn't look into.
+//
+// What callers rely on, with either database; package storetest holds it to that:
+//
+//   - Write is atomic: all of it happened, or nothing. Once it returned nil, it survives kill -9.
+//   - Writes to the catalog happen one after the other, over all consoles. Each change has a
+//     number, without gaps, and whoever sees change n sees every change before n: numbers are
+//     given under a lock that is held until the commit, so commits can't overtake each other.
+//   - Read sees one moment: what it reads fits together.
+//   - The change log names resources and doesn't copy them. Changes returns a resource once, at
+//     its last change; an older change of the same resource is passed over.
+//   - Statuses (reports, hub truths, signs of life) don't touch the change log nor its lock.
+//   - The log is bounded. Whoever resumes at a change that is gone, or that this history never
+//     had, gets false from Reaches and begins again with Snapshot.
+//   - A missing row is ErrNotFound. A database that doesn't answer is ErrUnavailable.
+//   - A cancelled context ends a call; whether its write happened is then unknown to the caller.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+)
+
+var (
+	// ErrNotFound is what a lookup without a result returns.
+	ErrNotFound = errors.New("not found")
+	// ErrUnavailable wraps errors of a database that doesn't answer or can't write now.
+	ErrUnavailable = errors.New("the catalog's database does not answer")
+)
+
+const (
+	// opTimeout bounds one transaction: a hung database must not pile up callers.
+	opTimeout = 15 * time.Second
+	// defaultLogLimit is how many changes the log reaches back: hours of a busy catalog,
+	// under 20 MB. Whoever was away for longer begins with a snapshot.
+	defaultLogLimit = 100_000
+	// maxRevisions is how many revisions of one resource are kept.
+	maxRevisions = 1000
+	// maxConns bounds the connections of one console to its database.
+	maxConns = 16
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Options are for New.
+type Options struct {
+	// LogLimit is the number of changes that are kept; 0: 100,000.
+	LogLimit int64
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Store is the state in one database.
+type Store struct {
+	dialect  dialect
+	write    *sql.DB // SQLite: one connection
+	read     *sql.DB
+	now      func() time.Time
+	logLimit int64
+
+	mu   sync.Mutex
+	wake func() // guarded by mu
+}
+
+// dialect is where the two databases differ.
+type dialect struct {
+	goose   goose.Dialect
+	folder  string
+	lockLog string // reads the log's row and keeps it until the commit
+	notify  string // tells other consoles of the commit; empty: there are none
+	check   func(context.Context, *sql.DB) error
+	listen  func(ctx context.Context, wake func()) error
+	// unavailable says whether an error is about the database as a whole.
+	unavailable func(error) bool
+}
+
+// New prepares a store for a database URL: sqlite:<file> or postgres://... It connects to nothing.
+func New(url string, opts Options) (*Store, error) {
+	s := &Store{now: opts.Now, logLimit: opts.LogLimit}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.logLimit == 0 {
+		s.logLimit = defaultLogLimit
+	}
+	var err error
+	switch {
+	case strings.HasPrefix(url, "sqlite:"):
+		err = s.useSQLite(strings.TrimPrefix(url, "sqlite:"))
+	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
+		err = s.usePostgres(url)
+	default:
+		// The URL may hold a password: it is not repeated.
+		err = errors.New("database URL must begin with sqlite: or postgres://")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Migrate brings the schema up to date. Call it before anything else; several consoles may do so at once.
+func (s *Store) Migrate(ctx context.Context) error {
+	if s.dialect.check != nil {
+		if err := s.dialect.check(ctx, s.write); err != nil {
+			return fmt.Errorf("open database: %w", s.classify(err))
+		}
+	}
+	files, err := fs.Sub(migrations, "migrations/"+s.dialect.folder)
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if err := s.migrate(ctx, files); err != nil {
+		return err
+	}
+	return s.sweep(ctx)
+}
+
+// sweep removes statuses of resources that went while the status was on its way.
+func (s *Store) sweep(ctx context.Context) error {
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, stmt := range []string{
+			"DELETE FROM hub WHERE service_uid NOT IN (SELECT uid FROM resources)",
+			"DELETE FROM reports WHERE service_uid NOT IN (SELECT uid FROM resources) OR cluster_uid NOT IN (SELECT uid FROM resources)",
+			"DELETE FROM seen WHERE cluster_uid NOT IN (SELECT uid FROM resources)",
+		} {
+			if _, err := tx.ExecContext(ctx, stmt); err != nil {
+				return fmt.Errorf("sweep statuses: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) migrate(ctx context.Context, files fs.FS) error {
+	opts := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if s.dialect.goose == goose.DialectPostgres {
+		locker, err := newMigrationLock()
+		if err != nil {
+			return fmt.Errorf("prepare migration lock: %w", err)
+		}
+		opts = append(opts, goose.WithSessionLocker(locker))
+	}
+	provider, err := goose.NewProvider(s.dialect.goose, s.write, files, opts...)
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate database: %w", s.classify(err))
+	}
+	return nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() error {
+	return errors.Join(s.read.Close(), s.write.Close())
+}
+
+// Ping is nil when the database answers a query.
+func (s *Store) Ping(ctx context.Context) error {
+	var seq int64
+	if err := s.read.QueryRowContext(ctx, "SELECT seq FROM log").Scan(&seq); err != nil {
+		return fmt.Errorf("read database: %w", s.classify(err))
+	}
+	return nil
+}
+
+// Databases are the pools, for metrics.
+func (s *Store) Databases() map[string]*sql.DB {
+	if s.read == s.write {
+		return map[string]*sql.DB{"catalog": s.write}
+	}
+	return map[string]*sql.DB{"catalog": s.write, "catalog_read": s.read}
+}
+
+// Listen calls wake after each change of the catalog, by this console or another one, until ctx
+// ends. It may call it without cause, and may miss one while the connection to the database is
+// lost: look by yourself now and then. wake must not block.
+func (s *Store) Listen(ctx context.Context, wake func()) error {
+	s.setWake(wake)
+	defer s.setWake(nil)
+	if s.dialect.listen == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.dialect.listen(ctx, wake)
+}
+
+func (s *Store) setWake(wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake = wake
+}
+
+func (s *Store) changed() {
+	s.mu.Lock()
+	wake := s.wake
+	s.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+}
+
+// View reads at one moment.
+type View struct {
+	q querier
+}
+
+type querier interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}
+
+// Read calls fn with a view on one moment.
+func (s *Store) Read(ctx context.Context, fn func(context.Context, View) error) error {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("begin read: %w", s.classify(err))
+	}
+	defer func() { _ = tx.Rollback() }() // nothing to keep; also ends what a panic left open
+	return s.classify(fn(ctx, View{tx}))
+}
+
+// Tx is a write to the catalog: nobody else writes to it until it ends.
+type Tx struct {
+	View
+	tx      *sql.Tx
+	store   *Store
+	author  string
+	now     time.Time
+	seq     int64
+	changed bool
+}
+
+// Write calls fn and commits what it did, or nothing if fn returns an error. author is who the
+// revisions are recorded for.
+func (s *Store) Write(ctx context.Context, author string, fn func(context.Context, *Tx) error) error {
+	tx := &Tx{store: s, author: author}
+	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
+		tx.View, tx.tx, tx.now = View{sqlTx}, sqlTx, s.clock()
+		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
+			return fmt.Errorf("lock catalog: %w", err)
+		}
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return tx.finish(ctx)
+	})
+	if err == nil && tx.changed {
+		s.changed()
+	}
+	return err
+}
+
+// transact runs fn in a transaction on the writer.
+func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin write: %w", s.classify(err))
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	if err := fn(ctx, tx); err != nil {
+		return s.classify(err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", s.classify(err))
+	}
+	return nil
+}
+
+// classify marks errors that are about the database as a whole.
+func (s *Store) classify(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || s.dialect.unavailable(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// clock is now in the precision that is stored.
+func (s *Store) clock() time.Time {
+	return s.now().UTC().Truncate(time.Microsecond)
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// newID is a random name of 130 bits.
+func newID() string {
+	return strings.ToLower(rand.Text())
+}
+
+// Shared says whether other consoles may use the same database.
+func (s *Store) Shared() bool { return s.dialect.listen != nil }

@@ -1,0 +1,122 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead.dev/platform/postgrestest"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
+)
+
+var postgres postgrestest.Server
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = postgres.Stop()
+	os.Exit(code)
+}
+
+func opener(t *testing.T, url string) storetest.Open {
+	migrated := false
+	return func(opts store.Options) *store.Store {
+		s, err := store.New(url, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if !migrated {
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			migrated = true
+		}
+		return s
+	}
+}
+
+func TestSQLiteKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Open {
+		return opener(t, "sqlite:"+filepath.Join(t.TempDir(), "odd name?#.db"))
+	})
+}
+
+func TestPostgresKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Open { return opener(t, postgres.Database(t)) })
+}
+
+func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"postgres://ada:hunter2@127.0.0.1:1/fairlead",
+		"sqlite:" + filepath.Join(t.TempDir(), "missing", "console.db"),
+	} {
+		s, err := store.New(url, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Migrate(t.Context())
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error tells the password: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBadURLIsRefusedWithoutRepeatingIt(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "sqlite:", "mysql://ada:hunter2@db/x", "postgres://ada:hunter2@db:port/x", "postgres://ada:hunter2@%zz/"} {
+		_, err := store.New(url, store.Options{})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestDatabaseThatDoesNotKeepCommitsIsRefused(t *testing.T) {
+	t.Parallel()
+	s, err := store.New(postgres.Database(t)+"&synchronous_commit=off", store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit = off") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCrashOfPostgresKeepsWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	var server postgrestest.Server
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := opener(t, server.Database(t))(store.Options{})
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill(t)
+	if err := s.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("database is down: %v", err)
+	}
+	server.Restart(t)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatalf("database is back: %v", err)
+	}
+}

@@ -1,0 +1,413 @@
+// Package watch carries the catalog's change log to whoever follows it.
+//
+// One goroutine per console, Run, reads the log: when woken by a write, of this console or another,
+// and in any case every pollInterval. What it read it keeps in a ring in memory, from which all
+// streams are served; a stream that is further behind reads the log by itself. A stream holds
+// nothing but its place in the log, so a slow one costs nobody anything, and writers never wait.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// pollInterval is how late a change comes when its notification was lost.
+	pollInterval = 2 * time.Second
+	// heartbeat is how often a stream says that nothing happened; the contract is 15 s at most.
+	heartbeat = 10 * time.Second
+	// staleAfter is how long the log may be out of reach before streams are ended: who follows
+	// them must not take silence for "nothing changed".
+	staleAfter = 15 * time.Second
+	// batchSize is how many changes are read, and sent, at once.
+	batchSize = 256
+	// ringSize is how many changes are kept in memory, and up to twice as many: a few MB, and
+	// minutes of a busy catalog.
+	ringSize = 4096
+	// maxSnapshots bounds how many streams load the whole catalog at the same moment.
+	maxSnapshots = 4
+)
+
+var (
+	// ErrStopped ends streams when the console stops.
+	ErrStopped = errors.New("the console stops: dial again")
+	// ErrStale ends streams while the log can't be read.
+	ErrStale = errors.New("the catalog's database does not answer: dial again")
+)
+
+// Event is a message of a stream.
+type Event struct {
+	Kind EventKind
+	// Changes is set for Snapshot (all of it) and for Delta.
+	Changes []store.Change
+	// Token resumes behind this event.
+	Token string
+}
+
+// EventKind says what an event is.
+type EventKind int
+
+// The kinds of events.
+const (
+	Snapshot EventKind = iota + 1
+	Delta
+	Heartbeat
+)
+
+// Hub follows the log for all streams of a console.
+type Hub struct {
+	store     *store.Store
+	log       *slog.Logger
+	wake      chan struct{} // capacity 1: something happened
+	snapshots chan struct{} // semaphore
+
+	mu      sync.Mutex
+	moved   chan struct{}  // closed and replaced when end moves; guarded by mu, as all below
+	known   bool           // the end of the log was read once
+	history int            // counts how often the log turned out not to continue what was known
+	from    int64          // the ring has everything behind this change
+	ring    []store.Change // up to end, but for what was old when it was read
+	end     store.Cursor
+	read    time.Time // when the log was last read
+	stopped bool
+	streams int
+}
+
+// New returns a hub. Run does its work.
+func New(s *store.Store, log *slog.Logger) *Hub {
+	return &Hub{
+		store: s, log: log,
+		wake: make(chan struct{}, 1), snapshots: make(chan struct{}, maxSnapshots), moved: make(chan struct{}),
+	}
+}
+
+// Streams is how many streams are open.
+func (h *Hub) Streams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams
+}
+
+// End is the number of the last change that is known.
+func (h *Hub) End() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.end.Seq
+}
+
+// Run reads the log until ctx ends; then it ends all streams.
+func (h *Hub) Run(ctx context.Context) error {
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener.Go(func() {
+		if err := h.store.Listen(ctx, h.signal); err != nil {
+			h.log.WarnContext(ctx, "changes of other consoles are only seen by polling", "err", err)
+		}
+	})
+	defer h.stop()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := h.catchUp(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			h.log.ErrorContext(ctx, "the change log can't be read: streams get no changes until it can", "err", err)
+		} else if err == nil && failing {
+			h.log.InfoContext(ctx, "the change log can be read again")
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-h.wake:
+		}
+	}
+}
+
+func (h *Hub) signal() {
+	select {
+	case h.wake <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+func (h *Hub) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	h.announce()
+}
+
+// announce wakes all streams. The caller holds mu.
+func (h *Hub) announce() {
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+// catchUp reads the log to its end.
+func (h *Hub) catchUp(ctx context.Context) error {
+	for {
+		more, err := h.step(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// step reads one batch and says whether there may be more.
+func (h *Hub) step(ctx context.Context) (more bool, err error) {
+	h.mu.Lock()
+	known, end := h.known, h.end
+	h.mu.Unlock()
+	var list []store.Change
+	next, lost := end, false
+	err = h.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		if known {
+			reached, err := v.Reaches(ctx, end)
+			if err != nil {
+				return fmt.Errorf("find place in log: %w", err)
+			}
+			if reached {
+				list, next, err = v.Changes(ctx, end.Seq, batchSize)
+				return err
+			}
+		}
+		lost = true
+		var err error
+		next, err = v.End(ctx)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	h.take(list, next, lost)
+	return next.Seq-end.Seq >= batchSize && !lost, nil
+}
+
+// take adds what was read. lost says that the log doesn't continue what is known: at the start, or
+// after a database that was put back to an earlier state. Streams find that out by their own cursors.
+func (h *Hub) take(list []store.Change, next store.Cursor, lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.read = time.Now()
+	if lost {
+		h.known, h.ring, h.from, h.end = true, nil, next.Seq, next
+		h.history++
+		h.announce()
+		return
+	}
+	if next.Seq == h.end.Seq {
+		return
+	}
+	h.ring = append(h.ring, list...)
+	if over := len(h.ring) - ringSize; over > ringSize {
+		h.from = h.ring[over-1].Cursor.Seq
+		h.ring = slices.Clone(h.ring[over:]) // and let go of the rest
+	}
+	h.end = next
+	h.announce()
+}
+
+// after returns what is behind a place, as far as the ring has it.
+func (h *Hub) after(at place) (view ringView) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	view = ringView{moved: h.moved, stopped: h.stopped, stale: h.known && time.Since(h.read) > staleAfter, history: h.history}
+	if !h.known || at.history != h.history || at.Seq < h.from || at.Seq > h.end.Seq {
+		return view
+	}
+	view.has = true
+	i, _ := slices.BinarySearchFunc(h.ring, at.Seq+1, func(c store.Change, seq int64) int {
+		return int(max(-1, min(1, c.Cursor.Seq-seq)))
+	})
+	view.next = h.end
+	view.changes = h.ring[i:]
+	if len(view.changes) > batchSize {
+		view.changes = view.changes[:batchSize]
+		view.next = view.changes[batchSize-1].Cursor
+	}
+	return view
+}
+
+// place is where a stream is. Its number means something in the history that it was checked against only.
+type place struct {
+	store.Cursor
+	history int
+}
+
+type ringView struct {
+	has     bool // false: the ring doesn't reach back to the place, or never had it
+	changes []store.Change
+	next    store.Cursor
+	history int
+	moved   <-chan struct{}
+	stopped bool
+	stale   bool
+}
+
+// Stream sends the catalog to one follower until ctx ends or send fails: from the token on, or from a
+// snapshot if there is none or the log doesn't reach back that far. send may block as long as it likes.
+func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) error {
+	h.count(1)
+	defer h.count(-1)
+	at, err := h.begin(ctx, token, send)
+	if err != nil {
+		return err
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		next, moved, err := h.advance(ctx, at, send)
+		if err != nil {
+			return err
+		}
+		if next != at {
+			at = next
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		case <-beat.C:
+			if err := send(Event{Kind: Heartbeat, Token: Token(at.Cursor)}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begin returns the place of a token, or the place of a snapshot that it sends. The zero history
+// makes advance check the place before it uses the ring.
+func (h *Hub) begin(ctx context.Context, token string, send func(Event) error) (place, error) {
+	if at, ok := parseToken(token); ok {
+		reached, err := h.reaches(ctx, at)
+		if err != nil {
+			return place{}, err
+		}
+		if reached {
+			// At once, so that the follower knows that it is connected: there may be no change for long.
+			return place{Cursor: at}, send(Event{Kind: Heartbeat, Token: Token(at)})
+		}
+	}
+	at, err := h.sendSnapshot(ctx, send)
+	return place{Cursor: at}, err
+}
+
+func (h *Hub) count(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams += n
+}
+
+// advance sends the next changes behind a place, if there are any, and returns the place behind them.
+// moved is closed when it is worth to call again.
+func (h *Hub) advance(ctx context.Context, at place, send func(Event) error) (next place, moved <-chan struct{}, err error) {
+	view := h.after(at)
+	switch {
+	case view.stopped:
+		return at, nil, ErrStopped
+	case view.stale:
+		return at, nil, ErrStale
+	}
+	changes, next := view.changes, place{view.next, view.history}
+	if !view.has {
+		next.history = view.history
+		if changes, next.Cursor, err = h.readAfter(ctx, at.Cursor); errors.Is(err, errGone) {
+			next.Cursor, err = h.sendSnapshot(ctx, send)
+			return next, view.moved, err
+		} else if err != nil {
+			return at, nil, err
+		}
+	}
+	if len(changes) > 0 {
+		if err := send(Event{Kind: Delta, Changes: changes, Token: Token(next.Cursor)}); err != nil {
+			return at, nil, err
+		}
+	}
+	return next, view.moved, nil
+}
+
+var errGone = errors.New("the log does not reach back that far")
+
+// readAfter reads the log for a stream that the ring doesn't reach.
+func (h *Hub) readAfter(ctx context.Context, at store.Cursor) (list []store.Change, next store.Cursor, err error) {
+	err = h.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		reached, err := v.Reaches(ctx, at)
+		if err != nil {
+			return err
+		}
+		if !reached {
+			return errGone
+		}
+		list, next, err = v.Changes(ctx, at.Seq, batchSize)
+		return err
+	})
+	if next.Seq == at.Seq {
+		next = at // nothing was read, so its nonce wasn't either
+	}
+	return list, next, err
+}
+
+func (h *Hub) reaches(ctx context.Context, at store.Cursor) (ok bool, err error) {
+	err = h.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		ok, err = v.Reaches(ctx, at)
+		return err
+	})
+	return ok, err
+}
+
+// sendSnapshot sends the whole catalog as of one moment, and returns its place in the log.
+func (h *Hub) sendSnapshot(ctx context.Context, send func(Event) error) (at store.Cursor, err error) {
+	select {
+	case h.snapshots <- struct{}{}:
+	case <-ctx.Done():
+		return at, ctx.Err()
+	}
+	var all []store.Change
+	err = h.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		all, at, err = v.Snapshot(ctx)
+		return err
+	})
+	<-h.snapshots
+	if err != nil {
+		return at, err
+	}
+	return at, send(Event{Kind: Snapshot, Changes: all, Token: Token(at)})
+}
+
+// Token resumes behind a place. It is "<number>.<nonce>"; nobody but us reads it.
+func Token(c store.Cursor) string {
+	return strconv.FormatInt(c.Seq, 10) + "." + c.Nonce
+}
+
+func parseToken(token string) (store.Cursor, bool) {
+	number, nonce, ok := strings.Cut(token, ".")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || seq < 0 || strings.ContainsRune(nonce, 0) {
+		return store.Cursor{}, false
+	}
+	return store.Cursor{Seq: seq, Nonce: nonce}, true
+}
+
+// Age is how long ago the log was last read; 0 before the first time.
+func (h *Hub) Age() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.known {
+		return 0
+	}
+	return time.Since(h.read)
+}
