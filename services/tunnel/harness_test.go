@@ -1,0 +1,403 @@
+package tunnel_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
+	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/tunnel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// console is as much of a console as a tunnel needs.
+type console struct {
+	consolev1connect.UnimplementedIdentityServiceHandler
+	keys *identity.KeySet
+
+	mu       sync.Mutex // guards what follows
+	clusters []string
+	changed  chan struct{} // closed and made anew with each change
+}
+
+func (c *console) sign(t *testing.T, id identity.Identity) string {
+	t.Helper()
+	token, _, err := c.keys.Sign(id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func (c *console) ExchangeHubSecret(context.Context, *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: identity.ServiceTunnel}, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	return &consolev1.ExchangeHubSecretResponse{Token: &consolev1.Token{Token: token, Id: id.TokenID, ExpireTime: timestamppb.New(id.ExpiresAt)}}, nil
+}
+
+func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
+	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
+}
+
+// Watch sends the whole catalog again after each change.
+func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+	for {
+		c.mu.Lock()
+		changes := &consolev1.Changes{}
+		for _, name := range c.clusters {
+			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Cluster{
+				Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}},
+			}})
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		for _, m := range []*consolev1.WatchResponse{
+			{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
+			{Event: &consolev1.WatchResponse_Changes{Changes: changes}},
+			{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t"},
+		} {
+			if err := out.Send(m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (c *console) setClusters(names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clusters = names
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// hub is a live tunnel with its console.
+type hub struct {
+	*console
+	t       *testing.T
+	service *tunnel.Service
+	url     string
+	ca      []byte
+	logs    *syncBuffer
+	stop    func() error // ends the tunnel and returns Run's error; more than once is fine
+}
+
+func newHub(t *testing.T, clusters ...string) *hub {
+	t.Helper()
+	keys, err := identity.NewKeySet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &console{keys: keys, clusters: clusters, changed: make(chan struct{})}
+	m := http.NewServeMux()
+	m.Handle(consolev1connect.NewIdentityServiceHandler(c))
+	m.Handle(consolev1connect.NewCatalogServiceHandler(c))
+	consoleServer := httptest.NewUnstartedServer(m)
+	consoleServer.Config.Protocols = new(http.Protocols)
+	consoleServer.Config.Protocols.SetHTTP1(true)
+	consoleServer.Config.Protocols.SetUnencryptedHTTP2(true)
+	consoleServer.Start()
+	t.Cleanup(consoleServer.Close)
+
+	dir := t.TempDir()
+	files, err := localca.Ensure(filepath.Join(dir, "ca"), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(files.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logs := &syncBuffer{}
+	h := &hub{console: c, t: t, ca: ca, logs: logs}
+	h.service, err = tunnel.New(tunnel.Config{
+		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile},
+		DataDir: filepath.Join(dir, "data"), ConsoleURL: consoleServer.URL, HubSecretFile: secret,
+	}, tunnel.Deps{Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Telemetry: telemetry.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.service.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	h.url = h.service.URL()
+	h.run()
+	return h
+}
+
+func (h *hub) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.service.Run(ctx) }()
+	h.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	h.t.Cleanup(func() { _ = h.stop() })
+	h.await("the tunnel is ready", func() bool {
+		resp, err := h.client().Get(h.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// await waits until ok holds.
+func (h *hub) await(what string, ok func() bool) {
+	h.t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-deadline:
+			h.t.Fatalf("not within 30 s: %s\n%s", what, h.logs)
+		case <-ticker.C:
+		}
+	}
+}
+
+// client is a person's HTTP client: HTTP/2 where that is offered.
+func (h *hub) client() *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(h.ca)
+	rt := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	h.t.Cleanup(rt.CloseIdleConnections)
+	return &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func (h *hub) user() string {
+	return h.sign(h.t, identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{"dev", "fairlead:admins"}})
+}
+
+// request makes a user's request, with the target exactly as given.
+func (h *hub) request(method, target string, body io.Reader) *http.Request {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url, body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	req.URL.Opaque = "//" + req.URL.Host + target
+	req.Header.Set("Authorization", "Bearer "+h.user())
+	return req
+}
+
+// get returns status and body.
+func (h *hub) do(req *http.Request) (*http.Response, string) {
+	h.t.Helper()
+	resp, err := h.client().Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+// agent is the cluster's end: the real session and HTTP layers, with a handler in the place of
+// an API server.
+type agent struct {
+	session *mux.Session
+	done    chan error // Run's error
+	kill    context.CancelFunc
+}
+
+// connect opens a session as the agent of a cluster. It returns once the tunnel has it.
+func (h *hub) connect(cluster string, api http.HandlerFunc) *agent {
+	h.t.Helper()
+	before := len(h.sessions())
+	a := h.dial(h.url, h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}), api)
+	h.await("session of "+cluster, func() bool { return len(h.sessions()) > before })
+	return a
+}
+
+func (h *hub) dial(at, token string, api http.HandlerFunc) *agent {
+	h.t.Helper()
+	hc, err := client.New(client.Config{CAPEM: h.ca})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := tunnels.Connect(ctx)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a := &agent{done: make(chan error, 1), kill: cancel}
+	if a.session, err = mux.NewAcceptor(&carrier{stream, cancel}, map[string]string{"version": "v-test"}); err != nil {
+		h.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		a.done <- a.session.Run(ctx)
+		cancel()
+		_ = stream.CloseResponse()
+	})
+	running.Go(func() {
+		_ = muxhttp.Serve(ctx, a.session, api, slog.New(slog.DiscardHandler))
+	})
+	h.t.Cleanup(func() { cancel(); running.Wait(); hc.CloseIdleConnections() })
+	return a
+}
+
+type carrier struct {
+	stream *connect.BidiStreamForClientSimple[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]
+	cancel context.CancelFunc
+}
+
+func (c *carrier) Send(b []byte) error { return c.stream.Send(&tunnelv1.ConnectRequest{Frames: b}) }
+func (c *carrier) Receive() ([]byte, error) {
+	m, err := c.stream.Receive()
+	return m.GetFrames(), err
+}
+func (c *carrier) Close() error { c.cancel(); return c.stream.CloseRequest() }
+
+// sessions asks the tunnel for its sessions, as a user.
+func (h *hub) sessions() []*tunnelv1.Session {
+	h.t.Helper()
+	hc, err := client.New(client.Config{CAPEM: h.ca})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer hc.CloseIdleConnections()
+	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identity.StaticToken(h.user())))...)
+	resp, err := tunnels.ListSessions(h.t.Context(), &tunnelv1.ListSessionsRequest{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.GetSessions()
+}
+
+// darkRelay passes bytes on to a tunnel until it is told to swallow them, as a dead router does.
+type darkRelay struct {
+	url  string
+	dark chan struct{}
+}
+
+func newDarkRelay(t *testing.T, target string) *darkRelay {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &darkRelay{url: "https://" + l.Addr().String(), dark: make(chan struct{})}
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	pump := func(dst, src net.Conn) {
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := src.Read(buf)
+			if err != nil {
+				return
+			}
+			select {
+			case <-r.dark:
+				continue
+			default:
+			}
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	running.Go(func() {
+		for {
+			a, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", u.Host)
+			if err != nil {
+				_ = a.Close()
+				return
+			}
+			mu.Lock()
+			conns = append(conns, a, b)
+			mu.Unlock()
+			running.Go(func() { pump(a, b) })
+			running.Go(func() { pump(b, a) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+	return r
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func hasAll(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,68 @@
+// Package observe holds the tunnel's metrics. No label has more values than are written here.
+package observe
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/platform/mux"
+)
+
+// Metrics of a tunnel.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	bytes    *prometheus.CounterVec
+	ends     *prometheus.CounterVec
+}
+
+// New registers the metrics; counts is asked when they are collected.
+func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metrics, error) {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_tunnel_requests_total", Help: "Requests to clusters that ended, by class of their status; aborted: the response broke off or nobody waited for it.",
+		}, []string{"code"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_tunnel_bytes_total", Help: "Bytes of bodies, to and from clusters.",
+		}, []string{"direction"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_tunnel_session_ends_total", Help: "Agents' sessions that ended, by reason.",
+		}, []string{"reason"}),
+	}
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	return m, errors.Join(
+		r.Register(m.requests), r.Register(m.bytes), r.Register(m.ends),
+		r.Register(gauge("fairlead_tunnel_sessions", "Agents' sessions that this replica holds.", func() int { n, _ := counts(); return n })),
+		r.Register(gauge("fairlead_tunnel_streams", "Requests that run over them.", func() int { _, n := counts(); return n })),
+	)
+}
+
+// Request counts a request that ended. Code 0: aborted.
+func (m *Metrics) Request(code int, sent, received int64) {
+	class := "aborted"
+	if code >= 100 && code < 600 {
+		class = strconv.Itoa(code/100) + "xx"
+	}
+	m.requests.WithLabelValues(class).Inc()
+	m.bytes.WithLabelValues("to_cluster").Add(float64(sent))
+	m.bytes.WithLabelValues("from_cluster").Add(float64(received))
+}
+
+// SessionEnd counts a session that ended.
+func (m *Metrics) SessionEnd(err error) {
+	reason := "peer"
+	var protocol *mux.ProtocolError
+	var version *mux.VersionError
+	switch {
+	case errors.Is(err, mux.ErrDead):
+		reason = "silent"
+	case errors.Is(err, mux.ErrClosed):
+		reason = "closed"
+	case errors.As(err, &protocol), errors.As(err, &version):
+		reason = "protocol"
+	}
+	m.ends.WithLabelValues(reason).Inc()
+}

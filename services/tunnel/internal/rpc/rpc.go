@@ -1,0 +1,134 @@
+// Package rpc is the tunnel's Connect service: agents' sessions come in here.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
+	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/tunnel/internal/session"
+)
+
+// Catalog says which clusters there are.
+type Catalog interface {
+	Ready() error
+	Cluster(name string) (*consolev1.Cluster, bool)
+}
+
+// Deps is what the service works with.
+type Deps struct {
+	Sessions *session.Registry
+	Catalog  Catalog
+	Replica  func() string
+}
+
+// NewHandler returns the service's path and handler.
+func NewHandler(deps Deps, opts ...connect.HandlerOption) (string, http.Handler) {
+	path, h := tunnelv1connect.NewTunnelServiceHandler(&service{deps}, opts...)
+	return path, withControl(h)
+}
+
+type service struct{ Deps }
+
+// Connect implements TunnelServiceHandler.
+func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+	cluster, ok := identity.Cluster(ctx)
+	if !ok {
+		return connect.NewError(connect.CodePermissionDenied, errors.New("sessions are for agents"))
+	}
+	if err := s.Catalog.Ready(); err != nil {
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the tunnel does not know the clusters yet: %w", err))
+	}
+	if _, known := s.Catalog.Cluster(cluster); !known {
+		return connect.NewError(connect.CodeNotFound, fmt.Errorf("cluster %q is not in the catalog", cluster))
+	}
+	err := s.Sessions.Serve(ctx, cluster, newCarrier(ctx, stream), server.Draining(ctx))
+	return codeOf(ctx, err)
+}
+
+func codeOf(ctx context.Context, err error) error {
+	var protocol *mux.ProtocolError
+	var version *mux.VersionError
+	switch {
+	case ctx.Err() != nil:
+		return connect.NewError(connect.CodeUnavailable, context.Cause(ctx))
+	case errors.As(err, &protocol):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	case errors.As(err, &version):
+		return connect.NewError(connect.CodeFailedPrecondition, err)
+	default:
+		return connect.NewError(connect.CodeUnavailable, err)
+	}
+}
+
+// ListSessions implements TunnelServiceHandler.
+func (s *service) ListSessions(context.Context, *tunnelv1.ListSessionsRequest) (*tunnelv1.ListSessionsResponse, error) {
+	resp := &tunnelv1.ListSessionsResponse{}
+	for _, one := range s.Sessions.List() {
+		stats := one.Stats()
+		resp.Sessions = append(resp.Sessions, &tunnelv1.Session{
+			Id:              one.ID,
+			Cluster:         one.Cluster,
+			Replica:         s.Replica(),
+			ConnectTime:     timestamppb.New(one.Since),
+			Streams:         int32(min(stats.Streams, 1<<30)), //nolint:gosec // bounded by the multiplexer
+			RoundTripMicros: stats.RoundTrip.Microseconds(),
+			AgentVersion:    one.Peer().Properties["version"],
+		})
+	}
+	return resp, nil
+}
+
+type controlKey struct{}
+
+// withControl gives handlers the means to end a Receive that waits.
+func withControl(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), controlKey{}, http.NewResponseController(w))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// lastWords is what a closed carrier has for the error that ends the stream.
+const lastWords = time.Second
+
+// carrier is the hub's end of a Connect stream as a mux.Carrier.
+type carrier struct {
+	stream  *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]
+	control *http.ResponseController
+}
+
+func newCarrier(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) *carrier {
+	control, _ := ctx.Value(controlKey{}).(*http.ResponseController)
+	return &carrier{stream: stream, control: control}
+}
+
+func (c *carrier) Send(batch []byte) error {
+	return c.stream.Send(&tunnelv1.ConnectResponse{Frames: batch})
+}
+
+func (c *carrier) Receive() ([]byte, error) {
+	msg, err := c.stream.Receive()
+	if err != nil {
+		return nil, err
+	}
+	return msg.GetFrames(), nil
+}
+
+func (c *carrier) Close() error {
+	if c.control == nil {
+		return errors.New("close carrier: the connection has no deadlines")
+	}
+	return errors.Join(c.control.SetReadDeadline(time.Now()), c.control.SetWriteDeadline(time.Now().Add(lastWords)))
+}
