@@ -1,0 +1,323 @@
+// Package agent keeps the services of one cluster applied, as the hub wants them. This file is the
+// wiring; the rules are in the internal packages.
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/version"
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/deliver"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/join"
+	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/reach"
+	"fairlead.dev/services/agent/internal/reconcile"
+	"fairlead.dev/services/agent/internal/report"
+)
+
+const (
+	// maxArtifactBytes bounds the store of manifests on disk, compressed.
+	maxArtifactBytes = 1 << 30
+	// versionInterval is between two looks at the API server's version; a failed one is repeated sooner.
+	versionInterval, versionRetry = time.Hour, 15 * time.Second
+)
+
+// Config is what differs between agents.
+type Config struct {
+	// HubURL is the console's address; joining tells the rest.
+	HubURL    string
+	HubCAFile string
+	// JoinTokenFile is needed the first time only.
+	JoinTokenFile string
+	// DataDir keeps the credential, the wanted state, manifests and reports.
+	DataDir string
+	// Kubeconfig and Context say which cluster; with neither it is the one the agent runs in.
+	Kubeconfig, Context string
+	// HealthListen serves /healthz, /readyz and, on a loopback address, /metrics. Empty or ":0": nothing.
+	HealthListen string
+}
+
+// RegisterFlags adds the flags of the configuration.
+func (c *Config) RegisterFlags(fs *flag.FlagSet) {
+	fs.StringVar(&c.HubURL, "hub-url", "", "URL of the hub's console")
+	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM file of the authority that signed the hub's certificates, if the system does not know it")
+	fs.StringVar(&c.JoinTokenFile, "join-token-file", "", "file with the token of `fairlead cluster join-token NAME`; needed the first time only")
+	fs.StringVar(&c.DataDir, "data-dir", "", "folder for the agent's credential and its cache")
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the cluster that the agent runs in)")
+	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
+	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback (default: off)")
+}
+
+// Validate says what is missing.
+func (c *Config) Validate() error {
+	switch {
+	case c.HubURL == "":
+		return errors.New("--hub-url is missing: the URL of the hub's console, such as https://fairlead.example.com")
+	case !strings.HasPrefix(c.HubURL, "https://") && !strings.HasPrefix(c.HubURL, "http://"):
+		return fmt.Errorf("--hub-url %q must begin with https://", c.HubURL)
+	case c.DataDir == "":
+		return errors.New("--data-dir is missing: a folder that survives a restart of the agent")
+	}
+	return nil
+}
+
+// Deps is what the process gives to the agent.
+type Deps struct {
+	Log       *slog.Logger
+	Telemetry *telemetry.Telemetry
+}
+
+// Agent is the agent of one cluster.
+type Agent struct {
+	cfg          Config
+	log          *slog.Logger
+	telemetry    *telemetry.Telemetry
+	http         *http.Client
+	cluster      *cluster.Cluster
+	joiner       *join.Joiner
+	renewer      *identity.Renewer
+	distributors *hub.Distributors
+	desired      *desired.Store
+	artifacts    *artifact.Store
+	reporter     *report.Reporter
+	inventory    *inventory.Store
+	poller       *deliver.Poller
+	controller   *reconcile.Controller
+	reach        *reach.Reach
+	tunnels      *http.Client
+	lock         *os.File
+
+	mu sync.Mutex // guards kubernetes
+	// kubernetes is the API server's version, "" until it was asked.
+	kubernetes string
+}
+
+// New prepares an agent. It takes the data folder for itself; nothing is dialled yet.
+func New(cfg Config, deps Deps) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock}
+	if err := a.connect(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if err := a.open(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	a.wire()
+	return a, nil
+}
+
+// lockDir makes the data folder and sees to it that no second agent uses it.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock data folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock data folder %s: another agent uses it. Give each agent a --data-dir of its own", dir), lock.Close())
+	}
+	return lock, nil
+}
+
+// connect prepares the ways to the hub and to the cluster.
+func (a *Agent) connect() error {
+	config, err := cluster.Load(a.cfg.Kubeconfig, a.cfg.Context)
+	if err != nil {
+		return err
+	}
+	if a.cluster, err = cluster.New(config); err != nil {
+		return err
+	}
+	if err := a.connectHub(); err != nil {
+		return err
+	}
+	return a.connectTunnel(config)
+}
+
+// connectHub prepares the calls to the console and the distributors.
+func (a *Agent) connectHub() (err error) {
+	if a.http, err = client.New(client.Config{CAFile: a.cfg.HubCAFile}); err != nil {
+		return fmt.Errorf("prepare connections to the hub: %w", err)
+	}
+	identities := consolev1connect.NewIdentityServiceClient(a.http, a.cfg.HubURL, client.Options()...)
+	if a.joiner, err = join.Open(a.cfg.DataDir, identities, a.log); err != nil {
+		return err
+	}
+	renew := identity.RenewerConfig{Tokens: a.joiner.Tokens(), Client: identities, Renewed: a.moved, Log: a.log}
+	if a.cfg.JoinTokenFile != "" {
+		// A credential that the hub refuses can be replaced by putting a new join token into the file.
+		renew.Obtain = func(ctx context.Context) (string, error) { return a.joiner.Obtain(ctx, a.cfg.JoinTokenFile) }
+	}
+	a.renewer = identity.NewRenewer(renew)
+	authorized := *a.http
+	authorized.Transport = client.Authorize(a.http.Transport, a.joiner.Tokens())
+	a.distributors = hub.New(&authorized, a.renewer.Kick, client.Options()...)
+	return nil
+}
+
+// connectTunnel prepares the sessions over which people reach the API server.
+func (a *Agent) connectTunnel(config *rest.Config) error {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	if a.tunnels, err = client.New(client.Config{CAFile: a.cfg.HubCAFile}); err != nil {
+		return fmt.Errorf("prepare connections to the tunnels: %w", err)
+	}
+	a.reach, err = reach.New(reach.Config{
+		Endpoints:  func() []string { return a.joiner.Endpoints().Tunnels },
+		HTTPClient: a.tunnels,
+		Token:      a.joiner.Tokens(),
+		Kube:       server,
+		Transport:  transport,
+		Version:    version.String(),
+		Log:        a.log,
+	})
+	return err
+}
+
+// open reads what earlier runs left on disk.
+func (a *Agent) open() error {
+	var err error
+	if a.desired, err = desired.Open(a.cfg.DataDir, a.log); err != nil {
+		return err
+	}
+	options := artifact.Options{MaxBytes: maxArtifactBytes, Log: a.log}
+	if a.artifacts, err = artifact.OpenStore(filepath.Join(a.cfg.DataDir, "artifacts"), options); err != nil {
+		return fmt.Errorf("open manifest store: %w", err)
+	}
+	if a.reporter, err = report.Open(filepath.Join(a.cfg.DataDir, "reports"), a.distributors, a.telemetry.Registry, a.log); err != nil {
+		return err
+	}
+	return nil
+}
+
+// wire puts the parts together.
+func (a *Agent) wire() {
+	tracer := a.telemetry.Tracer.Tracer("fairlead.dev/services/agent")
+	a.inventory = inventory.New(a.cluster.ConfigMaps(inventory.Namespace), a.cluster)
+	a.controller = reconcile.New(reconcile.Deps{
+		Desired:   a.desired,
+		Artifacts: deliver.NewDownloader(a.artifacts, a.distributors, a.desired, tracer),
+		Inventory: a.inventory,
+		Scopes:    a.cluster,
+		Applier:   apply.New(a.cluster),
+		Pruner:    prune.New(a.cluster, a.inventory),
+		Checker:   health.New(a.cluster),
+		Reports:   a.reporter,
+		Tracer:    tracer,
+		Metrics:   a.telemetry.Registry,
+		Log:       a.log,
+	})
+	a.poller = deliver.New(deliver.Deps{
+		Distributors:      a.distributors,
+		Desired:           a.desired,
+		Orphans:           a.inventory.Services,
+		Loaded:            a.controller.Loaded(),
+		KubernetesVersion: a.kubernetesVersion,
+		AgentVersion:      version.String(),
+		Tracer:            tracer,
+		Metrics:           a.telemetry.Registry,
+		Log:               a.log,
+	})
+}
+
+// Run joins the hub, if that was not done before, and works until ctx ends. It returns nil then.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.close()
+	member, err := a.joiner.Join(ctx, a.cfg.JoinTokenFile)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	a.log = a.log.With("cluster", member.Cluster)
+	a.log.Info("agent runs", "version", version.String(), "distributors", member.Endpoints.Distributors)
+	a.distributors.Set(member.Endpoints.Distributors)
+	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
+	for _, run := range []func(context.Context) error{
+		a.renewer.Run, a.controller.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.reach.Run, a.lookAtVersion, a.serveHealth,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+func (a *Agent) close() {
+	a.http.CloseIdleConnections()
+	a.tunnels.CloseIdleConnections()
+	a.cluster.Close()
+	_ = a.lock.Close()
+}
+
+// moved is told where the hub is, with each renewal of the token.
+func (a *Agent) moved(now *consolev1.Endpoints) {
+	if endpoints, moved := a.joiner.Moved(now); moved {
+		a.log.Info("the hub has moved", "distributors", endpoints.Distributors)
+		a.distributors.Set(endpoints.Distributors)
+	}
+}
+
+func (a *Agent) kubernetesVersion() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.kubernetes
+}
+
+// lookAtVersion keeps the API server's version up to date.
+func (a *Agent) lookAtVersion(ctx context.Context) error {
+	for {
+		wait := versionInterval
+		found, err := a.cluster.Version(ctx)
+		if err != nil {
+			wait = versionRetry
+		} else {
+			a.mu.Lock()
+			a.kubernetes = found
+			a.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}

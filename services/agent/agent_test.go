@@ -1,0 +1,301 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/kubetest"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/agent"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+var kube kubetest.Shared
+
+// asAgent makes this test binary be the agent: for the tests that kill it.
+const asAgent = "AGENT_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		runAgent()
+		return
+	}
+	code := kube.Run(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func runAgent() {
+	service, err := agent.New(agent.Config{
+		HubURL: os.Getenv("HUB"), DataDir: os.Getenv("DATA"), Kubeconfig: os.Getenv("KUBE"), JoinTokenFile: os.Getenv("JOIN"),
+	}, agent.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard()})
+	if err == nil {
+		err = service.Run(context.Background())
+	}
+	fmt.Fprintln(os.Stderr, "agent ended:", err)
+	os.Exit(1)
+}
+
+// world is a hub, a namespace of a cluster, a proxy before its API server, and an agent's folder.
+type world struct {
+	t         *testing.T
+	hub       *testHub
+	api       *apiProxy
+	cluster   *cluster.Cluster
+	namespace string
+	data      string
+	join      string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	running := kube.Cluster(t)
+	config, err := cluster.Load(running.Kubeconfig, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := cluster.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(direct.Close)
+	w := &world{t: t, hub: newHub(t), api: newAPIProxy(t, config), cluster: direct, data: t.TempDir(), join: filepath.Join(t.TempDir(), "join-token")}
+	if err := os.WriteFile(w.join, []byte(joinToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.namespace = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	// Unique, so that tests can be run again in the same cluster; short, so that service names fit.
+	w.namespace = fmt.Sprintf("%.40s-%s", strings.TrimPrefix(w.namespace, "test"), strings.ToLower(rand.Text()[:5]))
+	if err := direct.EnsureNamespace(t.Context(), w.namespace); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// service gives a name that no other test uses: inventories share a namespace.
+func (w *world) service(name string) string { return w.namespace + "-" + name }
+
+func (w *world) config() agent.Config {
+	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join}
+}
+
+// start runs an agent in this process until the test ends or stop is called.
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: telemetry.Discard()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("agent: %v", err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// process runs an agent in a process of its own; kill is kill -9.
+func (w *world) process() (kill func()) {
+	w.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asAgent+"=1", "HUB="+w.hub.server.URL, "DATA="+w.data, "KUBE="+w.api.kubeconfig, "JOIN="+w.join)
+	cmd.Stderr = w.t.Output()
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	w.t.Cleanup(kill)
+	return kill
+}
+
+// get reads an object straight from the API server.
+func (w *world) get(apiVersion, kind, namespace, name string) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	if kind == "ConfigMap" {
+		return w.cluster.ConfigMaps(namespace).Get(w.t.Context(), name, getOptions)
+	}
+	return w.cluster.Get(w.t.Context(), object.RefOf(obj))
+}
+
+func (w *world) mustData(name, key, want string) {
+	w.t.Helper()
+	obj, err := w.get("v1", "ConfigMap", w.namespace, name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedString(obj.Object, "data", key); got != want {
+		w.t.Errorf("ConfigMap %s: %s is %q, want %q", name, key, got, want)
+	}
+}
+
+func (w *world) mustBeGone(apiVersion, kind, namespace, name string) {
+	w.t.Helper()
+	if _, err := w.get(apiVersion, kind, namespace, name); !apierrors.IsNotFound(err) {
+		w.t.Errorf("%s %s/%s is still there: %v", kind, namespace, name, err)
+	}
+}
+
+// record reads the inventory of a service as another agent would.
+func (w *world) record(service string) inventory.Record {
+	w.t.Helper()
+	store := inventory.New(w.cluster.ConfigMaps(inventory.Namespace), w.cluster)
+	if err := store.Load(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	record, err := store.Get(w.t.Context(), service)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return record
+}
+
+// apiProxy stands before the API server, counts, and stalls or refuses what a test says.
+type apiProxy struct {
+	kubeconfig string
+
+	mu       sync.Mutex // guards what follows
+	requests []string   // "PATCH /api/..."
+	hook     func(*http.Request) (status int)
+}
+
+func newAPIProxy(t *testing.T, config *rest.Config) *apiProxy {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &apiProxy{}
+	reverse := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: transport,
+		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		line := r.Method + " " + r.URL.Path
+		if r.URL.Query().Has("dryRun") {
+			line += "?dryRun"
+		}
+		p.requests = append(p.requests, line)
+		hook := p.hook
+		p.mu.Unlock()
+		if hook != nil {
+			if status := hook(r); status != 0 {
+				http.Error(w, "the test says no", status)
+				return
+			}
+		}
+		reverse.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\n", server.URL)
+	if err := os.WriteFile(p.kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *apiProxy) set(hook func(*http.Request) int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hook = hook
+}
+
+// stallOn makes the first request with this method and path ending hang until the agent is gone, and
+// tells when it has come.
+func (p *apiProxy) stallOn(method, ending string) (reached <-chan struct{}) {
+	came := make(chan struct{})
+	once := sync.OnceFunc(func() { close(came) })
+	p.set(func(r *http.Request) int {
+		if r.Method != method || !strings.HasSuffix(r.URL.Path, ending) || r.URL.Query().Has("dryRun") {
+			return 0
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client is gone
+		once()
+		<-r.Context().Done()
+		return http.StatusServiceUnavailable
+	})
+	return came
+}
+
+func (p *apiProxy) count(method, ending string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := 0
+	for _, line := range p.requests {
+		if strings.HasPrefix(line, method+" ") && strings.HasSuffix(line, ending) {
+			count++
+		}
+	}
+	return count
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {x: %q}\n", name, value)
+}
+
+func waitFor(t *testing.T, reached <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-reached:
+	case <-time.After(patience):
+		t.Fatal("it never came to " + what)
+	}
+}
+
+const (
+	applying    = deliveryv1.Phase_PHASE_APPLYING
+	progressing = deliveryv1.Phase_PHASE_PROGRESSING
+	healthy     = deliveryv1.Phase_PHASE_HEALTHY
+	degraded    = deliveryv1.Phase_PHASE_DEGRADED
+	failed      = deliveryv1.Phase_PHASE_FAILED
+	removed     = deliveryv1.Phase_PHASE_REMOVED
+)

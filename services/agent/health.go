@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	stopTimeout   = 2 * time.Second
+)
+
+// Ready says what keeps the agent from working, or nil. An agent with the hub away is ready as long
+// as it knows what to apply.
+func (a *Agent) Ready() error {
+	select {
+	case <-a.controller.Loaded():
+	default:
+		return errors.New("the cluster could not be read yet")
+	}
+	if !a.poller.Synced() && len(a.desired.Names()) == 0 {
+		return errors.New("the hub has not said yet what to apply")
+	}
+	return nil
+}
+
+// serveHealth serves the probes. It is plain net/http: the agent links no server of the hub.
+func (a *Agent) serveHealth(ctx context.Context) error {
+	if a.cfg.HealthListen == "" || a.cfg.HealthListen == ":0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.HealthListen)
+	if err != nil {
+		return fmt.Errorf("listen for health checks: %w", err)
+	}
+	server := &http.Server{
+		Handler: a.healthHandler(loopback(listener.Addr())), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
+		WriteTimeout: 2 * headerTimeout, MaxHeaderBytes: 16 << 10,
+	}
+	stop := context.AfterFunc(ctx, func() {
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			_ = server.Close()
+		}
+	})
+	defer stop()
+	a.log.Info("health checks are served", "address", listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve health checks: %w", err)
+	}
+	return nil
+}
+
+func (a *Agent) healthHandler(withMetrics bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := a.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	if withMetrics {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	}
+	return mux
+}
+
+// loopback tells addresses that only this machine, or this pod, can reach.
+func loopback(address net.Addr) bool {
+	tcp, ok := address.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

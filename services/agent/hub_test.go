@@ -1,0 +1,323 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/identity"
+)
+
+const joinToken = "a-join-token-that-works-once"
+
+// testHub is a hub at the network's edge: console, distributor and artifacts on one address, in memory.
+type testHub struct {
+	consolev1connect.UnimplementedIdentityServiceHandler
+	deliveryv1connect.UnimplementedDeliveryServiceHandler
+
+	store  *artifact.Store
+	server *httptest.Server
+	keys   *identity.KeySet
+	poll   time.Duration
+
+	mu        sync.Mutex // guards what follows
+	cond      *sync.Cond
+	joined    bool
+	token     string
+	services  map[string]*deliveryv1.ServiceDelivery
+	removed   map[string]bool
+	commits   int
+	reports   map[string][]*deliveryv1.ServiceReport
+	durable   map[string]uint64
+	failing   int // Report calls to refuse
+	down      bool
+	syncs     int
+	downloads int
+	watchers  map[chan struct{}]bool
+}
+
+func newHub(t *testing.T) *testHub {
+	t.Helper()
+	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := identity.NewKeySet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &testHub{
+		store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{}, removed: map[string]bool{},
+		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, watchers: map[chan struct{}]bool{},
+	}
+	h.cond = sync.NewCond(&h.mu)
+	mux := http.NewServeMux()
+	mux.Handle(consolev1connect.NewIdentityServiceHandler(h))
+	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(h))
+	mux.Handle(artifact.Path, store.Handler(func(*http.Request, artifact.Digest) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.downloads++
+		return nil
+	}))
+	h.server = httptest.NewUnstartedServer(h.guard(mux))
+	h.server.Config.Protocols = new(http.Protocols)
+	h.server.Config.Protocols.SetHTTP1(true)
+	h.server.Config.Protocols.SetUnencryptedHTTP2(true)
+	h.server.Start()
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+// guard answers nobody while the hub is down, and only the agent while it is up.
+func (h *testHub) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		down, token := h.down, h.token
+		h.mu.Unlock()
+		if down {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		if r.URL.Path != consolev1connect.IdentityServiceJoinClusterProcedure && r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *testHub) endpoints() *consolev1.Endpoints {
+	return &consolev1.Endpoints{Console: h.server.URL, Distributors: []string{h.server.URL}}
+}
+
+func (h *testHub) JoinCluster(_ context.Context, r *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.joined || r.GetJoinToken() != joinToken {
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no such join token"))
+	}
+	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: "edge"}, identity.AgentLifetime)
+	if err != nil {
+		return nil, err
+	}
+	h.joined, h.token = true, token
+	return &consolev1.JoinClusterResponse{
+		Token: &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, Cluster: "edge", Endpoints: h.endpoints(),
+	}, nil
+}
+
+func (h *testHub) RenewToken(context.Context, *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &consolev1.RenewTokenResponse{Token: &consolev1.Token{Token: h.token}, Endpoints: h.endpoints()}, nil
+}
+
+func (h *testHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.syncs++
+	answer := &deliveryv1.SyncResponse{NextPoll: durationpb.New(h.poll)}
+	wanted := map[string]string{}
+	for name, service := range h.services {
+		wanted[name] = service.GetDigest()
+	}
+	have := map[string]string{}
+	for _, one := range r.GetHave() {
+		have[one.GetService()] = one.GetDigest()
+	}
+	switch {
+	case r.GetDigest() == delivery.SetDigest(wanted):
+		answer.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
+		return answer, nil
+	case len(have) == 0 && r.GetDigest() != "":
+		answer.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
+		return answer, nil
+	}
+	changes := &deliveryv1.Changes{}
+	for name, service := range h.services {
+		if have[name] != service.GetDigest() {
+			changes.Services = append(changes.Services, proto.CloneOf(service))
+		}
+	}
+	for name := range have {
+		// Other tests share the cluster: what this hub never delivered is none of its business.
+		if h.removed[name] {
+			changes.Removed = append(changes.Removed, name)
+		}
+	}
+	answer.Result = &deliveryv1.SyncResponse_Changes{Changes: changes}
+	return answer, nil
+}
+
+func (h *testHub) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *connect.ServerStream[deliveryv1.WatchResponse]) error {
+	nudges := make(chan struct{}, 1)
+	h.mu.Lock()
+	h.watchers[nudges] = true
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers, nudges)
+	}()
+	event := &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
+	for {
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, ok := <-nudges:
+			if !ok {
+				return connect.NewError(connect.CodeUnavailable, errors.New("stopping"))
+			}
+			event = &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
+		}
+	}
+}
+
+func (h *testHub) Report(_ context.Context, r *deliveryv1.ReportRequest) (*deliveryv1.ReportResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failing > 0 {
+		h.failing--
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("not durable"))
+	}
+	answer := &deliveryv1.ReportResponse{}
+	for _, report := range r.GetReports() {
+		name := report.GetService()
+		if report.GetSequence() > h.durable[name] {
+			h.durable[name] = report.GetSequence()
+			h.reports[name] = append(h.reports[name], report)
+		}
+		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{Service: name, Sequence: h.durable[name]})
+	}
+	h.cond.Broadcast()
+	return answer, nil
+}
+
+// push publishes a folder as the next commit of a service, and nudges. It returns the service's digest.
+func (h *testHub) push(t *testing.T, service, namespace string, files map[string]string) string {
+	t.Helper()
+	digest := h.pack(t, files)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits++
+	commit := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, h.commits, digest)))[:40]
+	sent := &deliveryv1.ServiceDelivery{
+		Name: service, Namespace: namespace, Source: "git", Path: "apps/hello",
+		Digest:   delivery.ServiceDigest(delivery.Service{Name: service, Namespace: namespace, Path: "apps/hello", Artifact: string(digest)}),
+		Artifact: &artifactv1.Artifact{Digest: string(digest)},
+		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+	}
+	h.services[service] = sent
+	delete(h.removed, service)
+	h.nudge()
+	return sent.GetDigest()
+}
+
+func (h *testHub) pack(t *testing.T, files map[string]string) artifact.Digest {
+	t.Helper()
+	summary, err := h.store.Build(func(w *artifact.Writer) error {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if err := w.File(name, false, int64(len(files[name])), bytes.NewReader([]byte(files[name]))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary.Digest
+}
+
+func (h *testHub) remove(service string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.services, service)
+	h.removed[service] = true
+	h.nudge()
+}
+
+// nudge tells every watcher. The caller holds mu.
+func (h *testHub) nudge() {
+	for nudges := range h.watchers {
+		select {
+		case nudges <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// setDown makes the hub answer nothing, and ends its streams.
+func (h *testHub) setDown(down bool) {
+	h.mu.Lock()
+	h.down = down
+	h.mu.Unlock()
+	if down {
+		h.server.CloseClientConnections()
+	}
+}
+
+// patience of a test: a busy machine is slow, and a quiet one does not wait this long.
+const patience = 90 * time.Second
+
+// await waits for a report of the service that is as wanted, and returns it.
+func (h *testHub) await(t *testing.T, service string, wanted func(*deliveryv1.ServiceReport) bool) *deliveryv1.ServiceReport {
+	t.Helper()
+	deadline := time.AfterFunc(patience, h.cond.Broadcast)
+	defer deadline.Stop()
+	begin := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		reports := h.reports[service]
+		if len(reports) > 0 && wanted(reports[len(reports)-1]) {
+			return reports[len(reports)-1]
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("service %s: no such report came. All that came: %v", service, reports)
+		}
+		h.cond.Wait()
+	}
+}
+
+// awaitPhase waits until the service is in a phase with a digest.
+func (h *testHub) awaitPhase(t *testing.T, service, digest string, phase deliveryv1.Phase) *deliveryv1.ServiceReport {
+	t.Helper()
+	return h.await(t, service, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && r.GetPhase() == phase })
+}
+
+func (h *testHub) history(service string) []deliveryv1.Phase {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var phases []deliveryv1.Phase
+	for _, report := range h.reports[service] {
+		phases = append(phases, report.GetPhase())
+	}
+	return phases
+}

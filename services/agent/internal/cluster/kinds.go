@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// Kind is how the API server serves a kind.
+type Kind struct {
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+}
+
+// UnknownKindError tells that the API server does not serve a kind.
+type UnknownKindError struct {
+	GVK schema.GroupVersionKind
+}
+
+func (e *UnknownKindError) Error() string {
+	return fmt.Sprintf("the cluster does not know kind %s of %s. Install its CustomResourceDefinition, or mend apiVersion and kind",
+		e.GVK.Kind, e.GVK.GroupVersion())
+}
+
+// kinds remembers what was asked: only the groups that manifests use are ever looked up, one small
+// request each. A kind that is not found is never remembered.
+type kinds struct {
+	mu sync.Mutex // guards what follows
+	// known holds the kinds of each version of a group that was asked for.
+	known map[schema.GroupVersion]map[string]Kind
+}
+
+// Kind finds out how a kind is served. Errors: *UnknownKindError, those of the API.
+func (c *Cluster) Kind(ctx context.Context, gvk schema.GroupVersionKind) (Kind, error) {
+	if kind, ok := c.kinds.get(gvk); ok {
+		return kind, nil
+	}
+	served, err := c.discover(ctx, gvk.GroupVersion())
+	if apierrors.IsNotFound(err) {
+		return Kind{}, &UnknownKindError{GVK: gvk}
+	}
+	if err != nil {
+		return Kind{}, fmt.Errorf("ask the API server for the kinds of %s: %w", gvk.GroupVersion(), err)
+	}
+	c.kinds.put(gvk.GroupVersion(), served)
+	kind, ok := served[gvk.Kind]
+	if !ok {
+		return Kind{}, &UnknownKindError{GVK: gvk}
+	}
+	return kind, nil
+}
+
+// Namespaced says whether objects of a kind live in namespaces.
+func (c *Cluster) Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	kind, err := c.Kind(ctx, gvk)
+	return kind.Namespaced, err
+}
+
+// AwaitKind waits until a kind is served; the API server needs a moment after a new CRD.
+func (c *Cluster) AwaitKind(ctx context.Context, gvk schema.GroupVersionKind) error {
+	const pause = 50 * time.Millisecond
+	for {
+		_, err := c.Kind(ctx, gvk)
+		unknown := (*UnknownKindError)(nil)
+		if err == nil || !errors.As(err, &unknown) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for kind %s: %w", gvk.Kind, err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Cluster) discover(ctx context.Context, gv schema.GroupVersion) (map[string]Kind, error) {
+	path := "/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/api/" + gv.Version
+	}
+	data, err := c.raw.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	served := make(map[string]Kind, len(list.APIResources))
+	for _, resource := range list.APIResources {
+		if strings.Contains(resource.Name, "/") { // a subresource, such as deployments/scale
+			continue
+		}
+		served[resource.Kind] = Kind{Resource: gv.WithResource(resource.Name), Namespaced: resource.Namespaced}
+	}
+	return served, nil
+}
+
+// failed looks at an error of the API: a kind that is gone is forgotten, so that it is looked up anew.
+func (c *Cluster) failed(ref object.Ref, err error) error {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonNotFound {
+		return err
+	}
+	// The answer about a missing object names it; the one about a missing kind names nothing.
+	if details := status.Status().Details; details != nil && details.Name != "" && details.Kind != "" &&
+		!strings.Contains(status.Status().Message, "could not find the requested resource") {
+		return err
+	}
+	c.kinds.forget(ref.GVK().GroupVersion())
+	return &UnknownKindError{GVK: ref.GVK()}
+}
+
+func (k *kinds) get(gvk schema.GroupVersionKind) (Kind, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	kind, ok := k.known[gvk.GroupVersion()][gvk.Kind]
+	return kind, ok
+}
+
+func (k *kinds) put(gv schema.GroupVersion, served map[string]Kind) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil {
+		k.known = map[schema.GroupVersion]map[string]Kind{}
+	}
+	k.known[gv] = served
+}
+
+func (k *kinds) forget(gv schema.GroupVersion) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.known, gv)
+}

@@ -1,0 +1,254 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/delivery"
+	"fairlead.dev/services/agent/internal/deliver"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/hub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// distributor answers Sync as a test says, and hands the requests over.
+type distributor struct {
+	deliveryv1connect.UnimplementedDeliveryServiceHandler
+
+	mu       sync.Mutex // guards answer
+	answer   func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error)
+	requests chan *deliveryv1.SyncRequest
+	watch    chan *deliveryv1.WatchResponse
+	watched  chan struct{}
+}
+
+func (d *distributor) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case d.requests <- r:
+	default:
+	}
+	return d.answer(r)
+}
+
+func (d *distributor) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *connect.ServerStream[deliveryv1.WatchResponse]) error {
+	d.watched <- struct{}{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event := <-d.watch:
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func serve(t *testing.T, answer func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error)) (*distributor, string) {
+	t.Helper()
+	d := &distributor{
+		answer: answer, requests: make(chan *deliveryv1.SyncRequest, 100),
+		watch: make(chan *deliveryv1.WatchResponse), watched: make(chan struct{}, 100),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(d))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return d, server.URL
+}
+
+func notModified(next time.Duration) *deliveryv1.SyncResponse {
+	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}, NextPoll: durationpb.New(next)}
+}
+
+func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *deliver.Poller {
+	t.Helper()
+	distributors := hub.New(&http.Client{Transport: &http.Transport{}}, nil)
+	distributors.Set(urls)
+	p := deliver.New(deliver.Deps{
+		Distributors: distributors, Desired: store, Orphans: func() []string { return orphans },
+		KubernetesVersion: func() string { return "v1" }, AgentVersion: "dev",
+		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	running.Go(func() { _ = p.Watch(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return p
+}
+
+func newStore(t *testing.T) *desired.Store {
+	t.Helper()
+	store, err := desired.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func next(t *testing.T, requests <-chan *deliveryv1.SyncRequest) *deliveryv1.SyncRequest {
+	t.Helper()
+	select {
+	case request := <-requests:
+		return request
+	case <-time.After(30 * time.Second):
+		t.Fatal("no Sync came")
+		return nil
+	}
+}
+
+func TestPlainPollSendsTheDigestOnlyAndANudgeSendsAll(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Hour), nil })
+	run(t, store, nil, url)
+	plain := next(t, d.requests)
+	if plain.GetDigest() != delivery.SetDigest(map[string]string{"a": "1"}) || len(plain.GetHave()) > 0 || plain.GetAgent().GetKubernetesVersion() != "v1" {
+		t.Errorf("plain poll: %v", plain)
+	}
+	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
+	if again := next(t, d.requests); len(again.GetHave()) > 0 {
+		t.Errorf("after the stream opened: %v", again)
+	}
+	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
+	if nudged := next(t, d.requests); len(nudged.GetHave()) != 1 || nudged.GetHave()[0].GetDigest() != "1" {
+		t.Errorf("after a nudge: %v", nudged)
+	}
+}
+
+func TestNextPollIsHonoured(t *testing.T) {
+	t.Parallel()
+	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Second), nil })
+	begin := time.Now()
+	run(t, newStore(t), nil, url)
+	for range 3 {
+		next(t, d.requests)
+	}
+	if took := time.Since(begin); took < 1700*time.Millisecond {
+		t.Errorf("three polls a second apart took %s", took)
+	}
+}
+
+func TestAnotherDistributorIsAskedWhenOneFails(t *testing.T) {
+	t.Parallel()
+	down, downURL := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("no catalog yet"))
+	})
+	up, upURL := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Hour), nil })
+	for range 8 { // an agent begins with any of them
+		if p := run(t, newStore(t), nil, downURL, upURL); p == nil {
+			t.Fatal("no poller")
+		}
+		next(t, up.requests)
+	}
+	if len(down.requests) == 0 {
+		t.Error("no agent ever began with the one that was down")
+	}
+}
+
+func TestUnknownClusterKeepsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such cluster"))
+	})
+	p := run(t, store, nil, url)
+	next(t, d.requests)
+	next(t, d.requests) // it asks again
+	if _, want := store.Get("a"); want != desired.Apply || p.Synced() {
+		t.Errorf("want %v, synced %v", want, p.Synced())
+	}
+}
+
+func TestServicesOfALostDiskAreAskedFor(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	d, url := serve(t, func(r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		if len(r.GetHave()) == 0 {
+			return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}}, nil
+		}
+		return &deliveryv1.SyncResponse{NextPoll: durationpb.New(time.Hour), Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{"orphan", "../../etc"}}}}, nil
+	})
+	run(t, store, []string{"orphan"}, url)
+	next(t, d.requests)
+	if have := next(t, d.requests).GetHave(); len(have) != 1 || have[0].GetService() != "orphan" || have[0].GetDigest() != "" {
+		t.Errorf("have %v", have)
+	}
+	select {
+	case <-store.Changed():
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing changed")
+	}
+	if names := store.Names(); !slices.Equal(names, []string{"orphan"}) {
+		t.Errorf("got %v", names)
+	}
+}
+
+func TestDeliveryThatMakesNoSenseIsLeftOut(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	good := &artifactv1.Artifact{Digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+	_, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		return &deliveryv1.SyncResponse{NextPoll: durationpb.New(time.Hour), Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Services: []*deliveryv1.ServiceDelivery{
+			{Name: "../x", Digest: "1", Artifact: good},
+			{Name: "nodigest", Artifact: good},
+			{Name: "badartifact", Digest: "1", Artifact: &artifactv1.Artifact{Digest: "sha256:../../x"}},
+			{Name: "badnamespace", Digest: "1", Namespace: "a/b", Artifact: good},
+			{Name: "good", Digest: "1", Artifact: good},
+		}}}}, nil
+	})
+	run(t, store, nil, url)
+	select {
+	case <-store.Changed():
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing changed")
+	}
+	if names := store.Names(); !slices.Equal(names, []string{"good"}) {
+		t.Errorf("got %v", names)
+	}
+	if good, _ := store.Get("good"); good.Namespace != "default" {
+		t.Errorf("namespace %q", good.Namespace)
+	}
+}
+
+func TestGoAwayOpensTheStreamAnew(t *testing.T) {
+	t.Parallel()
+	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Hour), nil })
+	run(t, newStore(t), nil, url)
+	<-d.watched
+	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_GoAway{GoAway: &deliveryv1.GoAway{}}}
+	select {
+	case <-d.watched:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the stream was not opened again")
+	}
+}

@@ -1,0 +1,82 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/hub"
+)
+
+// Downloader gives the content of services from the store on disk, and fetches what is not there.
+type Downloader struct {
+	store        *artifact.Store
+	distributors *hub.Distributors
+	desired      *desired.Store
+	tracer       trace.Tracer
+	slots        chan struct{}
+}
+
+// downloads bounds what is fetched at the same time: a new agent must not ask for everything at once.
+const downloads = 8
+
+// NewDownloader returns a downloader over the store.
+func NewDownloader(store *artifact.Store, distributors *hub.Distributors, wanted *desired.Store, tracer trace.Tracer) *Downloader {
+	return &Downloader{store: store, distributors: distributors, desired: wanted, tracer: tracer, slots: make(chan struct{}, downloads)}
+}
+
+// Prepare brings the content of a service to the disk, so that Open need not wait for the hub. A full
+// disk is no error: then Open asks the hub.
+func (d *Downloader) Prepare(ctx context.Context, service desired.Service) error {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, span := d.tracer.Start(telemetry.Extract(ctx, service.Traceparent), "agent.download", trace.WithAttributes(
+		attribute.String("service", service.Name), attribute.String("digest", string(service.Artifact))))
+	defer span.End()
+	d.store.Pin(d.desired.Artifacts())
+	blob, err := d.store.Fill(ctx, service.Artifact, d.fetch)
+	if errors.Is(err, artifact.ErrNoSpace) {
+		return nil
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, "no content")
+		return fmt.Errorf("get the manifests from the hub: %w", err)
+	}
+	return blob.Close()
+}
+
+// Open returns the verified content of a service. What is not on the disk comes straight from the hub.
+func (d *Downloader) Open(ctx context.Context, service desired.Service) (io.ReadCloser, error) {
+	blob, err := d.store.Open(service.Artifact)
+	if err == nil {
+		return blob, nil
+	}
+	if !errors.Is(err, artifact.ErrNotFound) {
+		return nil, fmt.Errorf("open the manifests: %w", err)
+	}
+	content, err := d.fetch(ctx, service.Artifact)
+	if err != nil {
+		return nil, fmt.Errorf("get the manifests from the hub: %w", err)
+	}
+	return content, nil
+}
+
+func (d *Downloader) fetch(ctx context.Context, digest artifact.Digest) (content io.ReadCloser, err error) {
+	err = d.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+		content, err = artifact.Fetch(ctx, one.HTTP, one.URL, digest, 0)
+		return err
+	})
+	return content, err
+}

@@ -1,0 +1,179 @@
+// Package desired keeps, on disk, what the hub wants in this cluster: the services to apply, and those
+// that are to leave. It is the agent's memory with the hub away.
+package desired
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/durable"
+)
+
+// Service is all it takes to bring one service into the cluster.
+type Service struct {
+	Name string `json:"name"`
+	// Digest changes when there is something to do.
+	Digest string `json:"digest"`
+	// Namespace for objects that name none.
+	Namespace string          `json:"namespace"`
+	Source    string          `json:"source"`
+	Path      string          `json:"path"`
+	Commit    string          `json:"commit"`
+	Artifact  artifact.Digest `json:"artifact"`
+	Size      int64           `json:"size"`
+	// Traceparent is the trace of the commit.
+	Traceparent string `json:"traceparent,omitempty"`
+}
+
+// Want is what is to be done about a service.
+type Want int
+
+// What can be wanted of a service.
+const (
+	Nothing Want = iota
+	Apply
+	Remove
+)
+
+// Store is the wanted state. It is safe for concurrent use.
+type Store struct {
+	path    string
+	changed chan struct{}
+
+	mu    sync.Mutex // guards state
+	state state
+}
+
+type state struct {
+	Services map[string]Service `json:"services"`
+	// Leaving services are removed from the cluster and then forgotten.
+	Leaving map[string]bool `json:"leaving,omitempty"`
+}
+
+// Open reads the store from its folder. A file that can't be read is set aside: the hub tells it again.
+func Open(dir string, log *slog.Logger) (*Store, error) {
+	if err := durable.Sweep(dir); err != nil {
+		return nil, err
+	}
+	s := &Store{path: filepath.Join(dir, "desired.json"), changed: make(chan struct{}, 1)}
+	data, err := os.ReadFile(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("read wanted services: %w", err)
+	default:
+		if err := json.Unmarshal(data, &s.state); err != nil {
+			log.Warn("the record of wanted services is damaged; asking the hub anew", "err", err)
+			s.state = state{}
+			if err := os.Rename(s.path, s.path+".damaged"); err != nil {
+				return nil, fmt.Errorf("set damaged record aside: %w", err)
+			}
+		}
+	}
+	if s.state.Services == nil {
+		s.state.Services = map[string]Service{}
+	}
+	if s.state.Leaving == nil {
+		s.state.Leaving = map[string]bool{}
+	}
+	return s, nil
+}
+
+// Changed gets a value after changes; several may be told as one.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Digests are the services that are wanted, with their digests.
+func (s *Store) Digests() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digests := make(map[string]string, len(s.state.Services))
+	for name, service := range s.state.Services {
+		digests[name] = service.Digest
+	}
+	return digests
+}
+
+// Artifacts are those of the wanted services.
+func (s *Store) Artifacts() []artifact.Digest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var digests []artifact.Digest
+	for _, service := range s.state.Services {
+		digests = append(digests, service.Artifact)
+	}
+	return digests
+}
+
+// Get says what is wanted of a service.
+func (s *Store) Get(name string) (Service, Want) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if service, ok := s.state.Services[name]; ok {
+		return service, Apply
+	}
+	if s.state.Leaving[name] {
+		return Service{Name: name}, Remove
+	}
+	return Service{}, Nothing
+}
+
+// Names lists the services of which something is wanted.
+func (s *Store) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.state.Services)), maps.Keys(s.state.Leaving))
+	slices.Sort(names)
+	return names
+}
+
+// Update takes over what the hub said. When it returns it is on disk.
+func (s *Store) Update(services []Service, removed []string) error {
+	if len(services) == 0 && len(removed) == 0 {
+		return nil
+	}
+	return s.change(func(next *state) {
+		for _, service := range services {
+			next.Services[service.Name] = service
+			delete(next.Leaving, service.Name)
+		}
+		for _, name := range removed {
+			delete(next.Services, name)
+			next.Leaving[name] = true
+		}
+	})
+}
+
+// Forget drops a service that has left, unless it was wanted again meanwhile.
+func (s *Store) Forget(name string) error {
+	return s.change(func(next *state) { delete(next.Leaving, name) })
+}
+
+// change writes the new state before it becomes visible.
+func (s *Store) change(edit func(*state)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := state{Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving)}
+	edit(&next)
+	data, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("encode wanted services: %w", err)
+	}
+	if err := durable.WriteFile(s.path, data, 0o600); err != nil {
+		return fmt.Errorf("record wanted services: %w", err)
+	}
+	s.state = next
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}

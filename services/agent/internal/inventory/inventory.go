@@ -1,0 +1,329 @@
+// Package inventory keeps, inside the cluster, which objects each service put there. It is what makes
+// pruning safe and an agent replaceable: an agent that lost its disk finds its work again.
+//
+// One ConfigMap per service, `inventory.<service>` in the namespace fairlead-system, readable with
+// kubectl. Invariants, which hold over a kill at any point:
+//   - every object that the agent may have made is listed: the list is written as a superset before
+//     the first object is sent, and shrunk after the last one is gone;
+//   - a digest stands in `complete` only if all of it was applied and nothing was begun since.
+//
+// Lists above 800 KiB go on in further ConfigMaps, under names of their own for each write; the first
+// one names them and is written last, so that a reader sees the old list or the new one.
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/services/agent/internal/object"
+)
+
+const (
+	// Namespace holds the inventories.
+	Namespace = "fairlead-system"
+	// Label marks an inventory with its service.
+	Label = "fairlead.dev/inventory"
+	// chunkBytes keeps a ConfigMap below the API server's 1 MiB, with room for its metadata.
+	chunkBytes = 800 << 10
+)
+
+// Entry is an object that a service put into the cluster.
+type Entry struct {
+	object.Ref
+
+	// UID of the object when it was last applied; "": not known to have been made.
+	UID types.UID
+	// Hash of the manifest that was last applied completely; "": none.
+	Hash string
+}
+
+// Applied says what was applied, completely, last.
+type Applied struct {
+	Digest string    `json:"digest"`
+	Commit string    `json:"commit,omitempty"`
+	Time   time.Time `json:"time"`
+}
+
+// Record is what the inventory knows of a service.
+type Record struct {
+	Service string
+	// Applied is the last state that was applied completely. Complete is false while, and after,
+	// something else was begun: then the cluster may hold parts of both.
+	Applied  Applied
+	Complete bool
+	Entries  []Entry
+}
+
+// Has tells whether exactly this digest is in the cluster, as far as the agent is concerned.
+func (r Record) Has(digest string) bool {
+	return r.Complete && digest != "" && r.Applied.Digest == digest
+}
+
+// Namespaces makes sure that a namespace exists.
+type Namespaces interface {
+	EnsureNamespace(ctx context.Context, name string) error
+}
+
+// Store keeps the inventories of one cluster. It is safe for concurrent use, but one service at a
+// time has one writer.
+type Store struct {
+	maps       dynamic.ResourceInterface
+	namespaces Namespaces
+
+	mu sync.Mutex // guards what follows
+	// records is what the cluster holds, as last read or written.
+	records map[string]stored
+	// broken holds the services whose inventory can't be read. They stand still; the others go on.
+	broken map[string]error
+	// owners says which service an object belongs to, here or soon.
+	owners map[object.Key]string
+}
+
+// stored is a record and the ConfigMaps that hold it.
+type stored struct {
+	record Record
+	// version is the resourceVersion of the first ConfigMap: another writer makes the next write fail.
+	version string
+	chunks  []string
+}
+
+// New returns a store over the ConfigMaps of Namespace. Load fills it.
+func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
+	return &Store{maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}}
+}
+
+// Load reads all inventories. What a killed writer left behind is removed.
+func (s *Store) Load(ctx context.Context) error {
+	found, err := s.list(ctx, Label)
+	if err != nil {
+		return fmt.Errorf("read inventories: %w", err)
+	}
+	records, broken, orphans := assemble(found)
+	s.mu.Lock()
+	s.records, s.broken, s.owners = records, broken, map[object.Key]string{}
+	for service, kept := range records {
+		for _, entry := range kept.record.Entries {
+			s.owners[entry.Key] = service
+		}
+	}
+	s.mu.Unlock()
+	return s.remove(ctx, orphans)
+}
+
+// list reads the ConfigMaps page by page.
+func (s *Store) list(ctx context.Context, selector string) (map[string]*unstructured.Unstructured, error) {
+	const pageSize = 100 // of up to 1 MiB each
+	found := map[string]*unstructured.Unstructured{}
+	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
+	for {
+		page, err := s.maps.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			found[page.Items[i].GetName()] = &page.Items[i]
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// Get returns what is known of a service; an empty record if nothing. It fails for an inventory that
+// can't be read, after having tried again.
+func (s *Store) Get(ctx context.Context, service string) (Record, error) {
+	s.mu.Lock()
+	broken := s.broken[service]
+	s.mu.Unlock()
+	if broken != nil {
+		if err := s.reload(ctx, service); err != nil {
+			return Record{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record := s.records[service].record
+	record.Service = service
+	record.Entries = slices.Clone(record.Entries)
+	return record, nil
+}
+
+// reload reads the inventory of one service anew.
+func (s *Store) reload(ctx context.Context, service string) error {
+	found, err := s.list(ctx, Label+"="+service)
+	if err != nil {
+		return fmt.Errorf("read inventory: %w", err)
+	}
+	records, broken, _ := assemble(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := broken[service]; err != nil {
+		return err
+	}
+	delete(s.broken, service)
+	delete(s.records, service)
+	if kept, ok := records[service]; ok {
+		s.records[service] = kept
+	}
+	s.own(service, records[service].record.Entries)
+	return nil
+}
+
+// Services lists the services that have an inventory.
+func (s *Store) Services() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	services := make([]string, 0, len(s.records)+len(s.broken))
+	for service := range s.records {
+		services = append(services, service)
+	}
+	for service := range s.broken {
+		services = append(services, service)
+	}
+	slices.Sort(services)
+	return services
+}
+
+// Claim reserves objects for a service until the next Save of that service, or Release. If another
+// service has one of them nothing is reserved, and the answer says who has which.
+func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := map[object.Key]string{}
+	for _, key := range keys {
+		if owner, ok := s.owners[key]; ok && owner != service {
+			taken[key] = owner
+		}
+	}
+	if len(taken) > 0 {
+		return taken
+	}
+	for _, key := range keys {
+		s.owners[key] = service
+	}
+	return nil
+}
+
+// Release gives back what was claimed and is not in the inventory.
+func (s *Store) Release(service string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own(service, s.records[service].record.Entries)
+}
+
+// own makes exactly these entries belong to the service. The caller holds mu.
+func (s *Store) own(service string, entries []Entry) {
+	for key, owner := range s.owners {
+		if owner == service {
+			delete(s.owners, key)
+		}
+	}
+	for _, entry := range entries {
+		s.owners[entry.Key] = service
+	}
+}
+
+// InNamespace lists the services other than this one that have objects in a namespace.
+func (s *Store) InNamespace(namespace, service string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var others []string
+	for key, owner := range s.owners {
+		if key.Namespace == namespace && owner != service && !slices.Contains(others, owner) {
+			others = append(others, owner)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// Save writes the record of a service. It fails if anybody else wrote it since it was read; then it is
+// read anew, for the next attempt.
+func (s *Store) Save(ctx context.Context, record Record) error {
+	record.Entries = slices.Clone(record.Entries)
+	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
+	s.mu.Lock()
+	before := s.records[record.Service]
+	s.mu.Unlock()
+	after, err := s.write(ctx, before, record)
+	if apierrors.IsNotFound(err) && before.version == "" {
+		// The namespace is missing: the first write of all.
+		if err := s.namespaces.EnsureNamespace(ctx, Namespace); err != nil {
+			return fmt.Errorf("write inventory: %w", err)
+		}
+		after, err = s.write(ctx, before, record)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		// Somebody else wrote, or an earlier write of ours went through and its answer was lost.
+		return errors.Join(fmt.Errorf("write inventory: %w", err), s.reload(ctx, record.Service))
+	}
+	if err != nil {
+		return fmt.Errorf("write inventory: %w", err)
+	}
+	s.mu.Lock()
+	s.records[record.Service] = after
+	s.own(record.Service, record.Entries)
+	s.mu.Unlock()
+	return s.remove(ctx, before.chunks)
+}
+
+// write sends further chunks first and the head last: until then the old list is the valid one.
+func (s *Store) write(ctx context.Context, before stored, record Record) (stored, error) {
+	head, chunks, err := disassemble(record)
+	if err != nil {
+		return stored{}, err
+	}
+	after := stored{record: record}
+	for _, chunk := range chunks {
+		if _, err := s.maps.Create(ctx, chunk, metav1.CreateOptions{FieldManager: object.FieldManager}); err != nil {
+			return stored{}, err
+		}
+		after.chunks = append(after.chunks, chunk.GetName())
+	}
+	var written *unstructured.Unstructured
+	if before.version == "" {
+		written, err = s.maps.Create(ctx, head, metav1.CreateOptions{FieldManager: object.FieldManager})
+	} else {
+		head.SetResourceVersion(before.version)
+		written, err = s.maps.Update(ctx, head, metav1.UpdateOptions{FieldManager: object.FieldManager})
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	after.version = written.GetResourceVersion()
+	return after, nil
+}
+
+// Delete forgets a service. The head goes first: chunks without it mean nothing.
+func (s *Store) Delete(ctx context.Context, service string) error {
+	s.mu.Lock()
+	chunks := s.records[service].chunks
+	s.mu.Unlock()
+	if err := s.remove(ctx, append([]string{headName(service)}, chunks...)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.records, service)
+	s.own(service, nil)
+	return nil
+}
+
+func (s *Store) remove(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := s.maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove inventory %s: %w", name, err)
+		}
+	}
+	return nil
+}

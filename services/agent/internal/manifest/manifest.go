@@ -1,0 +1,417 @@
+// Package manifest turns a folder of plain manifests into objects.
+//
+// What is read: every .yaml, .yml and .json file of the folder and its subfolders. Names that begin
+// with a dot are skipped (.github/, .sops.yaml). A file may hold several documents; empty ones and
+// ones of comments only are skipped; a List is taken apart.
+//
+// Everything else is a mistake and stops the whole folder, because a guess could delete something:
+// a document without apiVersion, kind or name, generateName (a new object at every apply), the same
+// object twice, and files that ask for a renderer (kustomization.yaml, Chart.yaml).
+//
+// Scalars mean what kubectl takes them for (`on` and `yes` are true), and not what YAML 1.2 says.
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// Limits on what one folder may make the agent hold in memory.
+const (
+	// MaxFileBytes bounds one file. The API server takes objects of 1.5 MiB; a List may be larger.
+	MaxFileBytes = 16 << 20
+	// MaxBytes bounds all manifests of a folder.
+	MaxBytes = 64 << 20
+	// MaxDocuments bounds documents, and objects, of a folder.
+	MaxDocuments = 20_000
+	// maxDepth bounds nesting. Deep CRD schemas reach about 80.
+	maxDepth = 200
+	// maxMarks bounds the separators of one document before it is parsed: a parsed node costs
+	// ~150 bytes, so this bounds the parser to ~75 MB. CRDs of 1 MB have about 60,000.
+	maxMarks = 500_000
+	// maxNodes bounds the values of a whole folder.
+	maxNodes = 2_000_000
+	// maxAliased bounds the values that aliases repeat in one document.
+	maxAliased = 100_000
+	// maxErrors bounds how many mistakes are told at once.
+	maxErrors = 5
+)
+
+// File is a file of the folder; Path is relative to it, with slashes.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Position says where an object was written down.
+type Position struct {
+	// File is the path within the repository.
+	File string
+	// Document counts from 1 within the file.
+	Document int
+	// Item counts from 1 within a List; 0: the document is no List.
+	Item int
+	// Line of the file where the document begins.
+	Line int
+}
+
+func (p Position) String() string {
+	text := p.File
+	if p.Document > 0 {
+		text += fmt.Sprintf(", document %d", p.Document)
+	}
+	if p.Item > 0 {
+		text += fmt.Sprintf(", item %d", p.Item)
+	}
+	return text
+}
+
+// Object is an object and where it was written down.
+type Object struct {
+	*unstructured.Unstructured
+
+	Position Position
+}
+
+// Ref is the object's name in the cluster.
+func (o Object) Ref() object.Ref { return object.RefOf(o.Unstructured) }
+
+// String names the object and its place: "ConfigMap default/hello (apps/hello/config.yaml, document 2)".
+func (o Object) String() string {
+	return fmt.Sprintf("%s (%s)", o.Ref().Key, o.Position)
+}
+
+// Error is a mistake in the manifests. Only a new commit mends it, so it is not worth a retry.
+type Error struct {
+	Position Position
+	// Line of the mistake, 0 when unknown.
+	Line    int
+	Problem string
+}
+
+func (e *Error) Error() string {
+	where := e.Position.String()
+	if e.Line > 0 {
+		where += fmt.Sprintf(", line %d", e.Line)
+	}
+	return where + ": " + e.Problem
+}
+
+// Wanted says whether a file of the folder is read at all.
+func Wanted(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") {
+			return false
+		}
+	}
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return rendererOf(name) != ""
+}
+
+// rendererOf names the tool that a file is for; such a folder means something else than the sum of its files.
+func rendererOf(name string) string {
+	switch path.Base(name) {
+	case "kustomization.yaml", "kustomization.yml", "Kustomization":
+		return "Kustomize"
+	case "Chart.yaml":
+		return "Helm"
+	}
+	return ""
+}
+
+// Parse reads the files of a folder. The prefix is the folder's own path, for messages.
+// The objects come in the order of file names and of documents.
+func Parse(prefix string, files []File) ([]Object, error) {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	p := &parser{}
+	var problems []error
+	for _, file := range files {
+		if !Wanted(file.Path) {
+			continue
+		}
+		if err := p.file(path.Join(prefix, file.Path), file.Data); err != nil {
+			problems = append(problems, err)
+		}
+		if len(problems) == maxErrors || p.exhausted {
+			break
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return p.objects, nil
+}
+
+// parser collects the objects of one folder and counts what they cost.
+type parser struct {
+	objects   []Object
+	bytes     int
+	documents int
+	nodes     int
+	// exhausted is set when a limit of the whole folder is passed: no other file is looked at.
+	exhausted bool
+}
+
+func (p *parser) file(name string, data []byte) error {
+	at := Position{File: name}
+	if tool := rendererOf(name); tool != "" {
+		return &Error{Position: at, Problem: "the folder is made for " + tool +
+			", and the agent applies plain manifests only. Render it before the push, or point the service at a folder of plain manifests"}
+	}
+	if len(data) > MaxFileBytes {
+		return &Error{Position: at, Problem: fmt.Sprintf("the file has %d bytes, more than the %d that are read. Split it", len(data), MaxFileBytes)}
+	}
+	if p.bytes += len(data); p.bytes > MaxBytes {
+		p.exhausted = true
+		return &Error{Position: at, Problem: fmt.Sprintf("the folder's manifests have more than %d bytes. Split the service", MaxBytes)}
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // the byte order mark of Windows editors
+	if path.Ext(name) == ".json" {
+		return p.jsonFile(at, data)
+	}
+	return p.yamlFile(at, data)
+}
+
+// document takes one decoded document.
+func (p *parser) document(at Position, value any) error {
+	if p.documents++; p.documents > MaxDocuments {
+		p.exhausted = true
+		return &Error{Position: at, Problem: fmt.Sprintf("the folder has more than %d documents. Split the service", MaxDocuments)}
+	}
+	content, ok := value.(map[string]any)
+	if !ok {
+		return &Error{Position: at, Line: at.Line, Problem: "is no Kubernetes object: it holds a " + typeName(value) +
+			" where apiVersion, kind and metadata should be. Move it out of the folder if it is none"}
+	}
+	return p.object(at, content, 0)
+}
+
+func (p *parser) object(at Position, content map[string]any, depth int) error {
+	apiVersion, kind, err := typeOf(at, content)
+	if err != nil {
+		return err
+	}
+	if isList(apiVersion, kind, content) {
+		items, _ := content["items"].([]any)
+		return p.list(at, apiVersion, kind, items, depth)
+	}
+	if len(p.objects) >= MaxDocuments {
+		p.exhausted = true
+		return &Error{Position: at, Problem: fmt.Sprintf("the folder has more than %d objects. Split the service", MaxDocuments)}
+	}
+	if err := checkMetadata(at, kind, content); err != nil {
+		return err
+	}
+	p.objects = append(p.objects, Object{Unstructured: &unstructured.Unstructured{Object: content}, Position: at})
+	return nil
+}
+
+// isList tells a List, and not a custom resource whose kind happens to end with the word: that has a name.
+func isList(apiVersion, kind string, content map[string]any) bool {
+	if apiVersion == "v1" && kind == "List" {
+		return true
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	_, items := content["items"].([]any)
+	return items && strings.HasSuffix(kind, "List") && metadata["name"] == nil
+}
+
+// list takes a List apart. A List in a List is read, though not endlessly.
+func (p *parser) list(at Position, apiVersion, kind string, items []any, depth int) error {
+	const maxLists = 3
+	if depth >= maxLists {
+		return &Error{Position: at, Line: at.Line, Problem: "Lists are nested too deeply. Write the objects as documents"}
+	}
+	for i, item := range items {
+		at := at
+		at.Item = i + 1
+		content, ok := item.(map[string]any)
+		if !ok {
+			return &Error{Position: at, Line: at.Line, Problem: "is no Kubernetes object: it holds a " + typeName(item)}
+		}
+		// The items of a ConfigMapList, as the API server writes it, leave out what the list says.
+		if elem := strings.TrimSuffix(kind, "List"); elem != "" {
+			if _, ok := content["kind"]; !ok {
+				content["kind"] = elem
+			}
+			if _, ok := content["apiVersion"]; !ok {
+				content["apiVersion"] = apiVersion
+			}
+		}
+		if err := p.object(at, content, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func typeOf(at Position, content map[string]any) (apiVersion, kind string, err error) {
+	apiVersion, _ = content["apiVersion"].(string)
+	kind, _ = content["kind"].(string)
+	var missing string
+	switch {
+	case apiVersion == "" && kind == "":
+		missing = "apiVersion and kind are missing. Move the file out of the folder if it is no Kubernetes manifest"
+	case apiVersion == "":
+		missing = kind + ": apiVersion is missing"
+	case kind == "":
+		missing = "kind is missing"
+	default:
+		if _, err := schema.ParseGroupVersion(apiVersion); err == nil {
+			return apiVersion, kind, nil
+		}
+		missing = fmt.Sprintf("%s: apiVersion %q is not of the form group/version", kind, apiVersion)
+	}
+	return "", "", &Error{Position: at, Line: at.Line, Problem: missing}
+}
+
+// serverFields are written by the API server. A manifest that was read from a cluster still has
+// them, and they would make the apply fail.
+func serverFields() []string {
+	return []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"}
+}
+
+func checkMetadata(at Position, kind string, content map[string]any) error {
+	fail := func(problem string) error {
+		return &Error{Position: at, Line: at.Line, Problem: kind + ": " + problem}
+	}
+	metadata, ok := content["metadata"].(map[string]any)
+	if !ok {
+		return fail("metadata.name is missing")
+	}
+	name, ok := metadata["name"].(string)
+	switch {
+	case !ok && metadata["name"] != nil:
+		return fail("metadata.name must be a string: put it in quotes")
+	case name == "" && metadata["generateName"] != nil:
+		return fail("metadata.generateName would make a new object at every apply. Give it a metadata.name")
+	case name == "":
+		return fail("metadata.name is missing")
+	case strings.Contains(name, "/") || name == "." || name == "..":
+		return fail(fmt.Sprintf("metadata.name %q can't be a name", name))
+	}
+	delete(metadata, "generateName")
+	for _, field := range serverFields() {
+		delete(metadata, field)
+	}
+	if namespace, ok := metadata["namespace"]; ok {
+		text, isText := namespace.(string)
+		if (!isText && namespace != nil) || strings.Contains(text, "/") || text == "." || text == ".." {
+			return fail("metadata.namespace must be the name of a namespace")
+		}
+	}
+	return checkStrings(metadata, fail)
+}
+
+// checkStrings finds labels and annotations that are no strings: everybody's first mistake with YAML.
+func checkStrings(metadata map[string]any, fail func(string) error) error {
+	for _, field := range []string{"labels", "annotations"} {
+		values, ok := metadata[field].(map[string]any)
+		if !ok {
+			if metadata[field] != nil {
+				return fail("metadata." + field + ": expected map, got " + typeName(metadata[field]))
+			}
+			delete(metadata, field)
+			continue
+		}
+		for key, value := range values {
+			if _, ok := value.(string); !ok {
+				return fail(fmt.Sprintf("metadata.%s[%s]: expected string, got %s. Put it in quotes", field, key, typeName(value)))
+			}
+		}
+	}
+	return nil
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "string"
+	case bool:
+		return "boolean"
+	case int64:
+		return "integer"
+	case float64:
+		return "number"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "map"
+	}
+	return "value"
+}
+
+// Scopes says whether a kind lives in namespaces, as the cluster has it.
+type Scopes interface {
+	Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
+}
+
+// Resolve gives every object of a namespaced kind a namespace, takes it from the others, and finds
+// objects that are there twice. Kinds whose CRD is among the objects need not be in the cluster yet.
+// The error joins one per object.
+func Resolve(ctx context.Context, objects []Object, scopes Scopes, namespace string) error {
+	own := definedScopes(objects)
+	seen := make(map[object.Key]Position, len(objects))
+	var problems []error
+	for _, obj := range objects {
+		if len(problems) == maxErrors {
+			break
+		}
+		gvk := obj.GroupVersionKind()
+		namespaced, ok := own[gvk.GroupKind()]
+		if !ok {
+			var err error
+			if namespaced, err = scopes.Namespaced(ctx, gvk); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", obj, err))
+				continue
+			}
+		}
+		switch {
+		case !namespaced:
+			obj.SetNamespace("")
+		case obj.GetNamespace() == "":
+			obj.SetNamespace(namespace)
+		}
+		key := obj.Ref().Key
+		if first, twice := seen[key]; twice {
+			problems = append(problems, &Error{Position: obj.Position, Line: obj.Position.Line, Problem: fmt.Sprintf("%s is there twice, first in %s. Remove one", key, first)})
+			continue
+		}
+		seen[key] = obj.Position
+	}
+	return errors.Join(problems...)
+}
+
+// definedScopes reads the scope of the kinds that the objects' own CRDs bring.
+func definedScopes(objects []Object) map[schema.GroupKind]bool {
+	scopes := map[schema.GroupKind]bool{}
+	for _, obj := range objects {
+		if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
+		scope, _, _ := unstructured.NestedString(obj.Object, "spec", "scope")
+		if scope != "" {
+			scopes[schema.GroupKind{Group: group, Kind: kind}] = scope == "Namespaced"
+		}
+	}
+	return scopes
+}

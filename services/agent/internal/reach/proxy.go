@@ -1,0 +1,161 @@
+package reach
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/telemetry"
+)
+
+// proxy asks the API server on behalf of the caller in the OPEN frame.
+type proxy struct {
+	base      *url.URL
+	transport http.RoundTripper
+	log       *slog.Logger
+	copier    muxhttp.Copier
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out, refused := p.request(r)
+	if refused != nil {
+		kubehttp.WriteError(w, refused)
+		return
+	}
+	resp, err := p.transport.RoundTrip(out)
+	if err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // nobody waits for an answer
+		}
+		p.log.WarnContext(out.Context(), "API server does not answer", "err", err)
+		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf(
+			"the agent can't reach its API server: %v. Look at the cluster's control plane and at the agent's log", err)})
+		return
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		// It is not the caller's credential that was refused; a 401 would make clients log in again.
+		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: "the API server does not accept the agent's own credential. " +
+			"Restart the agent, or give it a service account or kubeconfig that works"})
+		return
+	}
+	p.localize(resp.Header)
+	if _, err := p.copier.Copy(w, resp); err != nil {
+		if broke, ok := errors.AsType[*muxhttp.ReadError](err); ok && r.Context().Err() == nil {
+			p.log.WarnContext(out.Context(), "API server broke off a response", "err", broke.Err)
+			muxhttp.SetAbortCause(w, "the API server broke off the response")
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// request makes the API server's request out of the tunnel's. Nothing of what arrived decides who
+// asks, but for the OPEN frame.
+func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
+	caller, ok := muxhttp.CallerFrom(r.Context())
+	if !ok {
+		caller = muxhttp.Caller{}
+	}
+	if err := checkCaller(caller); err != nil {
+		return nil, &kubehttp.Error{Code: http.StatusForbidden, Message: "the agent refuses this request: " + err.Error()}
+	}
+	if err := kubehttp.CheckPath(r.URL.EscapedPath()); err != nil {
+		return nil, &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
+	}
+	header := r.Header // ours: it was decoded for this request
+	kubehttp.StripRequest(header)
+	muxhttp.RemoveHopByHop(header)
+	kubehttp.StripRequest(r.Trailer)
+	header.Set("Impersonate-User", caller.User)
+	for _, g := range caller.Groups {
+		header.Add("Impersonate-Group", g)
+	}
+	for k, values := range caller.Extra {
+		for _, v := range values {
+			header.Add("Impersonate-Extra-"+url.PathEscape(k), v)
+		}
+	}
+	if header["Accept-Encoding"] == nil {
+		header.Set("Accept-Encoding", "identity") // else the transport would ask for gzip and change the bytes
+	}
+	if header["User-Agent"] == nil {
+		header.Set("User-Agent", "") // none, instead of Go's
+	}
+	out := (&http.Request{
+		Method:        r.Method,
+		URL:           p.target(r.URL),
+		Host:          p.base.Host,
+		Header:        header,
+		Body:          r.Body,
+		ContentLength: r.ContentLength,
+		Trailer:       r.Trailer,
+	}).WithContext(telemetry.Extract(r.Context(), caller.TraceParent))
+	return out, nil
+}
+
+// target puts path and query below the API server's base, with the escapes as they came.
+func (p *proxy) target(in *url.URL) *url.URL {
+	out := *p.base
+	out.User = nil
+	out.Path = strings.TrimSuffix(p.base.Path, "/") + in.Path
+	out.RawPath = strings.TrimSuffix(p.base.EscapedPath(), "/") + in.EscapedPath()
+	out.RawQuery, out.ForceQuery, out.Fragment = in.RawQuery, in.ForceQuery, ""
+	return &out
+}
+
+// localize makes redirects to the API server's own address relative, for the hub to complete.
+func (p *proxy) localize(h http.Header) {
+	u, err := url.Parse(h.Get("Location"))
+	if err != nil || u.Host == "" || u.Host != p.base.Host {
+		return
+	}
+	path := strings.TrimPrefix(u.EscapedPath(), strings.TrimSuffix(p.base.EscapedPath(), "/"))
+	if u.RawQuery != "" {
+		path += "?" + u.RawQuery
+	}
+	h.Set("Location", path)
+}
+
+// checkCaller refuses who could not be impersonated as what they are.
+func checkCaller(c muxhttp.Caller) error {
+	if c.User == "" {
+		return errors.New("it does not say who asks")
+	}
+	for _, name := range append([]string{c.User}, c.Groups...) {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	for k, values := range c.Extra {
+		for _, v := range append([]string{k}, values...) {
+			if k == "" || !plain(v) {
+				return errors.New("it has extra information that no header can carry")
+			}
+		}
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "" || !plain(name):
+		return fmt.Errorf("user or group %q can't be impersonated", name)
+	case strings.HasPrefix(name, "system:"):
+		return fmt.Errorf("user or group %q belongs to Kubernetes itself", name)
+	default:
+		return nil
+	}
+}
+
+// plain says whether a header carries the value unchanged: servers cut blanks off at both ends, which
+// would turn " system:masters" into something else.
+func plain(v string) bool {
+	return v == strings.TrimSpace(v) && httpguts.ValidHeaderFieldValue(v)
+}

@@ -1,0 +1,299 @@
+// Package reach lets people reach this cluster's API server through the hub's tunnel.
+//
+// It keeps a session to each tunnel endpoint, dialled from here, and answers the requests that come
+// over it by asking the API server as the person that the hub has verified (impersonation). It fails
+// closed: without a caller, or with one that Kubernetes would take for a part of itself, nothing is
+// asked. The package knows no Kubernetes client: it is given a URL and a RoundTripper.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/mux/muxhttp"
+)
+
+const (
+	// sessionsPerEndpoint: one carries many streams; more are for several replicas behind one
+	// endpoint, which come with relaying.
+	sessionsPerEndpoint = 1
+	// endpointsEvery is how often Endpoints is asked again.
+	endpointsEvery = 5 * time.Second
+	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once.
+	firstPause, mostPause = 500 * time.Millisecond, 30 * time.Second
+	// longLived is the life after which a session's end counts as a fresh start.
+	longLived = 30 * time.Second
+	// drainLimit is how long running requests may go on when the agent stops.
+	drainLimit = 5 * time.Second
+)
+
+// stopping is what the hub is told.
+const stopping = "the agent is stopping"
+
+// Config says where the tunnels and the API server are.
+type Config struct {
+	// Endpoints returns the URLs of the tunnels; asked again and again, for they may change.
+	Endpoints func() []string
+	// HTTPClient dials the tunnels. It should be used for nothing else: after a connection went silent
+	// its idle connections are closed.
+	HTTPClient *http.Client
+	// Token is the agent's credential at the hub.
+	Token identity.TokenSource
+	// Kube is the API server's base URL.
+	Kube *url.URL
+	// Transport asks the API server with the agent's own credential, which must be allowed to impersonate.
+	Transport http.RoundTripper
+	// Version of the agent, for the hub to show.
+	Version string
+	Log     *slog.Logger
+}
+
+// Reach keeps the sessions. New, then Run.
+type Reach struct {
+	cfg     Config
+	handler http.Handler
+	running sync.WaitGroup // sessions, also those that drain while their replacements live
+
+	mu     sync.Mutex // guards states
+	states map[string]State
+}
+
+// State is how one endpoint is doing.
+type State struct {
+	Endpoint  string
+	Connected bool
+	Since     time.Time // of being connected or not
+	Err       error     // why it is not connected; nil at first
+}
+
+// New checks the configuration. It dials nothing.
+func New(cfg Config) (*Reach, error) {
+	switch {
+	case cfg.Endpoints == nil || cfg.HTTPClient == nil || cfg.Token == nil || cfg.Log == nil:
+		return nil, errors.New("reach: endpoints, HTTP client, token and log are needed")
+	case cfg.Kube == nil || cfg.Transport == nil:
+		return nil, errors.New("reach: the API server's URL and transport are needed")
+	case cfg.Kube.Scheme != "https" && cfg.Kube.Scheme != "http" || cfg.Kube.Host == "":
+		return nil, fmt.Errorf("reach: API server's URL %q must be http(s)://host", cfg.Kube.Redacted())
+	}
+	return &Reach{
+		cfg:     cfg,
+		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, log: cfg.Log},
+		states:  make(map[string]State),
+	}, nil
+}
+
+// States returns how the endpoints are doing, by URL.
+func (r *Reach) States() []State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]State, 0, len(r.states))
+	for _, s := range r.states {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b State) int {
+		switch {
+		case a.Endpoint < b.Endpoint:
+			return -1
+		case a.Endpoint > b.Endpoint:
+			return 1
+		default:
+			return 0
+		}
+	})
+	return list
+}
+
+// Run keeps the sessions until ctx ends; then it lets running requests finish for a moment and
+// returns nil.
+func (r *Reach) Run(ctx context.Context) error {
+	defer r.cfg.HTTPClient.CloseIdleConnections()
+	defer r.running.Wait()
+	kept := make(map[string]context.CancelFunc)
+	defer func() {
+		for _, stop := range kept {
+			stop()
+		}
+	}()
+	ticker := time.NewTicker(endpointsEvery)
+	defer ticker.Stop()
+	for {
+		wanted := r.cfg.Endpoints()
+		for endpoint, stop := range kept {
+			if !slices.Contains(wanted, endpoint) {
+				stop()
+				delete(kept, endpoint)
+			}
+		}
+		for _, endpoint := range wanted {
+			if kept[endpoint] != nil {
+				continue
+			}
+			keepCtx, stop := context.WithCancel(ctx)
+			kept[endpoint] = stop
+			for range sessionsPerEndpoint {
+				r.running.Go(func() { r.keep(keepCtx, endpoint) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// keep has one session to an endpoint at any time, as far as that is possible.
+func (r *Reach) keep(ctx context.Context, endpoint string) {
+	defer r.forget(endpoint)
+	log := r.cfg.Log.With("endpoint", redacted(endpoint))
+	for failures := 0; ; {
+		began := time.Now()
+		connected, err := r.connect(ctx, endpoint, log)
+		if ctx.Err() != nil {
+			return
+		}
+		r.setState(State{Endpoint: endpoint, Since: time.Now(), Err: err})
+		if connected && time.Since(began) >= longLived {
+			failures = 0
+		}
+		wait := pauseAfter(failures)
+		failures++
+		log.WarnContext(ctx, "tunnel session ended; dialling again", "err", err, "connected", connected, "retry_in", wait.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pauseAfter has full jitter.
+func pauseAfter(failures int) time.Duration {
+	return rand.N(min(mostPause, firstPause<<min(failures, 10)))
+}
+
+// connect opens a session and stays until it ends or goes away; then its last streams end in the
+// background. connected says that the handshake was done.
+func (r *Reach) connect(ctx context.Context, endpoint string, log *slog.Logger) (connected bool, err error) {
+	session, ended, err := r.dial(ctx, endpoint, log)
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-session.Ready():
+	case err := <-ended:
+		return false, r.explain(err)
+	case <-ctx.Done():
+		drain(ctx, session)
+		<-ended
+		return false, nil
+	}
+	r.setState(State{Endpoint: endpoint, Connected: true, Since: time.Now()})
+	log.InfoContext(ctx, "tunnel session open")
+	select {
+	case <-session.Gone():
+		r.running.Go(func() { linger(ctx, session, ended) })
+		return true, errors.New("the tunnel replica is going away")
+	case err := <-ended:
+		return true, r.explain(err)
+	case <-ctx.Done():
+		drain(ctx, session)
+		<-ended
+		return true, nil
+	}
+}
+
+// drain lets requests that run finish, when the agent stops; new ones go elsewhere.
+func drain(ctx context.Context, session *mux.Session) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+	defer cancel()
+	session.Drain(limit, stopping)
+}
+
+// linger lets the last streams of a session that goes away finish. The hub sets their deadline.
+func linger(ctx context.Context, session *mux.Session, ended <-chan error) {
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		session.Close(mux.CodeNone, stopping)
+		<-ended
+	}
+}
+
+// dial starts a session and its serving. ended gets the session's error when all of it has ended.
+func (r *Reach) dial(ctx context.Context, endpoint string, log *slog.Logger) (*mux.Session, <-chan error, error) {
+	tunnels := tunnelv1connect.NewTunnelServiceClient(r.cfg.HTTPClient, endpoint,
+		append(client.Options(), client.WithToken(r.cfg.Token))...)
+	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stream, err := tunnels.Connect(streamCtx)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	session, err := mux.NewAcceptor(&carrier{stream: stream, cancel: cancel}, map[string]string{"version": r.cfg.Version})
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	r.running.Go(func() {
+		defer cancel()
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = muxhttp.Serve(streamCtx, session, r.handler, log) }) // ends with the session, whose error counts
+		err := session.Run(streamCtx)
+		cancel()
+		serving.Wait()
+		_ = stream.CloseResponse()
+		ended <- err
+	})
+	return session, ended, nil
+}
+
+// explain turns a session's end into words with a next step, and drops connections that went silent,
+// which would be dialled over again.
+func (r *Reach) explain(err error) error {
+	r.cfg.HTTPClient.CloseIdleConnections()
+	switch connect.CodeOf(err) {
+	case connect.CodeUnauthenticated:
+		return fmt.Errorf("%w. If that goes on, give the agent a new join token", err)
+	case connect.CodeNotFound, connect.CodePermissionDenied:
+		return fmt.Errorf("%w. Check that the cluster is still in the hub's catalog", err)
+	default:
+		return err
+	}
+}
+
+func (r *Reach) setState(s State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states[s.Endpoint] = s
+}
+
+func (r *Reach) forget(endpoint string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states, endpoint)
+}
+
+func redacted(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "(not a URL)"
+	}
+	return u.Redacted()
+}

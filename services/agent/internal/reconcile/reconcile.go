@@ -1,0 +1,299 @@
+// Package reconcile brings services into the cluster, keeps an eye on them and takes them out again.
+//
+// Each service has a keeper: one goroutine that owns all that is known of it and does one thing at a
+// time. So services cannot hold each other up, and nothing is done twice at once. What keepers do at
+// the cluster is bounded by slots; a keeper that waits (for a retry, for health) holds none.
+package reconcile
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/prune"
+)
+
+const (
+	// workers bounds the services that are applied or removed at the same time. Their manifests are
+	// in memory meanwhile.
+	workers = 4
+	// retryFloor and retryMax bound the wait before a service that failed is tried again.
+	retryFloor, retryMax = 500 * time.Millisecond, 5 * time.Minute
+)
+
+// Artifacts gives the content of a service: a verified tar. Prepare may wait for the hub, for as long as
+// ctx lets it; after it Open does not, as long as the disk has room.
+type Artifacts interface {
+	Prepare(ctx context.Context, service desired.Service) error
+	Open(ctx context.Context, service desired.Service) (io.ReadCloser, error)
+}
+
+// Reports takes the states of services. Set returns when the state can't be lost any more.
+type Reports interface {
+	Set(report *deliveryv1.ServiceReport) error
+}
+
+// Deps is what the keepers work with.
+type Deps struct {
+	Desired   *desired.Store
+	Artifacts Artifacts
+	Inventory *inventory.Store
+	Scopes    manifest.Scopes
+	Applier   *apply.Applier
+	Pruner    *prune.Pruner
+	Checker   *health.Checker
+	Reports   Reports
+	Tracer    trace.Tracer
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
+}
+
+// Controller runs the keepers.
+type Controller struct {
+	Deps
+
+	slots chan struct{}
+	// retired gets a value when keepers have ended.
+	retired chan struct{}
+	// loaded is closed when the inventories are known.
+	loaded  chan struct{}
+	metrics metrics
+}
+
+type metrics struct {
+	applies *prometheus.CounterVec
+	seconds prometheus.Histogram
+	pruned  prometheus.Counter
+}
+
+// New returns a controller; Run starts it.
+func New(deps Deps) *Controller {
+	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), retired: make(chan struct{}, 1), loaded: make(chan struct{}), metrics: metrics{
+		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
+		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
+	}}
+	deps.Metrics.MustRegister(c.metrics.applies, c.metrics.seconds, c.metrics.pruned)
+	return c
+}
+
+// Loaded is closed once the inventories are known: until then nothing is applied.
+func (c *Controller) Loaded() <-chan struct{} { return c.loaded }
+
+// Run starts a keeper for every service of which something is wanted, until ctx ends. It returns when
+// the last keeper has.
+func (c *Controller) Run(ctx context.Context) error {
+	if !c.load(ctx) {
+		return nil
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	keepers := map[string]*keeper{}
+	for {
+		for name, k := range keepers {
+			if k.ended() {
+				delete(keepers, name)
+			}
+		}
+		for _, name := range c.Desired.Names() {
+			k := keepers[name]
+			if k == nil {
+				k = newKeeper(c, name)
+				keepers[name] = k
+				running.Go(func() { k.run(ctx) })
+			}
+			k.look()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.Desired.Changed():
+		case <-c.retired: // the service may have been wanted again just then
+		}
+	}
+}
+
+// load reads the inventories, for as long as it takes.
+func (c *Controller) load(ctx context.Context) bool {
+	backoff := hub.Backoff{Floor: retryFloor, Max: 30 * time.Second}
+	for {
+		err := c.Inventory.Load(ctx)
+		if err == nil {
+			close(c.loaded)
+			return true
+		}
+		wait := backoff.Next()
+		if ctx.Err() == nil {
+			c.Log.Error("the cluster can't be read; nothing is applied until it can", "err", err, "retry_in", wait)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+	}
+}
+
+// keeper looks after one service. Only its own goroutine uses the fields below the line.
+type keeper struct {
+	*Controller
+
+	name   string
+	log    *slog.Logger
+	wake   chan struct{}
+	closed chan struct{}
+
+	mu sync.Mutex // guards seen and impatient
+	// seen is what was wanted when the keeper was last woken.
+	seen want
+	// impatient ends the waits of the step that is under way.
+	impatient context.CancelFunc
+
+	// ---
+
+	// doing is what the fields below are about.
+	doing   want
+	backoff hub.Backoff
+	// stuck: the manifests are at fault, and only another digest is worth a try.
+	stuck bool
+	// announced: the hub knows that this digest is being applied.
+	announced bool
+	// told is the last problem that was logged.
+	told  string
+	watch watch
+}
+
+// want is what is wanted of a service, as far as it makes a difference.
+type want struct {
+	what   desired.Want
+	digest string
+}
+
+func newKeeper(c *Controller, name string) *keeper {
+	return &keeper{
+		Controller: c, name: name, log: c.Log.With("service", name),
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax},
+	}
+}
+
+func (k *keeper) ended() bool {
+	select {
+	case <-k.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// look wakes the keeper if something else is wanted than last time.
+func (k *keeper) look() {
+	service, what := k.Desired.Get(k.name)
+	now := want{what: what, digest: service.Digest}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now == k.seen {
+		return
+	}
+	k.seen = now
+	if k.impatient != nil {
+		k.impatient()
+	}
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// patience gives a context that ends when something else is wanted than this.
+func (k *keeper) patience(ctx context.Context, current want) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.seen != current {
+		cancel()
+	}
+	k.impatient = cancel
+	return ctx, cancel
+}
+
+func (k *keeper) run(ctx context.Context) {
+	defer func() {
+		close(k.closed)
+		select {
+		case k.retired <- struct{}{}:
+		default:
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		return
+	case <-k.wake:
+	}
+	for {
+		service, what := k.Desired.Get(k.name)
+		if what == desired.Nothing {
+			return
+		}
+		wait := k.step(ctx, service, what)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-k.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// idle is the wait of a keeper that has nothing to do before it is woken.
+const idle = 24 * time.Hour
+
+// step does what is to be done now, and says when to look again.
+func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
+	current := want{what: what, digest: service.Digest}
+	if current != k.doing {
+		k.doing, k.stuck, k.announced, k.watch = current, false, false, watch{}
+		k.backoff.Reset()
+	}
+	patience, cancel := k.patience(ctx, current)
+	defer cancel()
+	if what == desired.Remove {
+		return k.remove(ctx)
+	}
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err != nil {
+		return k.failed(service, record, problem{text: err.Error() + "."})
+	}
+	if record.Has(service.Digest) && !k.watch.missing {
+		return k.observe(patience, service, record)
+	}
+	if k.stuck {
+		return idle
+	}
+	return k.apply(ctx, patience, service, record)
+}
+
+// slot waits for a turn at the cluster.
+func (k *keeper) slot(ctx context.Context) (release func(), ok bool) {
+	select {
+	case k.slots <- struct{}{}:
+		return func() { <-k.slots }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}

@@ -1,0 +1,50 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/desired"
+)
+
+// remove takes the service out of the cluster: its objects, then the inventory, then the report, then
+// the order itself. A kill in between repeats what is left.
+func (k *keeper) remove(ctx context.Context) time.Duration {
+	release, ok := k.slot(ctx)
+	if !ok {
+		return 0
+	}
+	defer release()
+	service := desired.Service{Name: k.name}
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err != nil {
+		return k.failed(service, record, problem{text: err.Error() + "."})
+	}
+	left := k.Pruner.Prune(ctx, k.name, record.Entries)
+	if ctx.Err() != nil {
+		return 0
+	}
+	if len(left) > 0 {
+		first := left[0]
+		text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), first.Entry.Key, first.Why)
+		k.report(service, record, &deliveryv1.ServiceReport{
+			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left)), //nolint:gosec // bounded by manifest.MaxDocuments
+		})
+		return k.backoff.Next()
+	}
+	if err := k.Inventory.Delete(ctx, k.name); err != nil {
+		return k.failed(service, record, problem{text: sentence(err)})
+	}
+	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED}); err != nil {
+		k.log.Error("the removal can't be reported", "err", err)
+		return k.backoff.Next()
+	}
+	if err := k.Desired.Forget(k.name); err != nil {
+		k.log.Error("the removal can't be recorded", "err", err)
+		return k.backoff.Next()
+	}
+	k.log.Info("removed", "objects", len(record.Entries))
+	return 0
+}

@@ -1,0 +1,318 @@
+// Package report tells the hub how services are. Per service the latest state wins. A state is on disk
+// before it is sent, and is sent until a distributor acknowledges it as durable.
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/durable"
+	"fairlead.dev/services/agent/internal/hub"
+)
+
+const (
+	// gather is how long changes are collected before they are sent together.
+	gather = 100 * time.Millisecond
+	// batch is the most reports in one call; the contract allows 500.
+	batch = 200
+	// callTimeout bounds one Report call.
+	callTimeout = 30 * time.Second
+	// retryFloor and retryMax bound the wait between attempts.
+	retryFloor, retryMax = 200 * time.Millisecond, time.Minute
+	suffix               = ".report"
+)
+
+// Reporter keeps the states and sends them. It is safe for concurrent use.
+type Reporter struct {
+	dir          string
+	distributors *hub.Distributors
+	log          *slog.Logger
+	now          func() time.Time
+	wake         chan struct{}
+
+	mu sync.Mutex // guards states and their files
+	// states holds the latest report of each service.
+	states map[string]*state
+}
+
+type state struct {
+	report *deliveryv1.ServiceReport
+	acked  bool
+}
+
+// Open reads what an earlier run left: its unacknowledged reports are sent, and counting goes on above it.
+func Open(dir string, distributors *hub.Distributors, metrics prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
+	if err := durable.Sweep(dir); err != nil {
+		return nil, err
+	}
+	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}}
+	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if err != nil {
+		return nil, fmt.Errorf("read reports: %w", err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read reports: %w", err)
+		}
+		var report deliveryv1.ServiceReport
+		if err := proto.Unmarshal(data, &report); err != nil || report.GetService()+suffix != filepath.Base(path) {
+			log.Warn("a kept report is damaged and dropped; the service is reported anew", "file", filepath.Base(path))
+			if err := durable.Remove(path); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r.states[report.GetService()] = &state{report: &report}
+	}
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fairlead_agent_reports_pending", Help: "Services whose latest state the hub has not acknowledged.",
+	}, func() float64 { return float64(r.Pending()) }))
+	for number, name := range deliveryv1.Phase_name {
+		if number == 0 {
+			continue
+		}
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fairlead_agent_services", Help: "Services by phase.",
+			ConstLabels: prometheus.Labels{"phase": strings.ToLower(strings.TrimPrefix(name, "PHASE_"))},
+		}, func() float64 { return float64(r.count(deliveryv1.Phase(number))) }))
+	}
+	return r, nil
+}
+
+// Set is told the state of a service. When it returns without an error the state is on disk. A state
+// that says nothing new is dropped. Sequence and observed time are filled in here.
+func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
+	report = bounded(report)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.states[report.GetService()]
+	if before != nil {
+		if same(before.report, report) {
+			return nil
+		}
+		report.Sequence = before.report.GetSequence()
+	}
+	report.Sequence++
+	report.ObservedTime = timestamppb.New(r.now())
+	if err := r.write(report); err != nil {
+		return err
+	}
+	r.states[report.GetService()] = &state{report: report}
+	r.kick()
+	return nil
+}
+
+// Pending counts the services whose latest state is not acknowledged.
+func (r *Reporter) Pending() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pending := 0
+	for _, kept := range r.states {
+		if !kept.acked {
+			pending++
+		}
+	}
+	return pending
+}
+
+// count counts the services in a phase.
+func (r *Reporter) count(phase deliveryv1.Phase) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := 0
+	for _, kept := range r.states {
+		if kept.report.GetPhase() == phase {
+			count++
+		}
+	}
+	return count
+}
+
+// same compares two states apart from when they were seen.
+func same(a, b *deliveryv1.ServiceReport) bool {
+	a, b = proto.CloneOf(a), proto.CloneOf(b)
+	a.Sequence, b.Sequence, a.ObservedTime, b.ObservedTime = 0, 0, nil, nil
+	return proto.Equal(a, b)
+}
+
+// write puts a report on disk. The caller holds mu.
+func (r *Reporter) write(report *deliveryv1.ServiceReport) error {
+	data, err := proto.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if err := durable.WriteFile(r.path(report.GetService()), data, 0o600); err != nil {
+		return fmt.Errorf("keep report: %w", err)
+	}
+	return nil
+}
+
+func (r *Reporter) path(service string) string { return filepath.Join(r.dir, service+suffix) }
+
+func (r *Reporter) kick() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends reports until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	wait := gather
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		pending := r.pending()
+		if len(pending) == 0 {
+			backoff.Reset()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-r.wake:
+			}
+			wait = gather
+			continue
+		}
+		if err := r.send(ctx, pending); err != nil {
+			wait = backoff.Next()
+			if ctx.Err() == nil {
+				r.log.Warn("reports are not delivered yet", "err", err, "services", len(pending), "retry_in", wait)
+			}
+			continue
+		}
+		backoff.Reset()
+		wait = gather
+	}
+}
+
+// pending takes the next batch.
+func (r *Reporter) pending() []*deliveryv1.ServiceReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var reports []*deliveryv1.ServiceReport
+	for _, kept := range r.states {
+		if !kept.acked && len(reports) < batch {
+			reports = append(reports, kept.report)
+		}
+	}
+	return reports
+}
+
+// send hands reports over. A batch that is refused as invalid is sent one by one, so that one bad
+// report does not hold back the others.
+func (r *Reporter) send(ctx context.Context, reports []*deliveryv1.ServiceReport) error {
+	var answer *deliveryv1.ReportResponse
+	err := r.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		var err error
+		answer, err = one.RPC.Report(ctx, &deliveryv1.ReportRequest{Reports: reports})
+		return err
+	})
+	if connect.CodeOf(err) == connect.CodeInvalidArgument {
+		if len(reports) == 1 {
+			r.log.Error("the hub refuses a report as invalid; it is dropped", "service", reports[0].GetService(), "err", err)
+			return r.acknowledge(reports, []*deliveryv1.Acknowledgement{{Service: reports[0].GetService(), Sequence: reports[0].GetSequence()}})
+		}
+		var failed error
+		for _, report := range reports {
+			failed = errors.Join(failed, r.send(ctx, []*deliveryv1.ServiceReport{report}))
+		}
+		return failed
+	}
+	if err != nil {
+		return fmt.Errorf("send reports: %w", err)
+	}
+	return r.acknowledge(reports, answer.GetAcknowledged())
+}
+
+// acknowledge takes note of what is durable. A higher sequence than ours means that our counter was
+// lost: the report is sent again above it.
+func (r *Reporter) acknowledge(sent []*deliveryv1.ServiceReport, acks []*deliveryv1.Acknowledgement) error {
+	durableUpTo := map[string]uint64{}
+	for _, ack := range acks {
+		durableUpTo[ack.GetService()] = max(durableUpTo[ack.GetService()], ack.GetSequence())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	missing := 0
+	for _, report := range sent {
+		kept := r.states[report.GetService()]
+		sequence, ok := durableUpTo[report.GetService()]
+		switch {
+		case kept == nil:
+		case !ok || sequence < report.GetSequence():
+			missing++
+		case sequence > report.GetSequence() && sequence >= kept.report.GetSequence():
+			again := proto.CloneOf(kept.report)
+			again.Sequence = sequence + 1
+			if err := r.write(again); err != nil {
+				return err
+			}
+			kept.report, kept.acked = again, false
+		case sequence >= kept.report.GetSequence():
+			if err := r.settled(kept); err != nil {
+				return err
+			}
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("send reports: the hub did not acknowledge %d of %d", missing, len(sent))
+	}
+	return nil
+}
+
+// settled marks a state as delivered. A service that was removed is forgotten then. The caller holds mu.
+func (r *Reporter) settled(kept *state) error {
+	kept.acked = true
+	if kept.report.GetPhase() != deliveryv1.Phase_PHASE_REMOVED {
+		return nil
+	}
+	delete(r.states, kept.report.GetService())
+	return durable.Remove(r.path(kept.report.GetService()))
+}
+
+// The contract's limits, in bytes, less a little.
+const (
+	maxMessage       = 8000
+	maxObjectMessage = 4000
+	maxObjects       = 100
+)
+
+// bounded returns a copy that the contract allows.
+func bounded(report *deliveryv1.ServiceReport) *deliveryv1.ServiceReport {
+	report = proto.CloneOf(report)
+	report.Message = cut(report.GetMessage(), maxMessage)
+	report.Objects = report.GetObjects()[:min(len(report.GetObjects()), maxObjects)]
+	for _, object := range report.GetObjects() {
+		object.Message = cut(object.GetMessage(), maxObjectMessage)
+	}
+	return report
+}
+
+func cut(text string, limit int) string {
+	if len(text) > limit {
+		text = text[:limit] + " ..."
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,196 @@
+package report_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/services/agent/internal/report"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// receiver is the distributor's side: it keeps the highest sequence, as the contract says.
+type receiver struct {
+	deliveryv1connect.UnimplementedDeliveryServiceHandler
+
+	mu      sync.Mutex // guards what follows
+	got     map[string]*deliveryv1.ServiceReport
+	durable map[string]uint64
+	refuse  func(*deliveryv1.ReportRequest) error
+	changed chan struct{}
+}
+
+func (r *receiver) Report(_ context.Context, request *deliveryv1.ReportRequest) (*deliveryv1.ReportResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		if err := r.refuse(request); err != nil {
+			return nil, err
+		}
+	}
+	answer := &deliveryv1.ReportResponse{}
+	for _, one := range request.GetReports() {
+		if one.GetSequence() > r.durable[one.GetService()] {
+			r.durable[one.GetService()], r.got[one.GetService()] = one.GetSequence(), one
+		}
+		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{Service: one.GetService(), Sequence: r.durable[one.GetService()]})
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+	return answer, nil
+}
+
+func (r *receiver) await(t *testing.T, service, message string) *deliveryv1.ServiceReport {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		got := r.got[service]
+		r.mu.Unlock()
+		if got.GetMessage() == message && got != nil {
+			return got
+		}
+		select {
+		case <-r.changed:
+		case <-deadline:
+			t.Fatalf("service %s: want message %q, got %v", service, message, got)
+		}
+	}
+}
+
+func newReceiver(t *testing.T) (*receiver, *hub.Distributors) {
+	t.Helper()
+	r := &receiver{got: map[string]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, changed: make(chan struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(r))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	distributors := hub.New(server.Client(), nil)
+	distributors.Set([]string{server.URL})
+	return r, distributors
+}
+
+func open(t *testing.T, dir string, distributors *hub.Distributors) *report.Reporter {
+	t.Helper()
+	r, err := report.Open(dir, distributors, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func run(t *testing.T, r *report.Reporter) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func set(t *testing.T, r *report.Reporter, service, message string) {
+	t.Helper()
+	if err := r.Set(&deliveryv1.ServiceReport{Service: service, Phase: deliveryv1.Phase_PHASE_HEALTHY, Message: message}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLatestStateSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	dir := t.TempDir()
+	first := open(t, dir, distributors)
+	set(t, first, "a", "1")
+	set(t, first, "a", "2")
+	set(t, first, "a", "2")
+	run(t, open(t, dir, distributors))
+	if got := receiver.await(t, "a", "2"); got.GetSequence() != 2 || got.GetObservedTime() == nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestCounterThatWasLostGoesOnAboveTheHubs(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	receiver.durable["a"] = 99
+	r := open(t, t.TempDir(), distributors)
+	set(t, r, "a", "1")
+	run(t, r)
+	if got := receiver.await(t, "a", "1"); got.GetSequence() != 100 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOneInvalidReportDoesNotHoldBackOthers(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	receiver.refuse = func(request *deliveryv1.ReportRequest) error {
+		for _, one := range request.GetReports() {
+			if one.GetService() == "bad" {
+				return connect.NewError(connect.CodeInvalidArgument, errors.New("bad"))
+			}
+		}
+		return nil
+	}
+	r := open(t, t.TempDir(), distributors)
+	set(t, r, "bad", "1")
+	set(t, r, "good", "1")
+	run(t, r)
+	receiver.await(t, "good", "1")
+}
+
+func TestReportsKeepToTheContractsLimits(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	r := open(t, t.TempDir(), distributors)
+	long := &deliveryv1.ServiceReport{Service: "a", Message: strings.Repeat("ü", 9000)}
+	for range 300 {
+		long.Objects = append(long.Objects, &deliveryv1.ObjectReport{Message: strings.Repeat("x", 9000)})
+	}
+	if err := r.Set(long); err != nil {
+		t.Fatal(err)
+	}
+	run(t, r)
+	got := receiver.await(t, "a", strings.Repeat("ü", 4000)+" ...")
+	if len(got.GetObjects()) != 100 || len(got.GetObjects()[0].GetMessage()) > 4096 {
+		t.Errorf("%d objects, messages of %d", len(got.GetObjects()), len(got.GetObjects()[0].GetMessage()))
+	}
+}
+
+func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	dir := t.TempDir()
+	r := open(t, dir, distributors)
+	if err := r.Set(&deliveryv1.ServiceReport{Service: "a", Phase: deliveryv1.Phase_PHASE_REMOVED, Message: "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if pending := open(t, dir, distributors).Pending(); pending != 1 {
+		t.Errorf("before the acknowledgement %d reports are kept", pending)
+	}
+	run(t, r)
+	receiver.await(t, "a", "gone")
+	// It comes back: the hub still remembers the old counter.
+	set(t, r, "a", "back")
+	receiver.await(t, "a", "back")
+}
