@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/cli/internal/up"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"fairlead": main})
+}
+
+// hub is a real one, which all scripts share: each uses names of its own.
+type hub struct {
+	Hub struct{ Console, Tunnel string }
+	Git string
+	CA  string `json:"caFile"`
+	Key string `json:"hubSecretFile"`
+
+	config string // Of the CLI, logged in.
+}
+
+func startHub(t *testing.T) hub {
+	t.Helper()
+	dir := t.TempDir()
+	ready := filepath.Join(dir, "ready.json")
+	log := &strings.Builder{}
+	h := hub{config: filepath.Join(dir, "config.yaml")}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- up.Run(ctx, up.Options{
+			DataDir: filepath.Join(dir, "data"), ListenHost: "127.0.0.1", NoClusters: true, ReadyFile: ready,
+			User: "tester", Store: contexts.NewStore(h.config), Stdout: log, Stderr: log,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("up: %v\n%s", err, log)
+		}
+		done <- nil
+	})
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := os.ReadFile(ready)
+		if err == nil {
+			if err := json.Unmarshal(text, &h); err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			done <- nil
+			t.Fatalf("up ended: %v", err)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestScripts(t *testing.T) {
+	h := startHub(t)
+	config, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("FAIRLEAD_CONFIG", filepath.Join(env.WorkDir, "config.yaml"))
+			env.Setenv("CONSOLE", h.Hub.Console)
+			env.Setenv("TUNNEL", h.Hub.Tunnel)
+			env.Setenv("GIT", h.Git)
+			env.Setenv("CA", h.CA)
+			env.Setenv("SECRET", h.Key)
+			env.Setenv("USER", "tester")
+			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
+	})
+}
+
+// await repeats a command until its output has a text: await TEXT COMMAND...
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await TEXT COMMAND...")
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		out := ts.ReadFile("stdout")
+		if err == nil && strings.Contains(out, args[0]) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%q is not in\n%s%s", args[0], out, ts.ReadFile("stderr"))
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}

@@ -1,0 +1,189 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+func (a *app) apply() *cobra.Command {
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE|DIR|-",
+		Short: "Create or change sources, clusters, services and secrets",
+		Long: `Create or change the resources that YAML documents describe.
+
+Everything is checked before anything is sent. Resources are written in the order in which they
+depend on each other: secrets, sources, clusters, services. Repeating it changes nothing.
+
+A folder stands for its files *.yaml, *.yml and *.json, without subfolders. What the hub fills in
+(status; in metadata uid, revision, etag, createTime, updateTime) is ignored, so that the output
+of "fairlead get ... -o yaml" can be edited and applied.`,
+		Example: `  fairlead apply -f shop.yaml
+  fairlead get service shop -o yaml | sed s/main/next/ | fairlead apply -f -`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringArrayVarP(&names, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
+	_ = cmd.MarkFlagRequired("filename") // Fails only for a flag that isn't there.
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		objects, err := a.read(names)
+		if err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			return a.write(ctx, h, objects)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// read decodes and checks all files.
+func (a *app) read(names []string) ([]*manifest.Object, error) {
+	var objects []*manifest.Object
+	var problems manifest.Problems
+	collect := func(err error) error {
+		var some manifest.Problems
+		if err != nil && !errors.As(err, &some) {
+			return err
+		}
+		problems = append(problems, some...)
+		return nil
+	}
+	for _, name := range names {
+		files, err := a.filesOf(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			data, err := a.readFile(file)
+			if err != nil {
+				return nil, err
+			}
+			decoded, err := manifest.Decode(displayName(file), data)
+			if err := collect(err); err != nil {
+				return nil, err
+			}
+			objects = append(objects, decoded...)
+		}
+	}
+	if err := collect(manifest.Validate(objects)); err != nil {
+		return nil, err
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("nothing was applied:\n%w", problems)
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("no resources in %s", strings.Join(names, ", "))
+	}
+	manifest.Sort(objects)
+	return objects, nil
+}
+
+func displayName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// filesOf returns the files that a name stands for.
+func (a *app) filesOf(name string) ([]string, error) {
+	if name == "-" {
+		return []string{name}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(name, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("folder %s has no files *.yaml, *.yml or *.json", name)
+	}
+	return files, nil
+}
+
+func (a *app) readFile(name string) ([]byte, error) {
+	in := a.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, manifest.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", displayName(name), err)
+	}
+	return data, nil
+}
+
+// write sends all objects, also after one was refused, and says of each what became of it.
+func (a *app) write(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
+	var refused int
+	for _, o := range objects {
+		outcome, err := a.writeOne(ctx, h, o)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted before %s: what is printed above is done", o.Ref())
+		}
+		if err != nil {
+			refused++
+			a.notef("%s refused: %v\n", o.Ref(), err)
+			continue
+		}
+		if err := a.printf("%s %s\n", o.Ref(), outcome); err != nil {
+			return err
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("%d of %d resources could not be applied", refused, len(objects))
+	}
+	return nil
+}
+
+func (a *app) writeOne(ctx context.Context, h *hub.Hub, o *manifest.Object) (string, error) {
+	k, err := findKind(string(o.Kind()))
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	outcome, err := k.update(ctx, h, o.Message)
+	if err != nil {
+		return "", err
+	}
+	switch outcome {
+	case consolev1.Outcome_OUTCOME_CREATED:
+		return "created", nil
+	case consolev1.Outcome_OUTCOME_UPDATED:
+		return "updated", nil
+	case consolev1.Outcome_OUTCOME_UNCHANGED:
+		return "unchanged", nil
+	default:
+		return "applied", nil
+	}
+}

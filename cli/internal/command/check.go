@@ -1,0 +1,197 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/version"
+)
+
+const (
+	// checkTimeout bounds one look at one service: a healthy one answers at once.
+	checkTimeout = 5 * time.Second
+	// tokenShort is when a token's end is worth a word: commands renew it long before.
+	tokenShort = time.Hour
+	// maxAnswerBytes of a health endpoint that are read.
+	maxAnswerBytes = 4 << 10
+)
+
+func (a *app) check() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
+		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
+connected, and that sources can be fetched. Ends with exit code 1 if something is wrong.`,
+		Args: cobra.NoArgs,
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.runChecks(ctx, h) }),
+	}
+}
+
+// finding is one line of the answer.
+type finding struct {
+	about string
+	text  string
+	wrong bool
+}
+
+func ok(about, format string, args ...any) finding {
+	return finding{about, fmt.Sprintf(format, args...), false}
+}
+
+func wrong(about, format string, args ...any) finding {
+	return finding{about, fmt.Sprintf(format, args...), true}
+}
+
+func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
+	findings := []finding{ok("client", "%s", version.String()), a.checkToken(h)}
+	findings = append(findings, checkServices(ctx, h)...)
+	findings = append(findings, a.checkCatalog(ctx, h)...)
+	bad := 0
+	for _, f := range findings {
+		mark := "ok  "
+		if f.wrong {
+			mark = "FAIL"
+			bad++
+		}
+		if err := a.printf("%s  %s: %s\n", mark, f.about, table.Clean(f.text)); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d checks failed", bad, len(findings))
+	}
+	return nil
+}
+
+func (a *app) checkToken(h *hub.Hub) finding {
+	left := h.Context.Expires.Sub(a.Now())
+	about := fmt.Sprintf("token of %s", h.Context.User)
+	switch {
+	case left <= 0:
+		return wrong(about, "expired: run `fairlead login %s --context %s --hub-secret-file FILE`", h.Context.URL, h.Context.Name)
+	case left < tokenShort:
+		return ok(about, "valid for %s only, and could not be renewed", table.Age(h.Context.Expires, a.Now()))
+	default:
+		return ok(about, "valid until %s", h.Context.Expires.Local().Format(time.DateTime))
+	}
+}
+
+// checkServices looks at all of the hub's services at once.
+func checkServices(ctx context.Context, h *hub.Hub) []finding {
+	type service struct{ name, url string }
+	services := []service{{"console", h.Context.URL}}
+	for _, group := range []struct {
+		name string
+		urls []string
+	}{{"gitcache", h.Context.Endpoints.Gitcaches}, {"distributor", h.Context.Endpoints.Distributors}, {"tunnel", h.Context.Endpoints.Tunnels}} {
+		for _, url := range group.urls {
+			services = append(services, service{group.name, url})
+		}
+		if len(group.urls) == 0 {
+			services = append(services, service{group.name, ""})
+		}
+	}
+	findings := make([]finding, len(services))
+	var wg sync.WaitGroup
+	for i, s := range services {
+		wg.Go(func() { findings[i] = checkService(ctx, h, s.name, s.url) })
+	}
+	wg.Wait()
+	return findings
+}
+
+func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
+	if url == "" {
+		return wrong(name, "the hub did not say where it is: set --advertise-%ss at the console, then run `fairlead login` again", name)
+	}
+	about := name + " " + url
+	status, text, err := fetch(ctx, h.HTTP, url+"/readyz")
+	switch {
+	case err != nil:
+		return wrong(about, "%s", hub.Unreachable(url, err))
+	case status != http.StatusOK:
+		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
+	}
+	status, text, err = fetch(ctx, h.HTTP, url+"/version")
+	var v server.Version
+	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
+		return wrong(about, "ready, but does not accept your token: run `fairlead login %s --context %s --hub-secret-file FILE`", h.Context.URL, h.Context.Name)
+	}
+	if v.Service != name {
+		return wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)
+	}
+	return ok(about, "ready, version %s", v.Version)
+}
+
+func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	return resp.StatusCode, string(text), err
+}
+
+// checkCatalog looks at clusters, sources and services.
+func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
+	v := view{now: a.Now()}
+	var findings []finding
+	for _, part := range []struct {
+		kind  kind
+		wrong func(manifest.Message) string
+	}{{clusterKind(), v.clusterTrouble}, {sourceKind(), v.sourceTrouble}, {serviceKind(), v.serviceTrouble}} {
+		all, err := part.kind.all(ctx, h)
+		if err != nil {
+			return append(findings, wrong(part.kind.plural(), "%v", err))
+		}
+		before := len(findings)
+		for _, m := range all {
+			if text := part.wrong(m); text != "" {
+				findings = append(findings, wrong(part.kind.singular()+" "+m.GetMetadata().GetName(), "%s", text))
+			}
+		}
+		if len(findings) == before {
+			findings = append(findings, ok(part.kind.plural(), "%d, all well", len(all)))
+		}
+	}
+	return findings
+}
+
+func (v view) clusterTrouble(m manifest.Message) string {
+	_, message := v.cluster(m.(*consolev1.Cluster))
+	return message
+}
+
+func (v view) sourceTrouble(m manifest.Message) string {
+	return v.problem(m.(*consolev1.Source).GetStatus().GetProblem())
+}
+
+func (v view) serviceTrouble(m manifest.Message) string {
+	status := m.(*consolev1.Service).GetStatus()
+	switch status.GetState() {
+	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED, consolev1.ServiceState_SERVICE_STATE_UNKNOWN:
+		return fmt.Sprintf("%s %s; see `fairlead get service %s`", strings.ToLower(stateName(status.GetState())), v.serviceMessage(status), m.GetMetadata().GetName())
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,53 @@
+package command
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+func (a *app) cluster() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Join clusters",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "join-token NAME",
+		Short: "Make a token with which one agent can join as this cluster",
+		Long: `Make a token with which one agent can join as this cluster. It works once, within 15 minutes.
+
+The token goes to stdout, and how to use it to stderr.`,
+		Example: "  fairlead cluster join-token edge-1 > join-token",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.hubCommand(a.joinToken),
+	})
+	return cmd
+}
+
+func (a *app) joinToken(ctx context.Context, h *hub.Hub, args []string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	res, err := h.Identity.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: args[0]})
+	if err != nil {
+		return clusterKind().missing(args[0], err)
+	}
+	if err := a.printf("%s\n", res.GetJoinToken()); err != nil {
+		return err
+	}
+	left := res.GetExpireTime().AsTime().Sub(a.Now()).Round(time.Minute)
+	a.notef(`
+Good for one agent, for %s. Put it into a file that only you can read, and where cluster %q can be reached:
+
+  agent --hub-url %s --join-token-file FILE --data-dir DIR
+`, left, args[0], h.Context.URL)
+	if h.Context.CA != "" {
+		a.notef("\nThis hub has a certificate authority of its own: add --hub-ca-file with its certificate.\n")
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// Package command is the grammar of the fairlead command: verbs, their flags, and what they print.
+//
+// Results go to stdout, so that they can be piped; progress and hints go to stderr. An error ends the command with
+// exit code 1.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/platform/version"
+)
+
+// IO is what a command has of the world.
+type IO struct {
+	Getenv func(string) string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Now    func() time.Time
+}
+
+// Run executes a command line (without the program's name).
+func Run(ctx context.Context, args []string, io IO) error {
+	a := &app{IO: io}
+	root := a.root() //nolint:contextcheck // Commands get theirs from ExecuteContext.
+	root.SetArgs(args)
+	root.SetIn(io.Stdin)
+	root.SetOut(io.Stdout)
+	root.SetErr(io.Stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// callTimeout bounds one call to the hub, so that a command never hangs without a word.
+const callTimeout = 30 * time.Second
+
+type app struct {
+	IO
+	context string
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fairlead",
+		Short: "Git to Kubernetes clusters, and a safe way to look into them",
+		Long: `Fairlead brings folders of Git repositories into Kubernetes clusters and keeps them applied.
+
+  fairlead up             try everything on this machine
+  fairlead login URL      or log in to a hub
+  fairlead apply -f FILE  say which folders run on which clusters
+  fairlead get services   see where every commit is`,
+		SilenceErrors:     true, // main prints them once.
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
+	root.AddCommand(a.up(), a.apply(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.cluster(), a.sources(), a.login(), a.contexts(), a.version())
+	return root
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this command",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.printf("fairlead %s\n", version.String())
+		},
+	}
+}
+
+func (a *app) store() (*contexts.Store, error) {
+	path, err := contexts.DefaultPath(a.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return contexts.NewStore(path), nil
+}
+
+func (a *app) connect(ctx context.Context) (*hub.Hub, error) {
+	store, err := a.store()
+	if err != nil {
+		return nil, err
+	}
+	return hub.Connect(ctx, store, a.context)
+}
+
+// printf writes to stdout: a result that can't be written is an error.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, args...)
+	return err
+}
+
+// notef writes to stderr what a person may want to know.
+func (a *app) notef(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, format, args...)
+}
+
+// hubCommand returns a function for cobra that runs do with the hub of the context.
+func (a *app) hubCommand(do func(ctx context.Context, h *hub.Hub, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		h, err := a.connect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer h.HTTP.CloseIdleConnections()
+		return do(cmd.Context(), h, args)
+	}
+}

@@ -1,0 +1,37 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+)
+
+func (a *app) delete() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete source|cluster|service|secret NAME",
+		Short: "Delete a resource",
+		Long: `Delete a resource.
+
+Deleting a service removes its objects from the cluster. Deleting a cluster ends its agent's
+access. What another resource still names can't be deleted.`,
+		Example: "  fairlead delete service shop",
+		Args:    cobra.ExactArgs(2),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		k, err := findKind(args[0])
+		if err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			if err := k.remove(ctx, h, args[0]); err != nil {
+				return k.missing(args[0], err)
+			}
+			return a.printf("%s/%s deleted\n", k.singular(), args[0])
+		})(cmd, args[1:])
+	}
+	return cmd
+}

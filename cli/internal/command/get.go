@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+)
+
+// The forms of output.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+	formatName  = "name"
+)
+
+func (a *app) get() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "get sources|clusters|services|secrets [NAME...]",
+		Short: "Show resources and how they are",
+		Long: `Show resources and how they are.
+
+Of a service, three truths stand side by side: where Git is (commit and its age), what the hub hands
+out (digest, and when it was made), and what the cluster has applied (commit, and when).
+With a name, or with -o wide, the objects that are not healthy are listed, too.`,
+		Example: `  fairlead get services
+  fairlead get service shop -o yaml`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		k, err := findKind(args[0])
+		if err != nil {
+			return err
+		}
+		if err := checkFormat(format, k); err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, names []string) error {
+			found, err := read(ctx, h, k, names)
+			if err != nil {
+				return err
+			}
+			return a.show(k, found, format, len(names) > 0)
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+func checkFormat(format string, k kind) error {
+	known := []string{formatTable, formatWide, formatJSON, formatYAML, formatName}
+	if !slices.Contains(known, format) {
+		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
+	}
+	if k.kind == manifest.Secret && (format == formatJSON || format == formatYAML) {
+		return fmt.Errorf("secrets can't be shown as %s: their values are never read back, and applying the output would erase them", format)
+	}
+	return nil
+}
+
+func read(ctx context.Context, h *hub.Hub, k kind, names []string) ([]manifest.Message, error) {
+	if len(names) == 0 {
+		return k.all(ctx, h)
+	}
+	var found []manifest.Message
+	for _, name := range names {
+		m, err := k.one(ctx, h, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, m)
+	}
+	return found, nil
+}
+
+// show prints resources; named says that they were asked for by name.
+func (a *app) show(k kind, found []manifest.Message, format string, named bool) error {
+	switch format {
+	case formatName:
+		for _, m := range found {
+			if err := a.printf("%s/%s\n", k.singular(), m.GetMetadata().GetName()); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatYAML:
+		text, err := manifest.YAML(found...)
+		if err != nil {
+			return err
+		}
+		return a.printf("%s", text)
+	case formatJSON:
+		text, err := jsonOf(found, named)
+		if err != nil {
+			return err
+		}
+		return a.printf("%s", text)
+	}
+	if len(found) == 0 {
+		a.notef("no %s: %s\n", k.plural(), firstStep(k))
+		return nil
+	}
+	v := view{now: a.Now(), wide: format == formatWide}
+	if err := v.table(k, found).Write(a.Stdout); err != nil {
+		return err
+	}
+	if k.kind == manifest.Service && (named || v.wide) {
+		return a.printf("%s", v.objects(found))
+	}
+	return nil
+}
+
+func jsonOf(found []manifest.Message, named bool) ([]byte, error) {
+	if named && len(found) == 1 {
+		return manifest.JSON(found[0])
+	}
+	return manifest.JSONList(found...)
+}
+
+// firstStep says how to get the first resource of a kind.
+func firstStep(k kind) string {
+	if k.kind == manifest.Cluster {
+		return "describe one with `fairlead apply`, then `fairlead cluster join-token NAME`"
+	}
+	return "describe one with `fairlead apply -f FILE`"
+}

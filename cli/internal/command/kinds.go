@@ -1,0 +1,183 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// pageSize of lists: a thousand are bounded in bytes by the server's own limit per message.
+const pageSize = 500
+
+// kind is how a kind of resource is reached.
+type kind struct {
+	kind   manifest.Kind
+	get    func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
+	page   func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
+	update func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error)
+	remove func(ctx context.Context, h *hub.Hub, name string) error
+}
+
+func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
+func (k kind) plural() string   { return k.singular() + "s" }
+
+func kinds() []kind { return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind()} }
+
+// findKind takes a kind in singular or plural.
+func findKind(name string) (kind, error) {
+	var known []string
+	for _, k := range kinds() {
+		if strings.EqualFold(name, k.singular()) || strings.EqualFold(name, k.plural()) {
+			return k, nil
+		}
+		known = append(known, k.plural())
+	}
+	return kind{}, fmt.Errorf("unknown kind %q: known are %s", name, strings.Join(known, ", "))
+}
+
+// messages makes a slice of the interface of a slice of resources.
+func messages[M manifest.Message](ms []M) []manifest.Message {
+	out := make([]manifest.Message, len(ms))
+	for i, m := range ms {
+		out[i] = m
+	}
+	return out
+}
+
+func sourceKind() kind {
+	return kind{
+		kind: manifest.Source,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: name})
+			return res.GetSource(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Sources.ListSources(ctx, &consolev1.ListSourcesRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetSources()), res.GetNextPageToken(), err
+		},
+		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
+			res, err := h.Sources.UpdateSource(ctx, &consolev1.UpdateSourceRequest{Source: m.(*consolev1.Source), AllowMissing: true})
+			return res.GetOutcome(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+			_, err := h.Sources.DeleteSource(ctx, &consolev1.DeleteSourceRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func clusterKind() kind {
+	return kind{
+		kind: manifest.Cluster,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: name})
+			return res.GetCluster(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Clusters.ListClusters(ctx, &consolev1.ListClustersRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetClusters()), res.GetNextPageToken(), err
+		},
+		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
+			res, err := h.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{Cluster: m.(*consolev1.Cluster), AllowMissing: true})
+			return res.GetOutcome(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+			_, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func serviceKind() kind {
+	return kind{
+		kind: manifest.Service,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+			return res.GetService(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetServices()), res.GetNextPageToken(), err
+		},
+		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
+			res, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: m.(*consolev1.Service), AllowMissing: true})
+			return res.GetOutcome(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func secretKind() kind {
+	return kind{
+		kind: manifest.Secret,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Secrets.GetSecret(ctx, &consolev1.GetSecretRequest{Name: name})
+			return res.GetSecret(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Secrets.ListSecrets(ctx, &consolev1.ListSecretsRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetSecrets()), res.GetNextPageToken(), err
+		},
+		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
+			res, err := h.Secrets.UpdateSecret(ctx, &consolev1.UpdateSecretRequest{Secret: m.(*consolev1.Secret), AllowMissing: true})
+			return res.GetOutcome(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+			_, err := h.Secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})
+			return err
+		},
+	}
+}
+
+// one reads a resource by name.
+func (k kind) one(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	m, err := k.get(ctx, h, name)
+	if err != nil {
+		return nil, k.missing(name, err)
+	}
+	return m, nil
+}
+
+// missing says where to look when there is no such resource.
+func (k kind) missing(name string, err error) error {
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return fmt.Errorf("no %s %q: see `fairlead get %s`", k.singular(), name, k.plural())
+	}
+	return err
+}
+
+// all reads every resource, page by page.
+func (k kind) all(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
+	var all []manifest.Message
+	for token := ""; ; {
+		page, next, err := k.onePage(ctx, h, token)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all, nil
+		}
+		if next == token {
+			return nil, fmt.Errorf("list %s: the hub repeats a page", k.plural())
+		}
+		token = next
+	}
+}
+
+func (k kind) onePage(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return k.page(ctx, h, token)
+}

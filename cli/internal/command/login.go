@@ -1,0 +1,174 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+)
+
+// maxSecretBytes bounds a file that should hold one secret.
+const maxSecretBytes = 4096
+
+func (a *app) login() *cobra.Command {
+	var l hub.Login
+	var secretFile, caFile string
+	cmd := &cobra.Command{
+		Use:   "login URL --hub-secret-file FILE",
+		Short: "Log in to a hub as an administrator",
+		Long: `Log in to a hub as an administrator, and keep the token in a context that becomes the current one.
+
+The token is good for 12 hours and is renewed by use. The file of contexts is $FAIRLEAD_CONFIG, or
+fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
+		Example: "  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
+	cmd.Flags().StringVar(&l.User, "user", "", "name that the audit trail shall show; default: $USER, or admin")
+	_ = cmd.MarkFlagRequired("hub-secret-file") // Fails only for a flag that isn't there.
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		l.URL, l.Context = args[0], a.context
+		if l.User == "" {
+			l.User = a.defaultUser()
+		}
+		var err error
+		if l.HubSecret, err = a.readSecret(secretFile); err != nil {
+			return err
+		}
+		if caFile != "" {
+			pem, err := os.ReadFile(caFile)
+			if err != nil {
+				return err
+			}
+			l.CA = string(pem)
+		}
+		return a.doLogin(cmd.Context(), l)
+	}
+	return cmd
+}
+
+func (a *app) defaultUser() string {
+	if user := a.Getenv("USER"); user != "" {
+		return user
+	}
+	return "admin"
+}
+
+func (a *app) doLogin(ctx context.Context, l hub.Login) error {
+	store, err := a.store()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, err := l.Do(ctx)
+	if err != nil {
+		return err
+	}
+	if err := store.Put(c); err != nil {
+		return err
+	}
+	return a.printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User, c.Expires.Local().Format(time.DateTime), c.Name)
+}
+
+// readSecret reads a file with one secret, as editors and echo leave it: with an end of line.
+func (a *app) readSecret(name string) (string, error) {
+	secret, err := readSecretFile(name, a.Stdin)
+	if err != nil {
+		return "", fmt.Errorf("hub secret: %w", err)
+	}
+	return secret, nil
+}
+
+func readSecretFile(name string, stdin io.Reader) (string, error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxSecretBytes+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxSecretBytes {
+		return "", fmt.Errorf("%s is too long to be a secret", displayName(name))
+	}
+	secret := trimLineEnd(string(data))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty", displayName(name))
+	}
+	return secret, nil
+}
+
+func trimLineEnd(s string) string {
+	for len(s) > 0 && (s[len(s)-1] == '\n' || s[len(s)-1] == '\r') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func (a *app) contexts() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "context",
+		Short: "List the hubs that you are logged in to, or choose one",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			store, err := a.store()
+			if err != nil {
+				return err
+			}
+			return a.listContexts(store)
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "use NAME",
+		Short: "Choose the context that commands use from now on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			store, err := a.store()
+			if err != nil {
+				return err
+			}
+			if err := store.Use(args[0]); err != nil {
+				return err
+			}
+			return a.printf("context %q is the current one\n", args[0])
+		},
+	})
+	return cmd
+}
+
+func (a *app) listContexts(store *contexts.Store) error {
+	all, current, err := store.List()
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		_, err := store.Get("") // Says how to get one.
+		return err
+	}
+	t := table.New("CURRENT", "NAME", "URL", "USER", "TOKEN")
+	for _, c := range all {
+		mark, token := "", "expired"
+		if c.Name == current {
+			mark = "*"
+		}
+		if left := c.Expires.Sub(a.Now()); left > 0 {
+			token = fmt.Sprintf("valid for %s", table.Age(c.Expires, a.Now()))
+		}
+		t.Row(mark, c.Name, c.URL, c.User, token)
+	}
+	return t.Write(a.Stdout)
+}

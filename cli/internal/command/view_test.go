@@ -1,0 +1,135 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"fairlead.dev/cli/internal/manifest"
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// The fixed clock of these tests.
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func before(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon().Add(-d)) }
+
+func meta(name string) *consolev1.Metadata { return &consolev1.Metadata{Name: name} }
+
+func services() []manifest.Message {
+	revision := func(commit string, age time.Duration) *artifactv1.Revision {
+		return &artifactv1.Revision{Commit: strings.Repeat(commit, 8), CommitTime: before(age)}
+	}
+	failing := &consolev1.Service{
+		Metadata: meta("shop-b"),
+		Spec:     &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "b"},
+		Status: &consolev1.ServiceStatus{
+			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "deploy/web.yaml: line 3:\nno kind", StateSince: before(3 * time.Minute),
+			Git: &consolev1.GitTruth{Revision: revision("abcde", 4*time.Minute), Problem: &consolev1.Problem{Message: "401 from git.example.com", Since: before(time.Hour)}},
+			Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", ResolveTime: before(200 * time.Second)},
+			Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
+				Phase: deliveryv1.Phase_PHASE_FAILED, AppliedCommit: strings.Repeat("12345", 8), AppliedTime: before(48 * time.Hour), ObservedTime: before(3 * time.Minute),
+				Message: "2 objects are refused", ObjectsTotal: 9, ObjectsHealthy: 7,
+				Objects: []*deliveryv1.ObjectReport{
+					{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Health: "Failed", Message: "spec.replicas: \x1b[31mnot a number"},
+					{Version: "v1", Kind: "Namespace", Name: "shop", Health: "Missing"},
+				},
+			}},
+		},
+	}
+	return []manifest.Message{
+		&consolev1.Service{Metadata: meta("new"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "a"}},
+		&consolev1.Service{
+			Metadata: meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "a"},
+			Status: &consolev1.ServiceStatus{
+				State: consolev1.ServiceState_SERVICE_STATE_HEALTHY,
+				Git:   &consolev1.GitTruth{Revision: &artifactv1.Revision{Commit: "fedcba9876"}, FetchTime: before(90 * time.Second)},
+				Hub:   &consolev1.HubTruth{Digest: "sha256:0123456789", ResolveTime: before(80 * time.Second)},
+				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
+					Phase: deliveryv1.Phase_PHASE_HEALTHY, AppliedCommit: "fedcba9876", AppliedTime: before(70 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
+				}},
+			},
+		},
+		failing,
+	}
+}
+
+func render(t *testing.T, v view, k kind, found []manifest.Message) string {
+	t.Helper()
+	var b strings.Builder
+	if err := v.table(k, found).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestServicesShowThreeTruthsAndEveryCause(t *testing.T) {
+	t.Parallel()
+	want := `NAME    CLUSTER  STATE    GIT             HUB              CLUSTER-APPLIED  MESSAGE
+new     a        Pending  -               -                -                -
+shop-a  a        Healthy  fedcba98 (90s)  01234567 (80s)   fedcba98 (70s)   -
+shop-b  b        Failed   abcdeabc (4m)   01234567 (3m)    12345123 (2d)    for 3m: deploy/web.yaml: line 3: no kind; for 60m: 401 from git.example.com
+`
+	if got := squeeze(render(t, view{now: noon()}, serviceKind(), services())); got != squeeze(want) {
+		t.Errorf("got\n%swant\n%s", got, squeeze(want))
+	}
+	wide := squeeze(render(t, view{now: noon(), wide: true}, serviceKind(), services()))
+	for _, want := range []string{"CLUSTER-APPLIED SOURCE REF PATH NAMESPACE OBJECTS MESSAGE\n", "12345123 (2d) shop main deploy - 7/9 for 3m:"} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("no %q in\n%s", want, wide)
+		}
+	}
+}
+
+// squeeze makes columns one space apart: how they align is the table's test.
+func squeeze(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	return b.String()
+}
+
+func TestObjectsThatAreNotHealthyAreListed(t *testing.T) {
+	t.Parallel()
+	want := `
+service shop-b in cluster b (failed for 3m):
+  2 objects are refused
+  OBJECT                           HEALTH   MESSAGE
+  shop: Deployment.apps/web        Failed   spec.replicas: [31mnot a number
+  Namespace/shop                   Missing  -
+`
+	if got := (view{now: noon()}).objects(services()); squeeze(got) != squeeze(want) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestClustersSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	got := squeeze(render(t, view{now: noon()}, clusterKind(), []manifest.Message{
+		&consolev1.Cluster{Metadata: meta("new")},
+		&consolev1.Cluster{Metadata: meta("gone"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1", KubernetesVersion: "v1.36.3"}},
+		&consolev1.Cluster{Metadata: meta("well"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true}},
+	}))
+	want := "NAME STATE LAST-SEEN AGENT KUBERNETES MESSAGE\n" +
+		"new Pending - - - no agent has joined: run `fairlead cluster join-token new`\n" +
+		"gone Disconnected 10m ago v1 v1.36.3 not heard of for 10m: is its agent running, and can it reach the hub?\n" +
+		"well Connected 10s ago v1 - -\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestSourcesHideCredentials(t *testing.T) {
+	t.Parallel()
+	got := render(t, view{now: noon(), wide: true}, sourceKind(), []manifest.Message{&consolev1.Source{
+		Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/x.git"}},
+	}})
+	if strings.Contains(got, "s3cret") || !strings.Contains(got, "https://git.example.com/x.git") {
+		t.Errorf("got\n%s", got)
+	}
+}

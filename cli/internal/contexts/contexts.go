@@ -1,0 +1,221 @@
+// Package contexts keeps which hubs the CLI knows and the credentials for them, in one file that only
+// its owner can read.
+package contexts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/cli/internal/lockfile"
+)
+
+// Context is one hub and who the CLI is there.
+type Context struct {
+	Name string `json:"name"`
+	// URL of the console.
+	URL string `json:"url"`
+	// CA holds PEM certificates to trust besides the system's.
+	CA        string    `json:"ca,omitempty"`
+	User      string    `json:"user"`
+	Token     string    `json:"token"`
+	Issued    time.Time `json:"tokenIssueTime"`
+	Expires   time.Time `json:"tokenExpireTime"`
+	Endpoints Endpoints `json:"endpoints"`
+}
+
+// Endpoints is where the hub's services are reached.
+type Endpoints struct {
+	Gitcaches    []string `json:"gitcaches,omitempty"`
+	Distributors []string `json:"distributors,omitempty"`
+	Tunnels      []string `json:"tunnels,omitempty"`
+}
+
+type file struct {
+	Current  string    `json:"currentContext"`
+	Contexts []Context `json:"contexts"`
+}
+
+// Store is the file.
+type Store struct{ path string }
+
+// DefaultPath returns $FAIRLEAD_CONFIG, or fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config.
+func DefaultPath(getenv func(string) string) (string, error) {
+	if path := getenv("FAIRLEAD_CONFIG"); path != "" {
+		return filepath.Abs(path)
+	}
+	dir := getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home := getenv("HOME")
+		if home == "" {
+			return "", errors.New("where to keep the configuration is unknown: set FAIRLEAD_CONFIG to a file, or HOME")
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "fairlead", "config.yaml"), nil
+}
+
+// NewStore returns the store in a file, which need not exist yet.
+func NewStore(path string) *Store { return &Store{path} }
+
+// Path of the file.
+func (s *Store) Path() string { return s.path }
+
+// Get returns the context of that name, or the current one for "".
+func (s *Store) Get(name string) (Context, error) {
+	f, err := s.load()
+	if err != nil {
+		return Context{}, err
+	}
+	if name == "" {
+		name = f.Current
+	}
+	i := f.index(name)
+	switch {
+	case i >= 0:
+		return f.Contexts[i], nil
+	case len(f.Contexts) == 0:
+		return Context{}, fmt.Errorf("not logged in to any hub: run `fairlead login URL --hub-secret-file FILE`, or `fairlead up` to try one here (looked in %s)", s.path)
+	case name == "":
+		return Context{}, fmt.Errorf("no context is chosen: give --context, or run `fairlead context use NAME`; known are %s", f.names())
+	default:
+		return Context{}, fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.names())
+	}
+}
+
+// List returns all contexts by name, and the name of the current one.
+func (s *Store) List() ([]Context, string, error) {
+	f, err := s.load()
+	return f.Contexts, f.Current, err
+}
+
+// Put adds or replaces a context and makes it the current one.
+func (s *Store) Put(c Context) error {
+	return s.change(func(f *file) error {
+		f.put(c)
+		f.Current = c.Name
+		return nil
+	})
+}
+
+// Update replaces a context that is there, and leaves alone which one is current.
+func (s *Store) Update(c Context) error {
+	return s.change(func(f *file) error {
+		if f.index(c.Name) < 0 {
+			return fmt.Errorf("context %q is gone", c.Name)
+		}
+		f.put(c)
+		return nil
+	})
+}
+
+// Use makes a context the current one.
+func (s *Store) Use(name string) error {
+	return s.change(func(f *file) error {
+		if f.index(name) < 0 {
+			return fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.names())
+		}
+		f.Current = name
+		return nil
+	})
+}
+
+func (f *file) index(name string) int {
+	return slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
+}
+
+func (f *file) put(c Context) {
+	if i := f.index(c.Name); i >= 0 {
+		f.Contexts[i] = c
+	} else {
+		f.Contexts = append(f.Contexts, c)
+	}
+	slices.SortFunc(f.Contexts, func(a, b Context) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (f *file) names() string {
+	var names []string
+	for _, c := range f.Contexts {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (s *Store) load() (file, error) {
+	var f file
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, fmt.Errorf("read configuration: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return f, fmt.Errorf("%s holds tokens and can be read by others: run `chmod 600 %s`", s.path, s.path)
+	}
+	data, err := os.ReadFile(s.path)
+	if err != nil {
+		return f, fmt.Errorf("read configuration: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, &f); err != nil {
+		// The parser's text may repeat what stands in the file: tokens.
+		return f, fmt.Errorf("%s is not a configuration of this version of fairlead: move it away and run `fairlead login` again", s.path)
+	}
+	return f, nil
+}
+
+// change loads, changes and writes the file while no other fairlead does.
+func (s *Store) change(do func(*file) error) (err error) {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	lock, err := lockfile.Acquire(s.path + ".lock")
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	f, err := s.load()
+	if err != nil {
+		return err
+	}
+	if err := do(&f); err != nil {
+		return err
+	}
+	data, err := yaml.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	if err := WritePrivate(s.path, data); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	return nil
+}
+
+// WritePrivate replaces a file with one that only its owner can read: whole or not at all.
+func WritePrivate(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, ".fairlead-*") // Made with mode 0600.
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // Gone already after the rename.
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

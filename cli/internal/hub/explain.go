@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/contexts"
+)
+
+// explainer is the interceptor that turns the errors of calls into ones for people. What it
+// returns still has its Connect code (connect.CodeOf), and prints without it.
+type explainer struct {
+	at        contexts.Context
+	loggingIn bool
+}
+
+func newExplainer(at contexts.Context) explainer { return explainer{at: at} }
+
+func (e explainer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		if err != nil {
+			return nil, e.explain(err)
+		}
+		return res, nil
+	}
+}
+
+// The CLI has no streams.
+func (e explainer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// explained is an error for people.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.err }
+
+func (e explainer) explain(err error) error {
+	said := message(err)
+	text := ""
+	switch code := connect.CodeOf(err); {
+	case errors.Is(err, context.Canceled):
+		text = "interrupted"
+	case code == connect.CodeUnauthenticated && e.loggingIn:
+		text = fmt.Sprintf("%s does not accept the hub secret: take the one of this hub (%s)", e.at.URL, said)
+	case code == connect.CodeUnauthenticated:
+		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Get a new one: fairlead login %s --context %s --hub-secret-file FILE",
+			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
+	case code == connect.CodePermissionDenied:
+		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
+	case connect.IsWireError(err):
+		text = said
+	default:
+		text = Unreachable(e.at.URL, err)
+	}
+	return explained{text, err}
+}
+
+// cutAdvice removes what the hub advises, where the CLI has better advice.
+func cutAdvice(text string) string {
+	text, _, _ = strings.Cut(text, ": run `fairlead login`")
+	return text
+}
+
+// message returns what the hub said, without the code.
+func message(err error) string {
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return e.Message()
+	}
+	return err.Error()
+}
+
+// Unreachable says why a URL gave no answer, and what to do.
+func Unreachable(url string, err error) string {
+	var unknownAuthority x509.UnknownAuthorityError
+	var wrongHost x509.HostnameError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &unknownAuthority):
+		return fmt.Sprintf("%s has a certificate of an unknown authority: log in again with --ca-file and the hub's CA certificate", url)
+	case errors.As(err, &wrongHost):
+		return fmt.Sprintf("%s has a certificate for another name (%v)", url, wrongHost)
+	case errors.As(err, &dns):
+		return fmt.Sprintf("%s can't be reached: no address for host %q. Is the name right?", url, dns.Name)
+	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
+		return fmt.Sprintf("%s did not answer in time. Is the hub overloaded, or the network between slow?", url)
+	default:
+		return fmt.Sprintf("%s can't be reached: %s. Is the hub running there?", url, cause(err))
+	}
+}
+
+// cause digs out what the system said: "connection refused" of
+// "Post \"https://...\": dial tcp 127.0.0.1:7400: connect: connection refused".
+func cause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		if call, ok := errors.AsType[*os.SyscallError](op.Err); ok {
+			return call.Err.Error()
+		}
+		return op.Err.Error()
+	}
+	return message(err)
+}

@@ -1,0 +1,166 @@
+// Package hub is the CLI's side of a hub: clients for its services that use and renew the token of a
+// context, and errors in words that say what to do.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/contexts"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+)
+
+// renewTimeout bounds the renewal that a command does on its way: the old token is still good.
+const renewTimeout = 5 * time.Second
+
+// Hub is a hub that the CLI is logged in to.
+type Hub struct {
+	Context contexts.Context
+	// HTTP sends the token of the context with every request.
+	HTTP *http.Client
+
+	Identity consolev1connect.IdentityServiceClient
+	Sources  consolev1connect.SourceServiceClient
+	Clusters consolev1connect.ClusterServiceClient
+	Services consolev1connect.ServiceServiceClient
+	Secrets  consolev1connect.SecretServiceClient
+}
+
+// Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
+func Connect(ctx context.Context, store *contexts.Store, name string) (*Hub, error) {
+	c, err := store.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHub(c)
+	if err != nil {
+		return nil, err
+	}
+	if renewed, ok := h.renew(ctx, time.Now()); ok {
+		// The token is good even if it can't be kept; the next command tries again.
+		_ = store.Update(renewed)
+		return newHub(renewed)
+	}
+	return h, nil
+}
+
+func newHub(c contexts.Context) (*Hub, error) {
+	hc, err := newHTTPClient(c.CA)
+	if err != nil {
+		return nil, fmt.Errorf("context %q: %w", c.Name, err)
+	}
+	opts := append(client.Options(), connect.WithInterceptors(newExplainer(c)))
+	hc.Transport = client.Authorize(hc.Transport, identity.StaticToken(c.Token))
+	return &Hub{
+		Context:  c,
+		HTTP:     hc,
+		Identity: consolev1connect.NewIdentityServiceClient(hc, c.URL, opts...),
+		Sources:  consolev1connect.NewSourceServiceClient(hc, c.URL, opts...),
+		Clusters: consolev1connect.NewClusterServiceClient(hc, c.URL, opts...),
+		Services: consolev1connect.NewServiceServiceClient(hc, c.URL, opts...),
+		Secrets:  consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
+	}, nil
+}
+
+func newHTTPClient(ca string) (*http.Client, error) {
+	var cfg client.Config
+	if ca != "" {
+		cfg.CAPEM = []byte(ca)
+	}
+	return client.New(cfg)
+}
+
+// Gitcache returns a client for one gitcache.
+func (h *Hub) Gitcache(baseURL string) gitcachev1connect.SourceServiceClient {
+	at := h.Context
+	at.URL = baseURL
+	return gitcachev1connect.NewSourceServiceClient(h.HTTP, baseURL, append(client.Options(), connect.WithInterceptors(newExplainer(at)))...)
+}
+
+// renew returns the context with a fresh token if a third of the life of the old one is over and the
+// hub gives one.
+func (h *Hub) renew(ctx context.Context, now time.Time) (contexts.Context, bool) {
+	c := h.Context
+	if now.Before(c.Issued.Add(c.Expires.Sub(c.Issued)/3)) || now.After(c.Expires) {
+		return c, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{})
+	if err != nil {
+		return c, false
+	}
+	return take(c, res.GetToken(), res.GetEndpoints(), now), true
+}
+
+// Login is what makes a context.
+type Login struct {
+	Context   string
+	URL       string
+	CA        string // PEM.
+	HubSecret string
+	User      string
+}
+
+// Do exchanges the hub secret for an administrator's token and returns the context to keep.
+func (l Login) Do(ctx context.Context) (contexts.Context, error) {
+	base, err := checkURL(l.URL)
+	if err != nil {
+		return contexts.Context{}, err
+	}
+	c := contexts.Context{Name: l.Context, URL: base, CA: l.CA, User: l.User}
+	if c.Name == "" {
+		u, _ := url.Parse(base)
+		c.Name = u.Hostname()
+	}
+	hc, err := newHTTPClient(l.CA)
+	if err != nil {
+		return c, err
+	}
+	defer hc.CloseIdleConnections()
+	at := newExplainer(c)
+	at.loggingIn = true
+	api := consolev1connect.NewIdentityServiceClient(hc, base, append(client.Options(), connect.WithInterceptors(at))...)
+	res, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+		HubSecret: l.HubSecret,
+		Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: l.User},
+	})
+	if err != nil {
+		return c, err
+	}
+	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+}
+
+func take(c contexts.Context, token *consolev1.Token, endpoints *consolev1.Endpoints, now time.Time) contexts.Context {
+	c.Token, c.Issued, c.Expires = token.GetToken(), now.UTC(), token.GetExpireTime().AsTime()
+	c.Endpoints = contexts.Endpoints{
+		Gitcaches: endpoints.GetGitcaches(), Distributors: endpoints.GetDistributors(), Tunnels: endpoints.GetTunnels(),
+	}
+	return c
+}
+
+// checkURL returns the base URL of a hub that may get a secret.
+func checkURL(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return "", errors.New("the hub's URL must be like https://fairlead.example.com")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("the hub's URL must have no user, query or fragment")
+	}
+	if host := u.Hostname(); u.Scheme == "http" && host != "localhost" && !strings.HasPrefix(host, "127.") && host != "::1" {
+		return "", fmt.Errorf("http://%s: a secret is only sent over https (or http to this machine)", u.Host)
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}

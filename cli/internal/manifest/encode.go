@@ -1,0 +1,98 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// YAML writes resources as documents that can be applied again. Lines are not folded, so that
+// messages can be searched for.
+func YAML(messages ...Message) ([]byte, error) {
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	for _, m := range messages {
+		tree, err := document(m)
+		if err != nil {
+			return nil, err
+		}
+		if err := enc.Encode(tree); err != nil {
+			return nil, fmt.Errorf("write %s as YAML: %w", KindOf(m), err)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// JSON writes one resource.
+func JSON(m Message) ([]byte, error) {
+	tree, err := document(m)
+	if err != nil {
+		return nil, err
+	}
+	return indent(tree)
+}
+
+// JSONList writes resources as a List that can be applied again.
+func JSONList(messages ...Message) ([]byte, error) {
+	items := make([]any, 0, len(messages))
+	for _, m := range messages {
+		tree, err := document(m)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, tree)
+	}
+	return indent(map[string]any{"apiVersion": APIVersion, "kind": list, "items": items})
+}
+
+func indent(tree any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(tree)
+	return out.Bytes(), err
+}
+
+// document is a message as plain data with its head. protojson's own text can't be used: it varies its
+// spacing on purpose.
+func document(m Message) (map[string]any, error) {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", KindOf(m), err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber() // Numbers stay what they are.
+	tree := map[string]any{}
+	if err := dec.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("write %s: %w", KindOf(m), err)
+	}
+	numbers(tree)
+	tree["apiVersion"] = APIVersion
+	tree["kind"] = string(KindOf(m))
+	return tree, nil
+}
+
+// numbers makes numbers of what encoding/json left as text, for YAML to write them as such. All of ours
+// are whole: 64-bit ones are text in protojson anyway.
+func numbers(tree any) any {
+	switch node := tree.(type) {
+	case map[string]any:
+		for key, value := range node {
+			node[key] = numbers(value)
+		}
+	case []any:
+		for i, value := range node {
+			node[i] = numbers(value)
+		}
+	case json.Number:
+		if n, err := node.Int64(); err == nil {
+			return n
+		}
+	}
+	return tree
+}

@@ -1,0 +1,48 @@
+package table_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead.dev/cli/internal/table"
+)
+
+func TestColumnsAlign(t *testing.T) {
+	t.Parallel()
+	tb := table.New("NAME", "STATE", "MESSAGE")
+	tb.MaxCell = 12
+	tb.Row("shöp", "", "a\x1b[31m b\nc")
+	tb.Row("longer-name", "Healthy", strings.Repeat("x", 20))
+	var b strings.Builder
+	if err := tb.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME         STATE    MESSAGE\nshöp         -        a[31m b c\nlonger-name  Healthy  xxxxxxxxxxx…\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestAge(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	for age, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 119 * time.Minute: "119m", 47 * time.Hour: "47h", 49 * time.Hour: "2d",
+	} {
+		if got := table.Age(now, now.Add(-age)); got != want {
+			t.Errorf("%v: %s, want %s", age, got, want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("a\x1b]0;title\x07\u202eb\u2028c\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, r := range table.Clean(text) {
+			if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == '\u202e' || r == '\u2028' {
+				t.Fatalf("%q is left in %q", r, table.Clean(text))
+			}
+		}
+	})
+}

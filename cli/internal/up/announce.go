@@ -1,0 +1,117 @@
+package up
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"fairlead.dev/cli/internal/contexts"
+)
+
+// readiness is what --ready-file gets: a program that started us learns where everything is.
+type readiness struct {
+	DataDir string    `json:"dataDir"`
+	Config  string    `json:"config"`  // Of the CLI: FAIRLEAD_CONFIG.
+	Context string    `json:"context"` // In it.
+	Hub     urls      `json:"hub"`
+	CAFile  string    `json:"caFile"`
+	Key     string    `json:"hubSecretFile"`
+	Git     string    `json:"git"` // URL of the sample repository.
+	Source  string    `json:"source"`
+	Cluster []cluster `json:"clusters"`
+	Seconds float64   `json:"seconds"` // How long it took.
+}
+
+// announce tells people, and programs, that everything is up.
+func (u *up) announce(clusters []cluster, previous string) error {
+	if _, err := fmt.Fprint(u.options.Stdout, u.summary(clusters, previous)); err != nil {
+		return err
+	}
+	if u.options.ReadyFile == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(readiness{
+		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
+		Git: u.git.URL(sampleName), Source: sampleName, Cluster: clusters, Seconds: time.Since(u.began).Seconds(),
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("ready file: %w", err)
+	}
+	path, err := filepath.Abs(u.options.ReadyFile)
+	if err == nil {
+		err = contexts.WritePrivate(path, append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("ready file: %w", err)
+	}
+	return nil
+}
+
+// summary is what runs where, and what to do with it.
+func (u *up) summary(clusters []cluster, previous string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nFairlead is up after %.1f s.\n\n", time.Since(u.began).Seconds())
+	for _, p := range u.hub.parts {
+		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.url)
+	}
+	fmt.Fprintf(&b, "  %-12s %s\n", "git", u.git.URL(sampleName))
+	for _, c := range clusters {
+		where := c.Kubeconfig
+		if c.Context != "" {
+			where = "context " + c.Context + " of " + where
+		}
+		fmt.Fprintf(&b, "  %-12s %s, with an agent (%s)\n", "cluster", c.Name, where)
+	}
+	fmt.Fprintf(&b, "  %-12s %s (logs in %s)\n", "data", u.data.path, u.data.join("logs"))
+	if previous != "" && previous != contextName {
+		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
+	}
+	if len(clusters) > 0 && !clusters[0].local && !u.options.BindAdmins {
+		b.WriteString("\nNobody may do anything in your clusters through the tunnel until their RBAC says so: bind group\nfairlead:admins, or start with --bind-admins.\n")
+	}
+	fmt.Fprintf(&b, "\nTry in another terminal:\n\n%s\nCtrl-C ends everything; the data stays.\n", u.firstSteps(clusters))
+	return b.String()
+}
+
+// firstSteps are three commands that work as they stand here.
+func (u *up) firstSteps(clusters []cluster) string {
+	fairlead, kubectl := self(), "kubectl"
+	if _, err := exec.LookPath(kubectl); err != nil {
+		path, args := u.kubectl()
+		kubectl = strings.Join(append([]string{path}, args...), " ")
+	}
+	var b strings.Builder
+	if file := os.Getenv("FAIRLEAD_CONFIG"); file != "" {
+		fmt.Fprintf(&b, "  export FAIRLEAD_CONFIG=%s\n", u.options.Store.Path())
+	}
+	fmt.Fprintf(&b, "  %s get services\n", fairlead)
+	fmt.Fprintf(&b, "  git clone %s   # change %s, commit, push\n", u.git.URL(sampleName), samplePath)
+	if len(clusters) == 0 {
+		fmt.Fprintf(&b, "  %s cluster join-token NAME   # after describing the cluster with `fairlead apply`\n", fairlead)
+		return b.String()
+	}
+	cluster := clusters[0].Name
+	fmt.Fprintf(&b, "  %s kubeconfig %s --output-file %s.kubeconfig && %s --kubeconfig %s.kubeconfig get pods\n", fairlead, cluster, cluster, kubectl, cluster)
+	return b.String()
+}
+
+// self is how to call this program from the current folder.
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "fairlead"
+	}
+	if found, err := exec.LookPath("fairlead"); err == nil && found == path {
+		return "fairlead"
+	}
+	if cwd, err := os.Getwd(); err == nil {
+		if relative, err := filepath.Rel(cwd, path); err == nil && !strings.HasPrefix(relative, "..") && strings.Contains(relative, string(filepath.Separator)) {
+			return relative
+		}
+	}
+	return path
+}

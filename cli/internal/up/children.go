@@ -1,0 +1,48 @@
+package up
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+)
+
+// children are programs that are kept running, and end together.
+type children struct {
+	data *dataDir
+	sayf func(format string, args ...any)
+
+	ctx   context.Context
+	end   context.CancelFunc
+	group sync.WaitGroup
+}
+
+func newChildren(data *dataDir, sayf func(format string, args ...any)) *children {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &children{data: data, sayf: sayf, ctx: ctx, end: cancel}
+}
+
+// keep starts a program and keeps it running until stop.
+func (cs *children) keep(c *child) error {
+	log, err := cs.data.openLog(strings.ReplaceAll(c.name, " ", "-"))
+	if err != nil {
+		return err
+	}
+	c.log, c.grace = log, childGrace
+	c.died = func(err error, again time.Duration) {
+		cs.sayf("%s died (%v): starting it again in %s; its log is %s", c.name, err, again.Round(100*time.Millisecond), log.Name())
+	}
+	cs.group.Go(func() {
+		defer log.Close()
+		if err := c.run(cs.ctx); err != nil {
+			cs.sayf("%v", err)
+		}
+	})
+	return nil
+}
+
+// stop ends all of them at once, each within its grace.
+func (cs *children) stop() {
+	cs.end()
+	cs.group.Wait()
+}

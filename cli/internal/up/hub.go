@@ -1,0 +1,269 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/version"
+	"fairlead.dev/services/console"
+	"fairlead.dev/services/distributor"
+	"fairlead.dev/services/gitcache"
+	"fairlead.dev/services/tunnel"
+)
+
+const (
+	// readyLimit bounds the hub's way to ready. It takes a second or two; the rest is for a busy machine.
+	readyLimit = time.Minute
+	readyPoll  = 50 * time.Millisecond
+	// flushLimit is for a collector that is gone.
+	flushLimit = 3 * time.Second
+)
+
+// service is what all of the hub's services have in common.
+type service interface {
+	Listen() error
+	Run(ctx context.Context) error
+}
+
+type part struct {
+	name, url string
+	service   service
+}
+
+// urls is where the hub is reached.
+type urls struct {
+	Console     string `json:"console"`
+	Gitcache    string `json:"gitcache"`
+	Distributor string `json:"distributor"`
+	Tunnel      string `json:"tunnel"`
+}
+
+// hub is the four services in this process.
+type hub struct {
+	urls       urls
+	files      localca.Files // CAFile is empty if the system's authorities do.
+	secretFile string
+	parts      []part // The console first: the others need it.
+	close      []func(context.Context) error
+}
+
+// builder has what the services are put together from.
+type builder struct {
+	options     Options
+	data        *dataDir
+	logs        io.Writer
+	coordinator coordination.Coordinator
+	hub         *hub
+}
+
+// newHub puts the services together and binds their addresses.
+func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, error) {
+	files, err := o.certificate(d)
+	if err != nil {
+		return nil, err
+	}
+	coordinator, err := coordination.Open("memory:")
+	if err != nil {
+		return nil, err
+	}
+	at := func(port int) string { return "https://" + address(o.AdvertiseHost, port) }
+	p := d.state.Ports
+	h := &hub{
+		urls:       urls{Console: at(p.Console), Gitcache: at(p.Gitcache), Distributor: at(p.Distributor), Tunnel: at(p.Tunnel)},
+		files:      files,
+		secretFile: d.join("hub-secret"),
+		close:      []func(context.Context) error{func(context.Context) error { return coordinator.Close() }},
+	}
+	b := &builder{o, d, logs, coordinator, h}
+	for _, build := range []func(context.Context) (part, error){b.console, b.gitcache, b.distributor, b.tunnel} {
+		made, err := build(ctx)
+		if err == nil {
+			err = made.service.Listen()
+		}
+		if err != nil {
+			return nil, errors.Join(err, h.end(ctx))
+		}
+		h.parts = append(h.parts, made)
+	}
+	return h, nil
+}
+
+// certificate is the user's, or else one of our own authority.
+func (o Options) certificate(d *dataDir) (localca.Files, error) {
+	if o.CertFile != "" {
+		return localca.Files{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile}, nil
+	}
+	return localca.Ensure(d.join("tls"), loopback, "localhost", "::1", o.AdvertiseHost)
+}
+
+func (b *builder) listener(port int) server.Config {
+	return server.Config{Listen: address(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
+}
+
+// observe gives a service its log and telemetry: each has a registry of its own, as in production.
+func (b *builder) observe(ctx context.Context, name string) (*slog.Logger, *telemetry.Telemetry, error) {
+	log := telemetry.NewLogger(b.logs, b.options.LogLevel, telemetry.FormatText, name)
+	tel, flush, err := telemetry.Setup(ctx, telemetry.Config{Service: name, Version: version.String(), Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	b.hub.close = append(b.hub.close, flush)
+	return log, tel, nil
+}
+
+func (b *builder) console(ctx context.Context) (part, error) {
+	log, tel, err := b.observe(ctx, "console")
+	if err != nil {
+		return part{}, err
+	}
+	u := b.hub.urls
+	s, err := console.New(console.Config{
+		Server: b.listener(b.data.state.Ports.Console), DataDir: b.data.join("console"), HubSecretFile: b.hub.secretFile,
+		AdvertiseConsole: u.Console, AdvertiseGitcaches: []string{u.Gitcache}, AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
+	}, console.Deps{Log: log, Telemetry: tel})
+	return part{"console", u.Console, s}, err
+}
+
+func (b *builder) gitcache(ctx context.Context) (part, error) {
+	log, tel, err := b.observe(ctx, "gitcache")
+	if err != nil {
+		return part{}, err
+	}
+	u := b.hub.urls
+	s, err := gitcache.New(gitcache.Config{
+		Server: b.listener(b.data.state.Ports.Gitcache), DataDir: b.data.join("gitcache"), ConsoleURL: u.Console,
+		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Gitcache, Replica: "up",
+	}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"gitcache", u.Gitcache, s}, err
+}
+
+func (b *builder) distributor(ctx context.Context) (part, error) {
+	log, tel, err := b.observe(ctx, "distributor")
+	if err != nil {
+		return part{}, err
+	}
+	u := b.hub.urls
+	s, err := distributor.New(distributor.Config{
+		Server: b.listener(b.data.state.Ports.Distributor), DataDir: b.data.join("distributor"), ConsoleURL: u.Console,
+		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Distributor,
+	}, distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"distributor", u.Distributor, s}, err
+}
+
+func (b *builder) tunnel(ctx context.Context) (part, error) {
+	log, tel, err := b.observe(ctx, "tunnel")
+	if err != nil {
+		return part{}, err
+	}
+	u := b.hub.urls
+	s, err := tunnel.New(tunnel.Config{
+		Server: b.listener(b.data.state.Ports.Tunnel), DataDir: b.data.join("tunnel"), ConsoleURL: u.Console,
+		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Tunnel,
+	}, tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"tunnel", u.Tunnel, s}, err
+}
+
+// run serves until ctx ends or a service fails. The console ends last: the others tell it what they
+// know until the end.
+func (h *hub) run(ctx context.Context) error {
+	failed := make(chan error, len(h.parts))
+	begin := func(parts []part) (end func()) {
+		inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		var group sync.WaitGroup
+		for _, p := range parts {
+			group.Go(func() {
+				err := p.service.Run(inner)
+				if err == nil && inner.Err() == nil {
+					err = errors.New("ended by itself")
+				}
+				if err != nil {
+					failed <- fmt.Errorf("%s: %w", p.name, err)
+				}
+			})
+		}
+		return func() { cancel(); group.Wait() }
+	}
+	endConsole, endOthers := begin(h.parts[:1]), begin(h.parts[1:])
+	var errs []error
+	select {
+	case <-ctx.Done():
+	case err := <-failed:
+		errs = append(errs, err)
+	}
+	endOthers()
+	endConsole()
+	close(failed)
+	for err := range failed {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, h.end(ctx))...)
+}
+
+// end flushes telemetry and closes coordination, also when ctx has ended.
+func (h *hub) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
+	defer cancel()
+	var errs []error
+	for _, f := range h.close {
+		errs = append(errs, f(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// awaitReady returns when all services are ready, and tells of each.
+func (h *hub) awaitReady(ctx context.Context, hc *http.Client, say func(format string, args ...any)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for _, p := range h.parts {
+		if err := await(ctx, p.name+" to be ready", func(ctx context.Context) error { return ready(ctx, hc, p.url) }); err != nil {
+			return err
+		}
+		say("%-12s %s", p.name, p.url)
+	}
+	return nil
+}
+
+func ready(ctx context.Context, hc *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxTail)) // The status says enough.
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s", strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// await repeats try until it returns nil, and returns its last error when ctx ends before.
+func await(ctx context.Context, what string, try func(context.Context) error) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; last seen: %w", what, context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}

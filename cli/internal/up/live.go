@@ -1,0 +1,147 @@
+package up
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	hubapi "fairlead.dev/cli/internal/hub"
+	"fairlead.dev/platform/client"
+)
+
+// live brings everything up and stays until ctx ends or a part of the hub fails. Failed ends in the
+// latter case; its own error is told by who runs the hub.
+func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) error {
+	rising, fall := context.WithCancelCause(ctx)
+	defer fall(nil)
+	defer context.AfterFunc(failed, func() { fall(context.Cause(failed)) })()
+
+	previous, err := u.rise(rising, clusters, moved)
+	defer u.restoreContext(previous)
+	if ctx.Err() != nil || failed.Err() != nil {
+		return nil // Asked to end, or told elsewhere.
+	}
+	if err != nil {
+		return err
+	}
+	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	if err != nil {
+		return err
+	}
+	defer api.HTTP.CloseIdleConnections()
+	living, die := context.WithCancel(rising)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer die()
+	group.Go(func() { u.passOnPushes(living, api) })
+	group.Go(func() { u.stayLoggedIn(living) })
+	if err := u.announce(clusters, previous); err != nil {
+		return err
+	}
+	<-rising.Done()
+	return nil
+}
+
+// rise starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
+// hub. It returns which context was the current one before.
+func (u *up) rise(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
+	group, inner := errgroup.WithContext(ctx)
+	for i := range clusters {
+		group.Go(func() error { return u.raiseCluster(inner, &clusters[i]) })
+	}
+	group.Go(func() (err error) {
+		previous, err = u.raiseHub(inner, clusters)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return previous, err
+	}
+	return previous, u.join(ctx, clusters, moved)
+}
+
+// join starts the agents, and waits until the hub has heard of them.
+func (u *up) join(ctx context.Context, clusters []cluster, moved bool) error {
+	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	if err != nil {
+		return err
+	}
+	defer api.HTTP.CloseIdleConnections()
+	for _, c := range clusters {
+		if err := u.startAgent(ctx, api, c, moved); err != nil {
+			return err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	if err := awaitConnected(waiting, api, clusters, u.began); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		u.sayf("%v; its log is in %s", err, u.data.join("logs"))
+		return nil // It goes on trying.
+	}
+	if len(clusters) > 0 {
+		u.sayf("agents connected")
+	}
+	return nil
+}
+
+// restoreContext makes the context current again that was so before, unless the person has chosen meanwhile.
+func (u *up) restoreContext(previous string) {
+	all, current, err := u.options.Store.List()
+	if err != nil || previous == "" || previous == contextName || current != contextName {
+		return
+	}
+	for _, c := range all {
+		if c.Name == previous {
+			if err := u.options.Store.Use(previous); err != nil {
+				u.sayf("context %q could not be made the current one again: %v", previous, err)
+			}
+		}
+	}
+}
+
+// raiseCluster brings a local cluster up, and lets administrators in.
+func (u *up) raiseCluster(ctx context.Context, c *cluster) (err error) {
+	if c.local {
+		if c.Kubeconfig, err = u.startLocal(ctx, c.Name); err != nil {
+			return err
+		}
+		u.sayf("%-12s %s", "cluster", c.Name)
+	}
+	if !c.local && !u.options.BindAdmins {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return u.bindAdmins(ctx, *c)
+}
+
+// raiseHub waits for the hub, logs in, and fills the catalog.
+func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string, err error) {
+	hc, err := client.New(client.Config{CAFile: u.hub.files.CAFile})
+	if err != nil {
+		return "", err
+	}
+	defer hc.CloseIdleConnections()
+	if err := u.hub.awaitReady(ctx, hc, u.sayf); err != nil {
+		return "", err
+	}
+	if _, previous, err = u.options.Store.List(); err != nil {
+		return "", err
+	}
+	c, err := u.login(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := u.options.Store.Put(c); err != nil {
+		return "", err
+	}
+	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	if err != nil {
+		return previous, err
+	}
+	defer api.HTTP.CloseIdleConnections()
+	return previous, u.seed(ctx, api, clusters)
+}

@@ -1,0 +1,219 @@
+package up
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead.dev/cli/internal/contexts"
+)
+
+func TestDataFolderIsOursOrUntouched(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	d, err := openDataDir(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDataDir(path, true); err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("second at the same time: %v", err)
+	}
+	d.state.Seeded["source/sample"] = true
+	d.state.Ports = fixedPorts(7400)
+	if err := d.save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.join("file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.release(); err != nil {
+		t.Fatal(err)
+	}
+	for _, empty := range []bool{false, true} {
+		if d, err = openDataDir(path, empty); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(d.join("file"))
+		if kept := err == nil && d.state.Seeded["source/sample"] && d.state.Ports == fixedPorts(7400); kept == empty {
+			t.Errorf("empty %v: kept %v", empty, kept)
+		}
+		if err := d.release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDataDir(foreign, true); err == nil || !strings.Contains(err.Error(), "holds something else") {
+		t.Errorf("somebody else's folder: %v", err)
+	}
+	if entries, err := os.ReadDir(foreign); err != nil || len(entries) != 1 {
+		t.Errorf("left in it: %v, %v", entries, err)
+	}
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	if _, err := choosePorts(t.Context(), port-1, loopback, ports{}); err == nil || !strings.Contains(err.Error(), "--port-base") || !strings.Contains(err.Error(), "gitcache") {
+		t.Errorf("taken port: %v", err)
+	}
+	first, err := choosePorts(t.Context(), 0, loopback, ports{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := choosePorts(t.Context(), 0, loopback, first); err != nil || again != first {
+		t.Errorf("ports of the last run: %v, want %v, %v", again, first, err)
+	}
+	first.Tunnel = port
+	if other, err := choosePorts(t.Context(), 0, loopback, first); err != nil || other == first {
+		t.Errorf("one of them is taken: %v, %v", other, err)
+	}
+}
+
+func TestClusterNames(t *testing.T) {
+	t.Parallel()
+	for context, want := range map[string]string{
+		"kind-a": "kind-a", "admin@Prod_EU.example": "admin-prod-eu-example", "-x-": "x", "": "my-cluster", "äöü": "my-cluster",
+		strings.Repeat("a", 62) + "--b": strings.Repeat("a", 62),
+	} {
+		if got := clusterName(context); got != want {
+			t.Errorf("%q: %q, want %q", context, got, want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Options{Kubeconfig: file, Contexts: []string{"a.b", "a-b"}}).planClusters(); err == nil || !strings.Contains(err.Error(), `cluster "a-b"`) {
+		t.Errorf("two of one name: %v", err)
+	}
+	if got, err := (Options{Kubeconfig: file, Contexts: []string{"a", "b"}}).planClusters(); err != nil || len(got) != 2 || got[1].Context != "b" || got[0].local {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// output is written and read at the same time.
+type output struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// runUp runs until what it returns is called.
+func runUp(t *testing.T, o Options) (readiness, *output, func()) {
+	t.Helper()
+	out := &output{}
+	o.ListenHost, o.NoClusters, o.User, o.Stdout, o.Stderr = loopback, true, "tester", out, out
+	o.ReadyFile = filepath.Join(o.DataDir, "..", "ready.json")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, o) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("up: %v\n%s", err, out)
+		}
+	})
+	t.Cleanup(stop)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := os.ReadFile(o.ReadyFile)
+		var r readiness
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err == nil {
+			return r, out, stop
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("up ended: %v\n%s", err, out)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestSecondRunFindsDataAgainAndLeavesContextsAsTheyWere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := contexts.NewStore(filepath.Join(dir, "config.yaml"))
+	if err := store.Put(contexts.Context{Name: "prod", URL: "https://hub.example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{DataDir: filepath.Join(dir, "data"), Store: store}
+	first, out, stop := runUp(t, o)
+	if _, current, err := store.List(); err != nil || current != contextName {
+		t.Errorf("current context %q, %v", current, err)
+	}
+	if text := out.String(); !strings.Contains(text, first.Hub.Console) || !strings.Contains(text, "get services") || !strings.Contains(text, `then it is "prod" again`) {
+		t.Errorf("summary:\n%s", text)
+	}
+	other := o
+	other.ListenHost, other.NoClusters = loopback, true
+	if err := Run(t.Context(), other); err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("second at the same time: %v", err)
+	}
+	stop()
+	if _, current, err := store.List(); err != nil || current != "prod" {
+		t.Errorf("current context afterwards %q, %v", current, err)
+	}
+	second, _, stop := runUp(t, o)
+	if second.Hub != first.Hub || second.Git != first.Git {
+		t.Errorf("moved from %+v to %+v", first, second)
+	}
+	stop()
+}
+
+func TestServiceThatCanNotStartEndsAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	o := Options{DataDir: data, Store: contexts.NewStore(filepath.Join(dir, "config.yaml"))}
+	_, _, stop := runUp(t, o)
+	stop()
+	// Its own key is damaged: the console refuses to run rather than to make a new one.
+	if err := os.WriteFile(filepath.Join(data, "console", "master.key"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := &output{}
+	o.ListenHost, o.NoClusters, o.Stdout, o.Stderr = loopback, true, out, out
+	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "master") {
+		t.Errorf("got %v", err)
+	}
+	// And everything was given back.
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stop = runUp(t, o)
+	stop()
+}
