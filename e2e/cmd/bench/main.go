@@ -1,0 +1,55 @@
+// Command bench measures the built product beside a peer or a limit in the same run, and prints
+// one line per figure: BENCH <area>.<metric> <number> <unit>.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"fairlead.dev/e2e/stack"
+)
+
+// bench measures one area and prints its figures.
+type bench func(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error
+
+func benches() map[string]bench {
+	return map[string]bench{"ship": ship}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:gocritic // stop only unhooks signals
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	names := strings.Join(slices.Sorted(maps.Keys(benches())), ", ")
+	if len(args) != 1 {
+		return errors.New("which one? make bench BENCH=<name>, with one of: " + names)
+	}
+	measure, ok := benches()[args[0]]
+	if !ok {
+		return fmt.Errorf("there is no bench %q; there are: %s", args[0], names)
+	}
+	bins, err := stack.FindBinaries(ctx, ".")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "fairlead-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return measure(ctx, bins, dir, stdout)
+}

@@ -1,0 +1,156 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is one program that a stack runs. It can be killed and started again with the same
+// arguments, and it dies with the test whatever way the test ends.
+type process struct {
+	name string
+	path string
+	args []string
+	env  []string
+	log  string // file that gets stdout and stderr of every run
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the run of cmd has ended
+}
+
+func newProcess(dir, name, path string, args ...string) *process {
+	return &process{name: name, path: path, args: args, log: filepath.Join(dir, name+".log")}
+}
+
+// start runs the program; it returns once it is running, not once it is ready.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		select {
+		case <-p.exited:
+		default:
+			return fmt.Errorf("start %s: it is running already", p.name)
+		}
+	}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it outlives the call; kill and stop end it
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	exited := make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The kernel sends Pdeathsig when the *thread* that forked ends, so that thread is kept.
+		runtime.LockOSThread()
+		defer close(exited)
+		defer func() { _ = out.Close() }()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.cmd, p.exited = cmd, exited
+	return nil
+}
+
+// signal sends sig to the program alone, not to its children.
+func (p *process) signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return fmt.Errorf("signal %s: it was never started", p.name)
+	}
+	return p.cmd.Process.Signal(sig)
+}
+
+// kill ends the program without a chance to clean up, and waits until it is gone.
+func (p *process) kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.exited
+	return nil
+}
+
+// stop asks the program to end, and kills it when it does not do so within the grace.
+func (p *process) stop(grace time.Duration) error {
+	if p.cmd == nil {
+		return nil
+	}
+	if err := p.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(grace):
+		_ = p.kill()
+		return fmt.Errorf("%s did not end within %s of SIGTERM; its last words:\n%s", p.name, grace, p.tail())
+	}
+}
+
+// tail returns the end of the log, for error messages.
+func (p *process) tail() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	const most = 4 << 10
+	if st, err := f.Stat(); err == nil && st.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
+	}
+	b, _ := io.ReadAll(f)
+	return string(bytes.TrimSpace(b))
+}
+
+// run executes a program to its end and returns what it wrote to stdout. The error holds stderr.
+func run(ctx context.Context, env []string, stdin, path string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	if stdin != "" {
+		cmd.Stdin = bytes.NewReader([]byte(stdin))
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %v: %w\n%s", filepath.Base(path), args, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+// Await polls until ok returns nil, and returns its last error when ctx ends first.
+func Await(ctx context.Context, what string, ok func(context.Context) error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w; last seen: %w", what, context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}
