@@ -28,6 +28,10 @@ func TestEveryPartMayDie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Each marker is waited for before the next is pushed: two commits may become one change.
+	if err := ship.WaitApplied(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := ship.Deliver(ctx, "start"); err != nil {
 		t.Fatal(err)
 	}
