@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
+	"fairlead.dev/platform/durable"
 )
 
 func (a *app) kubeconfig() *cobra.Command {
@@ -53,7 +54,7 @@ func (a *app) writeKubeconfig(ctx context.Context, h *hub.Hub, cluster, file str
 	if err != nil {
 		return err
 	}
-	if err := contexts.WritePrivate(path, text); err != nil {
+	if err := durable.WriteFile(path, text, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil

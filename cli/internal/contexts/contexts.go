@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/cli/internal/lockfile"
+	"fairlead.dev/platform/durable"
 )
 
 // Context is one hub and who the CLI is there.
@@ -192,30 +193,8 @@ func (s *Store) change(do func(*file) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
-	if err := WritePrivate(s.path, data); err != nil {
+	if err := durable.WriteFile(s.path, data, 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
 	return nil
-}
-
-// WritePrivate replaces a file with one that only its owner can read: whole or not at all.
-func WritePrivate(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".fairlead-*") // Made with mode 0600.
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // Gone already after the rename.
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

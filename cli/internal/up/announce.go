@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/platform/durable"
 )
 
 // readiness is what --ready-file gets: a program that started us learns where everything is.
@@ -43,7 +43,7 @@ func (u *up) announce(clusters []cluster, previous string) error {
 	}
 	path, err := filepath.Abs(u.options.ReadyFile)
 	if err == nil {
-		err = contexts.WritePrivate(path, append(text, '\n'))
+		err = durable.WriteFile(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("ready file: %w", err)

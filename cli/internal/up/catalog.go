@@ -15,6 +15,7 @@ import (
 	hubapi "fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/durable"
 )
 
 const (
@@ -166,7 +167,7 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved b
 		return fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
 	tokenFile := u.data.join("agents", c.Name+".join-token")
-	if err := contexts.WritePrivate(tokenFile, []byte(res.GetJoinToken()+"\n")); err != nil {
+	if err := durable.WriteFile(tokenFile, []byte(res.GetJoinToken()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
 	args := []string{"--hub-url", u.hub.urls.Console, "--join-token-file", tokenFile, "--data-dir", dir, "--kubeconfig", c.Kubeconfig}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/lockfile"
+	"fairlead.dev/platform/durable"
 )
 
 // markerFile bears witness that a folder is ours: only such a folder is ever wiped.
@@ -115,7 +115,7 @@ func (d *dataDir) save() error {
 	if err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
-	if err := contexts.WritePrivate(d.join(markerFile), append(data, '\n')); err != nil {
+	if err := durable.WriteFile(d.join(markerFile), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/durable"
+	"fairlead.dev/platform/durable"
 )
 
 // Service is all it takes to bring one service into the cluster.

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/durable"
+	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/agent/internal/hub"
 )
 

@@ -16,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"fairlead.dev/platform/durable"
 )
 
 const (
@@ -80,18 +82,7 @@ func EnsureSecret(path string) error {
 	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	return nil
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 func parse(data []byte) (*Box, error) {

@@ -53,7 +53,7 @@ type Ledger struct {
 
 // Open reads the ledger in dir, creating the folder if need be, and returns what was delivered last.
 func Open(dir string, log *slog.Logger) (*Ledger, []*plan.Delivery, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.Sweep(dir); err != nil {
 		return nil, nil, fmt.Errorf("open ledger: %w", err)
 	}
 	l := &Ledger{path: filepath.Join(dir, fileName), log: log, live: map[string]*plan.Delivery{}}
@@ -183,26 +183,14 @@ func (l *Ledger) rewrite() error {
 			return err
 		}
 	}
-	temp := l.path + ".tmp"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	err := errors.Join(durable.WriteFile(l.path, out.Bytes(), 0o600), l.Close())
+	// The old file may have no name any more; if that failed, a new one is begun next time.
+	l.file, l.lines = nil, len(l.live)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(out.Bytes())
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = os.Rename(temp, l.path)
-	}
-	if err != nil {
-		return errors.Join(err, f.Close(), os.Remove(temp))
-	}
-	if l.file != nil {
-		err = l.file.Close()
-	}
-	l.file, l.lines = f, len(l.live)
-	return errors.Join(err, durable.SyncDir(filepath.Dir(l.path)))
+	l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
+	return err
 }
 
 // Close closes the file; everything is on the disk already.

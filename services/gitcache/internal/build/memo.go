@@ -2,6 +2,7 @@ package build
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/durable"
 )
 
 // maxMemos bounds the memo in memory and on disk; about 400 bytes each.
@@ -68,22 +70,19 @@ func (m *memo) load() error {
 
 // rewrite leaves one line per content.
 func (m *memo) rewrite() error {
-	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
+	if err := durable.Sweep(filepath.Dir(m.path)); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(m.path), "tmp_memo")
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
+	var out bytes.Buffer
 	for _, r := range m.bySource {
-		_, _ = w.Write(encodeRecord(r)) // Flush gives the error
+		out.Write(encodeRecord(r))
 	}
-	if err := errors.Join(w.Flush(), os.Rename(f.Name(), m.path)); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	if err := durable.WriteFile(m.path, out.Bytes(), 0o600); err != nil {
+		return err
 	}
-	m.file = f
-	return nil
+	var err error
+	m.file, err = os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0)
+	return err
 }
 
 func (m *memo) add(r record) {
