@@ -61,6 +61,8 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 		return err
 	}
 	url := func(i int) string { return "https://" + addrs[i] }
+	s.CAFile = ca.CAFile
+	s.Hub = map[string]string{"console": url(0), "gitcache": url(1), "distributor": url(2), "tunnel": url(3)}
 	common := func(name string, i int) []string {
 		return []string{
 			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
@@ -100,8 +102,8 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 // joinLocal starts a local cluster and an agent in it.
 func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) error {
 	dir := filepath.Join(s.Dir, "cluster-"+name)
-	c := Cluster{Name: name, Kubeconfig: filepath.Join(dir, "kubeconfig"), AuditLog: filepath.Join(dir, "logs", "audit.log")}
-	if err := s.add(newProcess(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name, "--audit-log")); err != nil {
+	c := Cluster{Name: name, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := s.add(newProcess(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name)); err != nil {
 		return err
 	}
 	// People in the hub's group of administrators are administrators of this cluster.

@@ -66,6 +66,17 @@ func (r *Repository) Push(ctx context.Context, message string, files map[string]
 	return strings.TrimSpace(commit), err
 }
 
+// includes fails unless commit is in the history of head.
+func (r *Repository) includes(ctx context.Context, head, commit string) error {
+	if _, err := r.git(ctx, "fetch", "--quiet"); err != nil {
+		return err
+	}
+	if _, err := r.git(ctx, "merge-base", "--is-ancestor", commit, head); err != nil {
+		return fmt.Errorf("commit %.7s is applied: %w", head, err)
+	}
+	return nil
+}
+
 // Ship is a service per cluster over one folder of the repository.
 type Ship struct {
 	Folder    string
@@ -168,7 +179,8 @@ func (s *Ship) WaitGone(ctx context.Context, kind, name string) error {
 	return nil
 }
 
-// WaitHealthy waits until the hub says that every cluster has applied the commit and is healthy.
+// WaitHealthy waits until the hub says that every cluster has applied the commit, or a later one of
+// somebody else, and is healthy.
 func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 	for _, c := range s.stack.Clusters {
 		err := Await(ctx, fmt.Sprintf("service %s is healthy at %.7s", s.Service(c), commit), func(ctx context.Context) error {
@@ -176,10 +188,11 @@ func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 			if err != nil {
 				return err
 			}
-			if st := svc.Status; st.State != "SERVICE_STATE_HEALTHY" || st.Cluster.Report.AppliedCommit != commit {
-				return fmt.Errorf("state %s, applied commit %.7s: %s", st.State, st.Cluster.Report.AppliedCommit, st.StateMessage)
+			st := svc.Status
+			if st.State != "SERVICE_STATE_HEALTHY" {
+				return fmt.Errorf("state %s: %s", st.State, st.StateMessage)
 			}
-			return nil
+			return s.repo.includes(ctx, st.Cluster.Report.AppliedCommit, commit)
 		})
 		if err != nil {
 			return err

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"fairlead.dev/platform/kubetest"
 )
 
@@ -42,7 +44,6 @@ func (b Binaries) path(name string) string { return filepath.Join(b.Dir, name) }
 type Cluster struct {
 	Name       string
 	Kubeconfig string // straight to its API server
-	AuditLog   string // one line per request to the API server; empty: none is kept
 }
 
 // Stack is a running product with two clusters and one Git repository.
@@ -50,6 +51,8 @@ type Stack struct {
 	Dir      string
 	GitURL   string // of the repository to push to
 	Clusters []Cluster
+	Hub      map[string]string // URL of console, gitcache, distributor and tunnel
+	CAFile   string            // what the hub's certificates are signed by
 
 	bins  Binaries
 	parts map[string]*process
@@ -64,6 +67,24 @@ func (s *Stack) Fairlead(ctx context.Context, args ...string) (string, error) {
 
 // ConfigFile is the CLI's configuration file.
 func (s *Stack) ConfigFile() string { return filepath.Join(s.Dir, "fairlead.yaml") }
+
+// AgentToken is the file with the credential of a cluster's agent, in a stack made by Up.
+func (s *Stack) AgentToken(c Cluster) string {
+	return filepath.Join(s.Dir, "data", "agents", c.Name, "token")
+}
+
+// Token returns the administrator's token that the CLI uses.
+func (s *Stack) Token() (string, error) {
+	text, err := os.ReadFile(s.ConfigFile())
+	if err != nil {
+		return "", err
+	}
+	var config struct{ Contexts []struct{ Token string } }
+	if err := yaml.Unmarshal(text, &config); err != nil || len(config.Contexts) != 1 {
+		return "", fmt.Errorf("read %s: %d contexts, want 1: %w", s.ConfigFile(), len(config.Contexts), err)
+	}
+	return config.Contexts[0].Token, nil
+}
 
 // FairleadConfig runs the CLI with another configuration file.
 func (s *Stack) FairleadConfig(ctx context.Context, file string, args ...string) (string, error) {

@@ -46,10 +46,12 @@ func (s *Stack) awaitReady(ctx context.Context, up *process, file string) error 
 	var ready struct {
 		Git      string
 		Clusters []Cluster
+		Hub      map[string]string
+		CAFile   string
 	}
 	if err := json.Unmarshal(text, &ready); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	s.GitURL, s.Clusters = ready.Git, ready.Clusters
+	s.GitURL, s.Clusters, s.Hub, s.CAFile = ready.Git, ready.Clusters, ready.Hub, ready.CAFile
 	return nil
 }
