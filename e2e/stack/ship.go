@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -199,6 +200,21 @@ func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 		}
 	}
 	return nil
+}
+
+// Generations returns how often the Deployment of the folder was really changed in each cluster.
+func (s *Ship) Generations(ctx context.Context) (map[string]int, error) {
+	counts := make(map[string]int, len(s.stack.Clusters))
+	for _, c := range s.stack.Clusters {
+		out, err := s.stack.Kubectl(ctx, c.Kubeconfig, "-n", s.Namespace, "get", "deployment", "web", "-o", "jsonpath={.metadata.generation}")
+		if err != nil {
+			return nil, err
+		}
+		if counts[c.Name], err = strconv.Atoi(strings.TrimSpace(out)); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
 }
 
 // ReadBack reads the marker through the tunnel with the kubeconfig that the CLI wrote.

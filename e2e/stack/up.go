@@ -12,20 +12,34 @@ import (
 // Up runs `fairlead up` on free ports with its data in dir, and waits until everything is up.
 func Up(ctx context.Context, bins Binaries, dir string) (*Stack, error) {
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process{}}
-	ready := filepath.Join(dir, "ready.json")
 	up := newProcess(dir, "up", bins.path("fairlead"), "up", "--port-base", "0", "--data-dir", filepath.Join(dir, "data"),
-		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", ready, "--log-level", "debug")
+		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", s.readyFile(), "--log-level", "debug")
 	up.env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
 	if err := s.add(up); err != nil {
 		return nil, err
 	}
-	if err := s.awaitReady(ctx, up, ready); err != nil {
+	if err := s.awaitReady(ctx, up); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w\n%s", err, up.tail()), s.Stop())
 	}
 	return s, nil
 }
 
-func (s *Stack) awaitReady(ctx context.Context, up *process, file string) error {
+func (s *Stack) readyFile() string { return filepath.Join(s.Dir, "ready.json") }
+
+// KillUp ends `fairlead up` as kill -9 does, starts it again on its data, and waits until
+// everything is up.
+func (s *Stack) KillUp(ctx context.Context) error {
+	up := s.parts["up"]
+	if err := errors.Join(up.kill(), os.Remove(s.readyFile())); err != nil {
+		return err
+	}
+	if err := up.start(); err != nil {
+		return err
+	}
+	return s.awaitReady(ctx, up)
+}
+
+func (s *Stack) awaitReady(ctx context.Context, up *process) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -37,7 +51,7 @@ func (s *Stack) awaitReady(ctx context.Context, up *process, file string) error 
 	}()
 	var text []byte
 	err := Await(ctx, "everything is up", func(context.Context) (err error) {
-		text, err = os.ReadFile(file)
+		text, err = os.ReadFile(s.readyFile())
 		return err
 	})
 	if err != nil {
@@ -50,7 +64,7 @@ func (s *Stack) awaitReady(ctx context.Context, up *process, file string) error 
 		CAFile   string
 	}
 	if err := json.Unmarshal(text, &ready); err != nil {
-		return fmt.Errorf("read %s: %w", file, err)
+		return fmt.Errorf("read %s: %w", s.readyFile(), err)
 	}
 	s.GitURL, s.Clusters, s.Hub, s.CAFile = ready.Git, ready.Clusters, ready.Hub, ready.CAFile
 	return nil
