@@ -65,7 +65,7 @@ type Config struct {
 // RegisterFlags adds the flags of the configuration.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.HubURL, "hub-url", "", "URL of the hub's console")
-	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM file of the authority that signed the hub's certificates, if the system does not know it")
+	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM file of the authority that signed the hub's certificates, the only one that is trusted then; default: the system's authorities")
 	fs.StringVar(&c.JoinTokenFile, "join-token-file", "", "file with the token of `fairlead cluster join-token NAME`; needed the first time only")
 	fs.StringVar(&c.DataDir, "data-dir", "", "folder for the agent's credential and its cache")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the cluster that the agent runs in)")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/server"
 )
 
@@ -21,7 +22,7 @@ type Config struct {
 	DataDir string
 	// ConsoleURL is where the console is reached.
 	ConsoleURL string
-	// HubCAFile trusts the hub's certificate authority; empty: the system's.
+	// HubCAFile trusts the hub's certificate authority and no other; empty: the system's.
 	HubCAFile string
 	// HubSecretFile holds what hub services get their token with.
 	HubSecretFile string
@@ -40,7 +41,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Server.RegisterFlags(fs, defaultListen)
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for mirrors and artifacts; losing it costs a clone of every source")
 	fs.StringVar(&c.ConsoleURL, "console-url", "", "`URL` of the console, such as https://hub.example.com:7400")
-	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub; default: the system's authorities")
+	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of Redis, which several replicas need; default: this process alone")
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
@@ -66,7 +67,10 @@ func (c *Config) Validate() error {
 	if c.AdvertiseURL == "" {
 		return nil
 	}
-	return checkURL("--advertise-url", c.AdvertiseURL)
+	if err := client.CheckPeer(c.AdvertiseURL); err != nil {
+		return fmt.Errorf("--advertise-url: %w: the others send their tokens there", err)
+	}
+	return nil
 }
 
 // checkURL does not repeat the URL: it may hold a password.

@@ -20,7 +20,7 @@ type Config struct {
 	DataDir string
 	// ConsoleURL is where the console is reached.
 	ConsoleURL string
-	// HubCAFile trusts the hub's certificate authority; empty: the system's.
+	// HubCAFile trusts the hub's certificate authority and no other; empty: the system's.
 	HubCAFile string
 	// HubSecretFile holds what hub services get their token with.
 	HubSecretFile string
@@ -35,7 +35,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Server.RegisterFlags(fs, defaultListen)
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the last known catalog and the tunnel's own token; losing it costs nothing while the console is up")
 	fs.StringVar(&c.ConsoleURL, "console-url", "", "`URL` of the console, such as https://hub.example.com:7400")
-	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub; default: the system's authorities")
+	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/distributor/internal/plan"
 )
@@ -75,7 +75,7 @@ func (e *Edge) origins(ctx context.Context, sourceUID string) []string {
 	}
 	var urls []string
 	for _, m := range members {
-		if err := checkURL(m.URL); err != nil {
+		if err := client.CheckPeer(m.URL); err != nil {
 			e.cfg.Log.Warn("gitcache has an address that is not used", "gitcache", m.ID, "err", err)
 			continue
 		}
@@ -113,26 +113,6 @@ func (e *Edge) known(ctx context.Context) (members []coordination.Member, up boo
 		e.members = now
 	}
 	return e.members, !e.down
-}
-
-// checkURL refuses addresses that our token must not go to in clear text: what coordination says is a
-// hint that others can forge.
-func checkURL(raw string) error {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil:
-		return errors.New("not a plain URL")
-	case u.Scheme == "https":
-		return nil
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
-		return nil
-	}
-	return errors.New("want https")
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Resolve asks for folders of one source. Every want gets an answer: with an error where none can say.

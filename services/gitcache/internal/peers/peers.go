@@ -16,6 +16,7 @@ import (
 
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/gitcache/internal/origin"
@@ -100,7 +101,10 @@ func (p *Peers) learn(ctx context.Context) {
 func (p *Peers) remember(members []coordination.Member) {
 	known := make(map[string]coordination.Member, len(members))
 	for _, m := range members {
-		known[m.ID] = m
+		// A replica does not start with an address that fails here: this one is forged.
+		if m.URL == "" || client.CheckPeer(m.URL) == nil {
+			known[m.ID] = m
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

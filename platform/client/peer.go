@@ -1,0 +1,27 @@
+package client
+
+import (
+	"errors"
+	"net"
+	"net/url"
+)
+
+// CheckPeer refuses addresses of other services that a token must not go to in clear text. What
+// coordination says is a hint that others can forge: ask before each use.
+func CheckPeer(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return errors.New("not a plain URL")
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("want https")
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
