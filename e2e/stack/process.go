@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"fairlead.dev/platform/subprocess"
 )
 
 // process is one program that a stack runs. It can be killed and started again with the same
@@ -25,8 +26,8 @@ type process struct {
 	log  string // file that gets stdout and stderr of every run
 
 	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the run of cmd has ended
+	run    *subprocess.Process // the last one; nil before the first
+	exited <-chan struct{}     // closed when that has ended
 }
 
 func newProcess(dir, name, path string, args ...string) *process {
@@ -37,7 +38,7 @@ func newProcess(dir, name, path string, args ...string) *process {
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil {
+	if p.run != nil {
 		select {
 		case <-p.exited:
 		default:
@@ -48,27 +49,15 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = out.Close() }() // the program has its own copy
 	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it outlives the call; kill and stop end it
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	exited := make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The kernel sends Pdeathsig when the *thread* that forked ends, so that thread is kept.
-		runtime.LockOSThread()
-		defer close(exited)
-		defer func() { _ = out.Close() }()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	run, err := subprocess.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.cmd, p.exited = cmd, exited
+	p.run, p.exited = run, run.Ended()
 	return nil
 }
 
@@ -76,10 +65,10 @@ func (p *process) start() error {
 func (p *process) signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.run == nil {
 		return fmt.Errorf("signal %s: it was never started", p.name)
 	}
-	return p.cmd.Process.Signal(sig)
+	return p.run.Signal(sig)
 }
 
 // kill ends the program without a chance to clean up, and waits until it is gone.
@@ -93,19 +82,13 @@ func (p *process) kill() error {
 
 // stop asks the program to end, and kills it when it does not do so within the grace.
 func (p *process) stop(grace time.Duration) error {
-	if p.cmd == nil {
+	if p.run == nil {
 		return nil
 	}
-	if err := p.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+	if err := p.run.Stop(grace); err != nil {
+		return fmt.Errorf("%s %w; its last words:\n%s", p.name, err, p.tail())
 	}
-	select {
-	case <-p.exited:
-		return nil
-	case <-time.After(grace):
-		_ = p.kill()
-		return fmt.Errorf("%s did not end within %s of SIGTERM; its last words:\n%s", p.name, grace, p.tail())
-	}
+	return nil
 }
 
 // tail returns the end of the log, for error messages.

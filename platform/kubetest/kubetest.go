@@ -14,9 +14,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"fairlead.dev/platform/subprocess"
 )
 
 const (
@@ -35,10 +36,9 @@ type Cluster struct {
 	Kubeconfig string // path of a kubeconfig with an administrator's credential
 	Dir        string // all of its state; logs/audit.log if it was started with "--audit-log"
 
-	binary string
-	cmd    *exec.Cmd
-	ended  chan struct{} // closed when the process is gone
-	output *tail
+	binary  string
+	process *subprocess.Process
+	output  *tail
 }
 
 // Binary finds kubelocal: $KUBELOCAL, or what tools/kubelocal/build.sh of this repository builds.
@@ -87,17 +87,17 @@ func Start(ctx context.Context, dir, name string, args ...string) (*Cluster, err
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, Dir: dir, binary: binary, ended: make(chan struct{}), output: newTail(os.Getenv)}
-	c.cmd = exec.Command(binary, append([]string{"start", "--dir", dir, "--name", name}, args...)...) //nolint:noctx // Stop ends it.
-	c.cmd.SysProcAttr = dieWithParent()
-	c.cmd.Stderr = c.output
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
+	c := &Cluster{Name: name, Dir: dir, binary: binary, output: newTail(os.Getenv)}
+	cmd := exec.Command(binary, append([]string{"start", "--dir", dir, "--name", name}, args...)...) //nolint:noctx // Stop ends it.
+	stdout, said := io.Pipe()
+	cmd.Stdout, cmd.Stderr = said, c.output
+	if c.process, err = subprocess.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start cluster %s: %w", name, err)
 	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start cluster %s: %w", name, err)
-	}
+	go func() {
+		<-c.process.Ended()
+		_ = said.Close() // never fails
+	}()
 	ready := make(chan bool, 1)
 	go c.follow(stdout, ready)
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
@@ -115,9 +115,9 @@ func Start(ctx context.Context, dir, name string, args ...string) (*Cluster, err
 	return nil, fmt.Errorf("start cluster %s: %w\n%s", name, err, c.output)
 }
 
-// follow reads the output to its end and then waits for the process.
-func (c *Cluster) follow(stdout io.Reader, ready chan<- bool) {
-	defer close(c.ended)
+// follow reads the output to its end, which is that of the process.
+func (c *Cluster) follow(stdout *io.PipeReader, ready chan<- bool) {
+	defer func() { _ = stdout.Close() }() // what is still said is dropped, and blocks nobody
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if fields, ok := strings.CutPrefix(lines.Text(), "READY "); ok {
@@ -134,7 +134,6 @@ func (c *Cluster) follow(stdout io.Reader, ready chan<- bool) {
 		}
 		_, _ = c.output.Write(append(lines.Bytes(), '\n'))
 	}
-	_ = c.cmd.Wait()
 	select {
 	case ready <- false:
 	default:
@@ -143,13 +142,7 @@ func (c *Cluster) follow(stdout io.Reader, ready chan<- bool) {
 
 // Stop ends the cluster and waits for it.
 func (c *Cluster) Stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.ended:
-	case <-time.After(stopPatience):
-		_ = c.cmd.Process.Kill()
-		<-c.ended
-	}
+	_ = c.process.Stop(stopPatience) // killed or not, it is gone
 }
 
 // Kubectl runs the real kubectl against the cluster, with stdin if it is not empty, and returns what it printed.

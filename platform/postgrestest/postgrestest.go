@@ -10,13 +10,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"fairlead.dev/platform/subprocess"
 )
 
 // startTimeout bounds initdb and the first start on a busy machine.
@@ -29,8 +30,7 @@ type Server struct {
 	root      string // temporary folder: data, socket, log
 	bin       string // folder of the server's programs
 	cred      *syscall.Credential
-	cmd       *exec.Cmd
-	exited    chan struct{}
+	process   *subprocess.Process // nil: not running
 	databases int
 }
 
@@ -39,7 +39,7 @@ func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
+	if s.process == nil {
 		if err := s.start(); err != nil {
 			t.Fatalf("start PostgreSQL: %v", err)
 		}
@@ -73,7 +73,7 @@ func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
+	if s.process == nil {
 		t.Fatal("kill PostgreSQL: it is not running")
 	}
 	s.kill()
@@ -81,7 +81,7 @@ func (s *Server) Kill(t testing.TB) {
 
 // kill ends the server and its backends, which else would answer for another moment.
 func (s *Server) kill() {
-	pid := strconv.Itoa(s.cmd.Process.Pid)
+	pid := strconv.Itoa(s.process.Pid())
 	children, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children")) // none if it is gone
 	s.signal(syscall.SIGKILL)
 	for field := range strings.FieldsSeq(string(children)) {
@@ -95,9 +95,9 @@ func (s *Server) kill() {
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd != nil {
+	if s.process != nil {
 		s.signal(syscall.SIGQUIT) // at once: nothing of it is kept
-		s.cmd = nil
+		s.process = nil
 	}
 	if s.root == "" {
 		return nil
@@ -107,8 +107,8 @@ func (s *Server) Stop() error {
 
 // signal sends sig and waits until the server has ended.
 func (s *Server) signal(sig syscall.Signal) {
-	_ = s.cmd.Process.Signal(sig) // it may have ended by itself
-	<-s.exited
+	_ = s.process.Signal(sig) // it may have ended by itself
+	<-s.process.Ended()
 }
 
 func (s *Server) start() (err error) {
@@ -155,23 +155,11 @@ func (s *Server) launch() error {
 	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses=", "-c", "shared_buffers=16MB",
 		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
 	cmd.Stdout, cmd.Stderr = log, log
-	// The server ends with the test even if that is killed. The signal is bound to the thread
-	// that started it, so that thread stays.
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	started, exited := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer close(exited)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // it ends by our signal
-		}
-	}()
-	if err := <-started; err != nil {
+	process, err := subprocess.Start(cmd)
+	if err != nil {
 		return err
 	}
-	s.cmd, s.exited = cmd, exited
+	s.process = process
 	return s.wait(logPath)
 }
 
@@ -185,7 +173,7 @@ func (s *Server) wait(logPath string) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.exited:
+		case <-s.process.Ended():
 			out, _ := os.ReadFile(logPath) // without it the error is still true
 			return fmt.Errorf("the server ended: %s", out)
 		case <-deadline:

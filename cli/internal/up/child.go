@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/subprocess"
 )
 
 const (
@@ -65,7 +67,7 @@ func (c *child) run(ctx context.Context) error {
 
 // once runs the program to its end. Its error tells how it ended; nil if it was asked to end and did.
 func (c *child) once(ctx context.Context) error {
-	cmd := exec.Command(c.path, c.args...) //nolint:noctx // Ended by ask and kill below, not at once.
+	cmd := exec.Command(c.path, c.args...) //nolint:noctx // Ended by Stop below, not at once.
 	cmd.Env = childEnvironment(os.Environ())
 	tail := &tailWriter{}
 	cmd.Stderr = io.MultiWriter(c.log, tail)
@@ -76,32 +78,19 @@ func (c *child) once(ctx context.Context) error {
 	cmd.Stdout = io.MultiWriter(c.log, &lines)
 	// A grandchild that keeps the pipes open must not keep us.
 	cmd.WaitDelay = time.Second
-	running, err := start(cmd)
+	running, err := subprocess.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", c.path, err)
 	}
 	select {
-	case <-running.ended:
-		return ending(running.err, tail)
+	case <-running.Ended():
+		return ending(running.Wait(), tail)
 	case <-ctx.Done():
 	}
-	ask(cmd)
-	timer := time.NewTimer(c.grace)
-	defer timer.Stop()
-	select {
-	case <-running.ended:
-		return nil
-	case <-timer.C:
+	if err := running.Stop(c.grace); err != nil {
+		return fmt.Errorf("%s %w", c.name, err)
 	}
-	kill(cmd)
-	<-running.ended
-	return fmt.Errorf("%s did not end within %s and was killed", c.name, c.grace)
-}
-
-// process is a program that was started.
-type process struct {
-	ended chan struct{} // Closed when it is gone.
-	err   error         // How it ended; valid then.
+	return nil
 }
 
 // ending tells how a program ended, with its last words unless it had no chance to say any.

@@ -4,7 +4,6 @@ package redistest
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fairlead.dev/platform/subprocess"
 )
 
 // startTimeout is how long a redis-server may take to answer: it takes milliseconds, but the
@@ -28,9 +29,7 @@ type Server struct {
 	args   []string
 	client *redis.Client
 
-	shell *exec.Cmd // nil: not running
-	input io.Closer // its end is the server's
-	pid   int
+	process *subprocess.Process // nil: not running
 }
 
 // Start runs redis-server (from PATH) with extra arguments until the test ends: Start(t,
@@ -78,7 +77,10 @@ func (s *Server) start() {
 		"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", "--appendonly", "no",
 		"--logfile", filepath.Join(s.dir, "log"), "--daemonize", "no")
 	args = append(args, extra...)
-	s.launch(args)
+	var err error
+	if s.process, err = subprocess.Start(exec.Command(s.binary, args...)); err != nil { //nolint:noctx // Kill ends it, in the order of the cleanups
+		s.t.Fatalf("start redis-server: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for s.client.Ping(ctx).Err() != nil {
@@ -91,39 +93,13 @@ func (s *Server) start() {
 	}
 }
 
-// keeper is a shell that starts the server, says its pid, and kills it when its input ends: on
-// Kill, or when the test process is gone, however that came.
-const keeper = `"$@" & echo $!; cat >/dev/null; kill -9 $!; wait`
-
-func (s *Server) launch(args []string) {
-	s.t.Helper()
-	// Not of the test's context: Kill ends it, in the order of the cleanups.
-	s.shell = exec.CommandContext(context.Background(), "sh", append([]string{"-c", keeper, "sh", s.binary}, args...)...)
-	input, err := s.shell.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	output, err := s.shell.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.shell.Start(); err != nil {
-		s.t.Fatalf("start redis-server: %v", err)
-	}
-	s.input = input
-	if _, err := fmt.Fscan(output, &s.pid); err != nil {
-		s.t.Fatalf("start redis-server: %v", err)
-	}
-}
-
 // Kill ends the server as kill -9 does. Its data is lost. Killing a dead server does nothing.
 func (s *Server) Kill() {
-	if s.shell == nil {
+	if s.process == nil {
 		return
 	}
-	_ = s.input.Close()
-	_ = s.shell.Wait() // until the server is gone
-	s.shell = nil
+	s.process.Kill()
+	s.process = nil
 }
 
 // Restart kills the server and starts it again under the same URL.
@@ -141,10 +117,10 @@ func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if s.shell == nil {
+	if s.process == nil {
 		s.t.Fatal("redis-server is not running")
 	}
-	if err := syscall.Kill(s.pid, sig); err != nil {
+	if err := s.process.Signal(sig); err != nil {
 		s.t.Fatalf("send %s to redis-server: %v", sig, err)
 	}
 }
