@@ -507,6 +507,7 @@ func TestHalfOpenSessionIsFound(t *testing.T) {
 	relay := newDarkRelay(t, h.url)
 	a := h.dial(relay.url, h.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), func(http.ResponseWriter, *http.Request) {})
 	h.await("session", func() bool { return len(h.sessions()) == 1 })
+	<-a.session.Ready() // the hub's greeting has arrived: from here on silence is the only sign
 	began := time.Now()
 	close(relay.dark)
 	if err := <-a.done; !errors.Is(err, mux.ErrDead) {
