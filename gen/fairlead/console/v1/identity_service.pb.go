@@ -27,7 +27,7 @@ const (
 type Token struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Names the token in a revocation and in the audit trail.
+	// Names the token, and what it is renewed to, in a revocation and in the audit trail.
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -657,7 +657,7 @@ type isRevokeTokensRequest_Which interface {
 }
 
 type RevokeTokensRequest_TokenId struct {
-	// One token.
+	// One token and its renewals.
 	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3,oneof"`
 }
 

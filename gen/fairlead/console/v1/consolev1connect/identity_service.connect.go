@@ -66,18 +66,21 @@ type IdentityServiceClient interface {
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
 	// Errors: Unauthenticated (unknown, used or expired join token: make a new one), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
-	// RenewToken gives a fresh token for the identity of the caller's token. Called by agents,
-	// hub services and the CLI well before theirs expires.
+	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
+	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
+	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
 	// CreateJoinToken makes a single-use token that lets one agent join as this cluster, for
 	// 15 minutes. Called by administrators. Errors: NotFound (no such cluster).
 	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
-	// RevokeTokens makes tokens invalid everywhere within 30 s. Called by administrators. Idempotent.
+	// RevokeTokens makes tokens, and what they were renewed to, invalid everywhere within 30 s.
+	// Called by administrators. Idempotent. Errors: InvalidArgument (not a subject).
 	RevokeTokens(context.Context, *v1.RevokeTokensRequest) (*v1.RevokeTokensResponse, error)
 	// GetTrustBundle returns the public keys and the revocations. Called by hub services every few seconds.
 	GetTrustBundle(context.Context, *v1.GetTrustBundleRequest) (*v1.GetTrustBundleResponse, error)
-	// RotateSigningKey signs with a new key from now on. Tokens under older keys stay valid until they
-	// expire. Called by administrators.
+	// RotateSigningKey makes a new key. It is published at once and signs from 30 s later on, when
+	// everybody has learned it. Tokens under older keys stay valid until they expire. Called by
+	// administrators. Errors: ResourceExhausted (too many keys with tokens that are still valid).
 	RotateSigningKey(context.Context, *v1.RotateSigningKeyRequest) (*v1.RotateSigningKeyResponse, error)
 }
 
@@ -223,18 +226,21 @@ type IdentityServiceHandler interface {
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
 	// Errors: Unauthenticated (unknown, used or expired join token: make a new one), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
-	// RenewToken gives a fresh token for the identity of the caller's token. Called by agents,
-	// hub services and the CLI well before theirs expires.
+	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
+	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
+	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
 	// CreateJoinToken makes a single-use token that lets one agent join as this cluster, for
 	// 15 minutes. Called by administrators. Errors: NotFound (no such cluster).
 	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
-	// RevokeTokens makes tokens invalid everywhere within 30 s. Called by administrators. Idempotent.
+	// RevokeTokens makes tokens, and what they were renewed to, invalid everywhere within 30 s.
+	// Called by administrators. Idempotent. Errors: InvalidArgument (not a subject).
 	RevokeTokens(context.Context, *v1.RevokeTokensRequest) (*v1.RevokeTokensResponse, error)
 	// GetTrustBundle returns the public keys and the revocations. Called by hub services every few seconds.
 	GetTrustBundle(context.Context, *v1.GetTrustBundleRequest) (*v1.GetTrustBundleResponse, error)
-	// RotateSigningKey signs with a new key from now on. Tokens under older keys stay valid until they
-	// expire. Called by administrators.
+	// RotateSigningKey makes a new key. It is published at once and signs from 30 s later on, when
+	// everybody has learned it. Tokens under older keys stay valid until they expire. Called by
+	// administrators. Errors: ResourceExhausted (too many keys with tokens that are still valid).
 	RotateSigningKey(context.Context, *v1.RotateSigningKeyRequest) (*v1.RotateSigningKeyResponse, error)
 }
 
