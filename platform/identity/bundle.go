@@ -20,7 +20,8 @@ type Bundle struct {
 	IssuedAt    time.Time       `json:"issued_at"`
 }
 
-// Revocation makes one token invalid, or all tokens that a subject got up to a time.
+// Revocation makes one token invalid, or all tokens that a subject got up to a time; and with them
+// whatever they were, or are yet, renewed to.
 type Revocation struct {
 	TokenID string `json:"token_id,omitempty"`
 	Subject string `json:"subject,omitempty"`
@@ -28,8 +29,11 @@ type Revocation struct {
 	At time.Time `json:"at"`
 }
 
-// Obsolete tells that every token the revocation is about has expired, so that it can be forgotten.
-func (r Revocation) Obsolete(now time.Time) bool { return now.After(r.At.Add(MaxLifetime + leeway)) }
+// Covers tells whether the revocation is about the token of an identity.
+func (r Revocation) Covers(id Identity) bool {
+	return r.TokenID != "" && r.TokenID == id.TokenID ||
+		r.Subject != "" && r.Subject == id.Subject() && !id.BeganAt.After(r.At)
+}
 
 // BundleFromProto takes a bundle from the wire. NewBundleVerifier judges it.
 func BundleFromProto(m *consolev1.GetTrustBundleResponse) Bundle {

@@ -154,8 +154,11 @@ func (c *console) RenewToken(ctx context.Context, _ *consolev1.RenewTokenRequest
 	}
 	c.renewals++
 	id, _ := identity.FromContext(ctx)
-	token, err := c.issueLocked(identity.Identity{Kind: id.Kind, Name: id.Name, Groups: id.Groups})
-	return &consolev1.RenewTokenResponse{Token: token, Endpoints: &consolev1.Endpoints{Console: "https://hub"}}, err
+	token, signed, err := c.keys.Renew(id, c.lifetime)
+	return &consolev1.RenewTokenResponse{
+		Token:     &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)},
+		Endpoints: &consolev1.Endpoints{Console: "https://hub"},
+	}, err
 }
 
 func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {

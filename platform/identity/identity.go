@@ -68,8 +68,10 @@ type Identity struct {
 	// Groups of a user.
 	Groups []string
 
-	// The token the identity was read from. Filled in by Sign and Verify.
-	TokenID   string
+	// The token the identity was read from. Filled in by Sign, Renew and Verify.
+	TokenID string
+	// BeganAt is when the first token of its line was issued; the others are renewals.
+	BeganAt   time.Time
 	IssuedAt  time.Time
 	ExpiresAt time.Time
 }

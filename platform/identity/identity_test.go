@@ -286,15 +286,3 @@ func FuzzBundle(f *testing.F) {
 		}
 	})
 }
-
-func TestObsoleteRevocations(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for at, want := range map[time.Time]bool{
-		now: false, now.Add(-identity.MaxLifetime): false, now.Add(-identity.MaxLifetime - 2*time.Minute): true,
-	} {
-		if got := (identity.Revocation{TokenID: "x", At: at}).Obsolete(now); got != want {
-			t.Errorf("revoked %s ago: obsolete %t", now.Sub(at), got)
-		}
-	}
-}

@@ -150,13 +150,29 @@ type claims struct {
 	jwt.Claims
 	// IssuedMicros is iat with the precision that a revocation by subject needs: without it, a
 	// token issued within the second of a revocation would be revoked, too.
-	IssuedMicros int64    `json:"iat_us"`
-	Groups       []string `json:"groups,omitempty"`
+	IssuedMicros int64 `json:"iat_us"`
+	// BeganMicros is of a renewed token: when the first of its line was issued.
+	BeganMicros int64    `json:"began_us,omitempty"`
+	Groups      []string `json:"groups,omitempty"`
 }
 
-// Sign issues a token for id, to live for ttl (at most MaxLifetime). The token's id and times are
-// made here and returned in the signed identity.
+// Sign issues the first token of a line for id, to live for ttl (at most MaxLifetime). The token's id
+// and times are made here and returned in the signed identity.
 func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Identity, err error) {
+	id.TokenID, id.BeganAt = rand.Text(), time.Time{}
+	return k.sign(id, ttl)
+}
+
+// Renew issues a token for the identity of a verified one. It has the same token id and knows when its
+// line began, so that a revocation reaches it however often, and whenever, it was renewed.
+func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
+	if verified.TokenID == "" || verified.BeganAt.IsZero() {
+		return "", Identity{}, errors.New("renew token: there is no token to renew")
+	}
+	return k.sign(verified, ttl)
+}
+
+func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	if err := id.Validate(); err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)
 	}
@@ -164,9 +180,14 @@ func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Iden
 		return "", Identity{}, fmt.Errorf("sign token: lifetime %s: must be from 1s to %s", ttl, MaxLifetime)
 	}
 	now := time.Now()
-	id.TokenID = rand.Text()
 	id.IssuedAt = now.UTC().Truncate(time.Microsecond)
 	id.ExpiresAt = now.Add(ttl).UTC().Truncate(time.Second)
+	var began int64
+	if id.BeganAt.IsZero() {
+		id.BeganAt = id.IssuedAt
+	} else {
+		began = id.BeganAt.UnixMicro()
+	}
 
 	key := k.signer(now)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key.JWK}, new(jose.SignerOptions).WithType(tokenType))
@@ -183,6 +204,7 @@ func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Iden
 			Expiry:   jwt.NewNumericDate(id.ExpiresAt),
 		},
 		IssuedMicros: id.IssuedAt.UnixMicro(),
+		BeganMicros:  began,
 		Groups:       id.Groups,
 	}).Serialize()
 	if err != nil {

@@ -263,6 +263,41 @@ func TestAttackRevokedSubject(t *testing.T) {
 	}
 }
 
+// Who has a stolen token can renew it again and again, also in the moment in which it is revoked: what
+// comes of it is revoked with it, whenever it was issued.
+func TestAttackRenewalOutlivesNoRevocation(t *testing.T) {
+	t.Parallel()
+	f := newForge(t)
+	agent := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
+	stolen, first, err := f.keys.Sign(agent, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	renewed := stolen
+	for range 3 {
+		id, err := f.verifier(t).Verify(renewed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if renewed, id, err = f.keys.Renew(id, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if id.TokenID != first.TokenID || !id.BeganAt.Equal(first.IssuedAt) || !id.IssuedAt.After(at) {
+			t.Fatalf("renewed to %+v", id)
+		}
+		for _, r := range []identity.Revocation{{TokenID: first.TokenID, At: at}, {Subject: "agent:edge-1", At: at}} {
+			refused(t, f.verifier(t, r), renewed, identity.ErrRevoked)
+			if !r.Covers(id) {
+				t.Errorf("%+v does not cover %+v", r, id)
+			}
+		}
+	}
+	if _, _, err := f.keys.Renew(agent, time.Hour); err == nil {
+		t.Error("renewed what was no token")
+	}
+}
+
 func TestAttackUnknownKey(t *testing.T) {
 	t.Parallel()
 	f, stranger := newForge(t), newForge(t)

@@ -113,7 +113,7 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 	if _, revoked := t.tokens[id.TokenID]; revoked {
 		return Identity{}, ErrRevoked
 	}
-	if until, ok := t.subjects[id.Subject()]; ok && !id.IssuedAt.After(until) {
+	if until, ok := t.subjects[id.Subject()]; ok && !id.BeganAt.After(until) {
 		return Identity{}, ErrRevoked
 	}
 	id.Groups = slices.Clone(id.Groups) // callers own what they get
@@ -220,6 +220,10 @@ func (c claims) identity() (Identity, error) {
 	}
 	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {
 		return Identity{}, fmt.Errorf("%w: its times differ", ErrInvalid)
+	}
+	id.BeganAt = id.IssuedAt
+	if c.BeganMicros != 0 {
+		id.BeganAt = time.UnixMicro(c.BeganMicros).UTC()
 	}
 	if life := id.ExpiresAt.Sub(id.IssuedAt); life <= 0 || life > MaxLifetime {
 		return Identity{}, fmt.Errorf("%w: lifetime %s", ErrInvalid, life)

@@ -181,7 +181,7 @@ func TestHubSecretIsExchangedForWhatItIsWorth(t *testing.T) {
 	})
 	wantCode(t, err, connect.CodeInvalidArgument, "reserved by Kubernetes")
 	renewed, err := r.as(t, resp.GetToken().GetToken()).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
-	if err != nil || renewed.GetToken().GetId() == resp.GetToken().GetId() {
+	if err != nil || renewed.GetToken().GetToken() == resp.GetToken().GetToken() {
 		t.Fatalf("renewed %v, %v", renewed, err)
 	}
 	r.as(t, renewed.GetToken().GetToken()).putCluster(t, "edge-1") // still an administrator
@@ -314,6 +314,32 @@ func TestRevokedTokenCanNotBeRenewedAtAnotherConsole(t *testing.T) {
 	for _, subject := range []string{"ada", "robot:ada", "user:"} {
 		_, err = a.admin(t).identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: subject}})
 		wantCode(t, err, connect.CodeInvalidArgument)
+	}
+}
+
+func TestRevokedTokenTakesItsRenewalsAlong(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	a, b := h.start(t), h.start(t)
+	first, err := a.as(t, "").identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+		HubSecret: a.secret, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "eve"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := b.as(t, first.GetToken().GetToken()).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	if err != nil || renewed.GetToken().GetId() != first.GetToken().GetId() {
+		t.Fatalf("renewed %v, %v", renewed.GetToken().GetId(), err)
+	}
+	revoke := &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: first.GetToken().GetId()}}
+	if _, err := a.admin(t).identity.RevokeTokens(t.Context(), revoke); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{first.GetToken().GetToken(), renewed.GetToken().GetToken()} {
+		_, err = a.as(t, token).sources.ListSources(t.Context(), &consolev1.ListSourcesRequest{})
+		wantCode(t, err, connect.CodeUnauthenticated)
+		_, err = b.as(t, token).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+		wantCode(t, err, connect.CodeUnauthenticated)
 	}
 }
 

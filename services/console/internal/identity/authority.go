@@ -83,11 +83,16 @@ type Authority struct {
 	throttle  *throttle
 	verifier  identity.BundleVerifier
 
-	mu          sync.Mutex
-	keys        *identity.KeySet // guarded by mu, as all below
-	sealed      []byte           // what keys were read from
+	// reloading is held over a question to the database, so that an older answer never replaces a later
+	// one. It comes before mu, which is never held that long: with a database that hangs, what is known
+	// is still served.
+	reloading   sync.Mutex
+	sealed      []byte // what keys were read from; guarded by reloading, as revocations are
 	revocations []store.Revocation
-	bundle      identity.Bundle
+
+	mu     sync.Mutex
+	keys   *identity.KeySet // guarded by mu, as bundle is
+	bundle identity.Bundle
 }
 
 // New returns an authority. hubSecret reads the secret that all hub services share, each time it
@@ -150,8 +155,8 @@ func (a *Authority) Run(ctx context.Context) error {
 
 // Reload takes in the keys and revocations that the database has now.
 func (a *Authority) Reload(ctx context.Context) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
 	now := a.now()
 	var sealed []byte
 	var revocations []store.Revocation
@@ -165,24 +170,34 @@ func (a *Authority) Reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read keys: %w", err)
 	}
-	keys := a.keys
+	keys := a.signer()
 	if !bytes.Equal(sealed, a.sealed) {
 		if keys, err = a.open(sealed); err != nil {
 			return err
 		}
 	} else if slices.Equal(revocations, a.revocations) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.bundle.IssuedAt = now
 		return nil
 	}
 	bundle := identity.Bundle{Keys: keys.PublicJWKS(), IssuedAt: now}
 	for _, r := range revocations {
-		bundle.Revocations = append(bundle.Revocations, identity.Revocation{TokenID: r.TokenID, Subject: r.Subject, At: r.Time})
+		bundle.Revocations = append(bundle.Revocations, published(r))
 	}
 	if err := a.verifier.Update(bundle); err != nil {
 		return fmt.Errorf("use keys: %w", err)
 	}
-	a.keys, a.sealed, a.revocations, a.bundle = keys, sealed, revocations, bundle
+	a.sealed, a.revocations = sealed, revocations
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys, a.bundle = keys, bundle
 	return nil
+}
+
+// published is a revocation as all others see it.
+func published(r store.Revocation) identity.Revocation {
+	return identity.Revocation{TokenID: r.TokenID, Subject: r.Subject, At: r.Time}
 }
 
 func (a *Authority) open(sealed []byte) (*identity.KeySet, error) {
@@ -207,15 +222,18 @@ func (a *Authority) Bundle() identity.Bundle {
 	return a.bundle
 }
 
-func (a *Authority) sign(id identity.Identity) (Token, error) {
+func (a *Authority) signer() *identity.KeySet {
 	a.mu.Lock()
-	keys := a.keys
-	a.mu.Unlock()
-	text, signed, err := keys.Sign(identity.Identity{Kind: id.Kind, Name: id.Name, Groups: id.Groups}, lifetime(id.Kind))
-	if err != nil {
-		return Token{}, fmt.Errorf("sign token for %s: %w", id.Subject(), err)
-	}
-	return Token{Text: text, Identity: signed}, nil
+	defer a.mu.Unlock()
+	return a.keys
+}
+
+func (a *Authority) sign(id identity.Identity) (Token, error) {
+	return issued(a.signer().Sign(id, lifetime(id.Kind)))
+}
+
+func issued(text string, signed identity.Identity, err error) (Token, error) {
+	return Token{Text: text, Identity: signed}, err
 }
 
 func lifetime(kind identity.Kind) time.Duration {
@@ -318,7 +336,8 @@ func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (to
 }
 
 // Renew gives a fresh token to the owner of a valid one. It asks the database: a token that another
-// console revoked a moment ago must not become a new one.
+// console revoked a moment ago must not become a new one. (One that is revoked between the question and
+// the answer does, and is revoked with it.)
 func (a *Authority) Renew(ctx context.Context, id identity.Identity) (Token, error) {
 	err := a.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		revocations, err := v.Revocations(ctx, a.now())
@@ -326,7 +345,7 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity) (Token, err
 			return err
 		}
 		for _, r := range revocations {
-			if r.TokenID != "" && r.TokenID == id.TokenID || r.Subject == id.Subject() && !id.IssuedAt.After(r.Time) {
+			if published(r).Covers(id) {
 				return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
 			}
 		}
@@ -343,7 +362,7 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity) (Token, err
 	if err != nil {
 		return Token{}, err
 	}
-	token, err := a.sign(id)
+	token, err := issued(a.signer().Renew(id, lifetime(id.Kind)))
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "renewal", "token", token.Identity.TokenID)
 	}

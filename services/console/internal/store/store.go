@@ -251,10 +251,11 @@ type Tx struct {
 func (s *Store) Write(ctx context.Context, author string, fn func(context.Context, *Tx) error) error {
 	tx := &Tx{store: s, author: author}
 	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
-		tx.View, tx.tx, tx.now = View{sqlTx}, sqlTx, s.clock()
+		tx.View, tx.tx = View{sqlTx}, sqlTx
 		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
 			return fmt.Errorf("lock catalog: %w", err)
 		}
+		tx.now = s.clock() // not before the lock: a revocation is later than what it waited for
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"SeenKeepsTheLatest":                  testSeen,
 		"JoinTokenWorksOnce":                  testJoinToken,
 		"RevocationsExpire":                   testRevocations,
+		"TimeOfAWriteIsUnderItsLock":          testTimeUnderLock,
 		"SigningKeysAreReplaced":              testSigningKeys,
 		"ConcurrentWritersLeaveNoGap":         testConcurrentWriters,
 		"ConcurrentMigrationsAreDoneOnce":     testConcurrentMigrations,
@@ -519,6 +522,30 @@ func testRevocations(t *testing.T, open Open) {
 	now = now.Add(time.Minute)
 	if got := list(); len(got) != 1 || got[0].TokenID != "" {
 		t.Fatalf("got %+v", got)
+	}
+}
+
+// A revocation that waited for the write of a token must not be older than the token.
+func testTimeUnderLock(t *testing.T, open Open) {
+	var locked, early atomic.Bool
+	s := open(store.Options{Now: func() time.Time {
+		early.CompareAndSwap(false, locked.Load())
+		return time.Now()
+	}})
+	var second sync.WaitGroup
+	write(t, s, func(context.Context, *store.Tx) error {
+		locked.Store(true)
+		defer locked.Store(false)
+		second.Go(func() { _ = s.Write(t.Context(), "user:bob", func(context.Context, *store.Tx) error { return nil }) })
+		until := time.Now().Add(200 * time.Millisecond)
+		for time.Now().Before(until) && !early.Load() {
+			runtime.Gosched()
+		}
+		return nil
+	})
+	second.Wait()
+	if early.Load() {
+		t.Error("a write has a time from before it had the lock")
 	}
 }
 

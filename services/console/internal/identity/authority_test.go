@@ -1,0 +1,93 @@
+package identity
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const secret = "the hub secret of this test"
+
+func newAuthority(t *testing.T) (*Authority, *store.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := store.New("sqlite:"+filepath.Join(dir, "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	box, err := seal.Ensure(filepath.Join(dir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	a := New(s, box, func() (string, error) { return secret, nil }, log, nil)
+	if err := a.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a, s
+}
+
+// A database that hangs must not keep hub services from their tokens and their trust bundle.
+func TestAHungDatabaseKeepsNobodyFromWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	a, s := newAuthority(t)
+	pool := s.Databases()["catalog_read"]
+	most := pool.Stats().MaxOpenConnections
+
+	// Every connection is busy for as long as the test likes.
+	release := make(chan struct{})
+	var busy sync.WaitGroup
+	for range most {
+		busy.Go(func() {
+			_ = s.Read(context.WithoutCancel(t.Context()), func(context.Context, store.View) error {
+				<-release
+				return nil
+			})
+		})
+	}
+	reloaded := make(chan error, 1)
+	defer func() {
+		close(release)
+		busy.Wait()
+		if err := <-reloaded; err != nil {
+			t.Error(err)
+		}
+	}()
+	until := time.Now().Add(10 * time.Second)
+	for pool.Stats().InUse < most && time.Now().Before(until) {
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the pool tells nobody
+	}
+	go func() { reloaded <- a.Reload(context.WithoutCancel(t.Context())) }()
+	for pool.Stats().WaitCount == 0 && time.Now().Before(until) {
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the pool tells nobody
+	}
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.ExchangeHubSecret(t.Context(), "peer", secret, platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel})
+		if len(a.Bundle().Keys) == 0 {
+			t.Error("no keys")
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("waits for the database")
+	}
+}
