@@ -401,6 +401,50 @@ func TestConsoleDownPollsOnAndPublishesLater(t *testing.T) {
 	f.published("HEAD", second)
 }
 
+// A replica that owned the source long ago owns it again, and reaches the console only after its first
+// poll. What that poll did not see is no news, and must not replace what was published since.
+func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]struct {
+		cause func(*fixture)
+		words string
+	}{
+		"upstream is down":    {func(f *fixture) { f.git.SetFault(gittest.Status(503)) }, "503 from"},
+		"upstream lost a ref": {func(f *fixture) { f.repo.Bare("update-ref", "-d", "refs/heads/stable") }, "is gone upstream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.console.setService("web", "shop", "stable")
+			first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+			f.repo.Bare("update-ref", "refs/heads/stable", first)
+			old := f.one()
+			f.published("refs/heads/stable", first)
+			old.stop()
+			second := f.repo.Commit("two", gittest.Files{"deploy/a": "2"})
+			f.repo.Bare("update-ref", "refs/heads/stable", second)
+			later := f.one()
+			f.published("refs/heads/stable", second)
+			later.stop()
+
+			trouble.cause(f)
+			f.console.setDown(true)
+			again := f.start(old.dir, nil)
+			eventually(t, "a poll", func() error {
+				if live := again.live(); live.GetLastPollTime() == nil || live.GetEpoch() != 0 {
+					return errors.New("not yet: " + live.String())
+				}
+				return nil
+			})
+			f.console.setDown(false)
+			f.problem(trouble.words)
+			if got := head(f.console.status("shop"), "refs/heads/stable").GetCommit(); got != second {
+				t.Errorf("the head went from %s back to %s", second, got)
+			}
+		})
+	}
+}
+
 func TestRestartWithUpstreamAndConsoleOffServesEverything(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

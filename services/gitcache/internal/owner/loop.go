@@ -107,7 +107,10 @@ type tenure struct {
 
 	epoch int64 // 0: not claimed yet
 	// heads are what is or should be published; those whose objects are in the mirror are also there.
-	heads   map[string]mirror.Head
+	heads map[string]mirror.Head
+	// seen are the refs whose heads upstream itself has told in this tenure. Of all others what was
+	// published may be newer than what the mirror remembers.
+	seen    map[string]bool
 	problem Problem
 	checked bool // that the mirror has the objects of its heads
 
@@ -134,7 +137,7 @@ func (l *loop) tenure(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	t := &tenure{loop: l, mirror: m, heads: m.Heads(), dirty: true, pollAt: now, publishAt: now}
+	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, dirty: true, pollAt: now, publishAt: now}
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, Heads: sorted(t.heads)}, now
 	l.mu.Unlock()
@@ -252,15 +255,14 @@ func (t *tenure) publish(ctx context.Context) error {
 	return err
 }
 
-// claim takes the next epoch. What was published last fills in what this replica does not know: a
-// head that upstream has lost meanwhile, or that can't be fetched right now.
+// claim takes the next epoch. What was published last stands wherever this replica has not seen
+// upstream for itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
 func (t *tenure) claim(ctx context.Context, s Source) error {
 	epoch, published, err := t.o.deps.Console.Claim(ctx, s.Name, s.UID, t.o.cfg.Replica)
 	if err != nil {
 		return err
 	}
 	t.epoch = epoch
-	polled := !t.state().LastPoll.IsZero()
 	for _, h := range published {
 		mine, known := t.heads[h.Ref]
 		switch {
@@ -268,7 +270,7 @@ func (t *tenure) claim(ctx context.Context, s Source) error {
 			// The same commit: keep the time and the trace of who found it first.
 			mine.FetchTime, mine.Traceparent = h.FetchTime, h.Traceparent
 			t.heads[h.Ref] = mine
-		case !known || !polled:
+		case !t.seen[h.Ref]:
 			// Published by somebody who was the owner after us. It has no Object, so the next poll
 			// compares nothing and fetches.
 			t.heads[h.Ref] = h

@@ -105,13 +105,13 @@ func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []stri
 	if err != nil {
 		return false, p.troubles, err
 	}
-	if maps.Equal(heads, t.heads) && maps.Equal(t.mirror.Heads(), heads) {
-		return false, p.troubles, nil
-	}
 	moved = !maps.Equal(heads, t.heads)
-	if err := t.keep(heads); err != nil {
-		return false, p.troubles, err
+	if moved || !maps.Equal(t.mirror.Heads(), heads) {
+		if err := t.keep(heads); err != nil {
+			return false, p.troubles, err
+		}
 	}
+	maps.Copy(t.seen, p.seen)
 	return moved, p.troubles, nil
 }
 
@@ -162,15 +162,16 @@ type plan struct {
 	fresh bool // clone beside the damaged mirror
 	// objects are where wanted refs point now. A ref that is not in here keeps its last good head.
 	objects map[string]plumbing.Hash
+	seen    map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []plumbing.Hash
 	troubles       []string
 }
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
-	p := &plan{fresh: t.mirror.Doubted(), objects: map[string]plumbing.Hash{}}
+	p := &plan{fresh: t.mirror.Doubted(), objects: map[string]plumbing.Hash{}, seen: map[string]bool{}}
 	if len(l.Refs) == 0 {
-		p.troubles = append(p.troubles, t.emptied(s))
+		p.troubles = append(p.troubles, t.emptied())
 		return p
 	}
 	o := t.mirror.Objects()
@@ -217,11 +218,11 @@ func wanted(s Source) map[string][]string {
 }
 
 // emptied says that upstream has no refs at all.
-func (t *tenure) emptied(s Source) string {
+func (t *tenure) emptied() string {
 	if len(t.heads) == 0 {
 		return "the repository is empty. Push a first commit"
 	}
-	return fmt.Sprintf("the repository has no refs any more. The last good heads are kept (%s). Push again, or correct the source's url", t.commitOf(s, RefHead))
+	return fmt.Sprintf("the repository has no refs any more. The last good heads are kept (%s). Push again, or correct the source's url", t.commitOf(RefHead))
 }
 
 // lost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
@@ -256,7 +257,7 @@ func named(services []string) string {
 	return text
 }
 
-func (t *tenure) commitOf(_ Source, ref string) string {
+func (t *tenure) commitOf(ref string) string {
 	if h, ok := t.heads[ref]; ok {
 		return ref + " at " + short(h.Commit)
 	}
@@ -358,23 +359,23 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 		id, found := p.objects[ref]
 		switch {
 		case found && known && old.Object == id:
-			heads[ref] = old
+			heads[ref], p.seen[ref] = old, true
 		case found:
 			h, err := t.head(ctx, o, ref, id)
 			switch {
 			case err == nil:
-				heads[ref] = h
+				heads[ref], p.seen[ref] = h, true
 				continue
 			case errors.Is(err, mirror.ErrMissing), errors.Is(err, mirror.ErrCorrupt):
 				t.mirror.Doubt(err)
 				return nil, &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 			}
 			p.lose(fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
-			fallthrough
-		case known:
 			if known {
 				heads[ref] = old
 			}
+		case known:
+			heads[ref] = old
 		}
 	}
 	return heads, nil
