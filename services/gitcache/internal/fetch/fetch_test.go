@@ -1,9 +1,11 @@
 package fetch_test
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -352,6 +354,42 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
 		t.Log(name, "->", err)
 		wantError(t, err, fetch.KindTimeout, "sent nothing for 200ms")
+	}
+}
+
+// slowDisk has a pack and then takes its time to check it, as a large one does.
+type slowDisk struct {
+	*mirror.Mirror
+	time time.Duration
+}
+
+func (s slowDisk) AddPack(ctx context.Context, pack io.Reader) (int64, error) {
+	n, err := io.Copy(io.Discard, pack)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-time.After(s.time):
+		return n, nil
+	}
+}
+
+func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	const idle = 500 * time.Millisecond
+	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: idle}})
+	r := remote(t, repo.URL())
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, slowDisk{newMirror(t), 2 * idle}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -134,7 +134,8 @@ func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 	if err != nil {
 		return 0, h.fetchError(ctx, limited, r, err)
 	}
-	n, err := into.AddPack(limited, &capped{r: pack, left: h.limits.PackBytes + 1, most: h.limits.PackBytes, what: "pack"})
+	whole := &ending{pack, dog.stop}
+	n, err := into.AddPack(limited, &capped{r: whole, left: h.limits.PackBytes + 1, most: h.limits.PackBytes, what: "pack"})
 	if err != nil {
 		return 0, h.fetchError(ctx, limited, r, err)
 	}
@@ -257,6 +258,20 @@ func (c *capped) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
+	return n, err
+}
+
+// ending calls end when all was read: what the reader does then is no longer upstream's time.
+type ending struct {
+	r   io.Reader
+	end func()
+}
+
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil {
+		e.end()
+	}
 	return n, err
 }
 
