@@ -48,6 +48,7 @@ type Catalog struct {
 	staging *state // of a snapshot that is coming in; nil outside of one
 	token   string // where to resume
 	heard   time.Time
+	current bool // the console has confirmed the copy since Open
 	subs    map[*Subscription]struct{}
 }
 
@@ -195,12 +196,16 @@ func (c *Catalog) take(m *consolev1.WatchResponse) (complete bool, err error) {
 		if c.staging == nil {
 			return false, fmt.Errorf("%w: end of a snapshot that did not begin", errProtocol)
 		}
-		c.live, c.staging, c.ready, c.token = c.staging, nil, true, m.GetResumeToken()
+		c.live, c.staging, c.ready, c.current, c.token = c.staging, nil, true, true, m.GetResumeToken()
 		c.notify(Delta{All: true})
 		c.markDirty()
 	case *consolev1.WatchResponse_Heartbeat:
 		if t := m.GetResumeToken(); t != "" && c.staging == nil {
 			c.token = t
+		}
+		if c.ready && c.staging == nil && !c.current {
+			c.current = true
+			c.notify(Delta{All: true})
 		}
 	}
 	return c.ready && c.staging == nil, err
@@ -245,6 +250,15 @@ func (c *Catalog) Ready() error {
 		return ErrNotReady
 	}
 	return nil
+}
+
+// Current says whether the console has confirmed the copy since Open: by a whole snapshot, or by a
+// heartbeat, which follows whatever there was to catch up on. What was on the disk may be much older. When
+// it becomes true, subscribers are told to read everything.
+func (c *Catalog) Current() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.current
 }
 
 // Stale says since when nothing was heard from the console, and whether that is so long that the copy

@@ -425,10 +425,25 @@ func TestCatalogStartsFromDiskWithTheConsoleAway(t *testing.T) {
 	if since, _ := again.Stale(); time.Since(since) > time.Minute {
 		t.Errorf("stale since %v", since)
 	}
+	if again.Current() {
+		t.Error("the disk is taken for the console's word")
+	}
+	news := again.Subscribe()
+	defer news.Close()
+	news.Take()
 	run(t, again)
-	if w := con.next(t); w.token != "t2" {
+	w = con.next(t)
+	if w.token != "t2" {
 		t.Errorf("resumed at %q", w.token)
 	}
+	w.say(t, changes("t3", cluster("edge-4")))
+	await(t, news, func() bool { _, ok := again.Cluster("edge-4"); return ok })
+	if again.Current() {
+		t.Error("current before it has caught up")
+	}
+	news.Take()
+	w.say(t, heartbeat("t3"))
+	await(t, news, again.Current)
 	b, err := os.ReadFile(again.Saved())
 	if err != nil || bytes.Contains(b, []byte("hunter2")) {
 		t.Errorf("the snapshot holds a secret's value: %v", err)

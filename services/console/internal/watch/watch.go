@@ -268,7 +268,7 @@ func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) 
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	for {
+	for told := false; ; {
 		next, moved, err := h.advance(ctx, at, send)
 		if err != nil {
 			return err
@@ -276,6 +276,13 @@ func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) 
 		if next != at {
 			at = next
 			continue
+		}
+		if !told {
+			// At once, and only now: a heartbeat says that there is nothing newer, and the next change may be long in coming.
+			if err := send(Event{Kind: Heartbeat, Token: Token(at.Cursor)}); err != nil {
+				return err
+			}
+			told = true
 		}
 		select {
 		case <-ctx.Done():
@@ -298,8 +305,7 @@ func (h *Hub) begin(ctx context.Context, token string, send func(Event) error) (
 			return place{}, err
 		}
 		if reached {
-			// At once, so that the follower knows that it is connected: there may be no change for long.
-			return place{Cursor: at}, send(Event{Kind: Heartbeat, Token: Token(at)})
+			return place{Cursor: at}, nil
 		}
 	}
 	at, err := h.sendSnapshot(ctx, send)

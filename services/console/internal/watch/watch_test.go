@@ -164,6 +164,36 @@ func TestFollowerGoesOnWhereItsTokenWasIssued(t *testing.T) {
 	}
 }
 
+// A heartbeat says that there is nothing newer: whoever must not act on old knowledge waits for it.
+func TestHeartbeatComesAtOnceAndAfterWhatWasMissed(t *testing.T) {
+	t.Parallel()
+	f := start(t, store.Options{})
+	f.put(t, "a", 1)
+	token := next(t, f.follow(t, "")).Token
+	const writes = 2*batchSize + 1
+	for range writes {
+		f.put(t, "b", 1)
+	}
+	events, last := f.follow(t, token), int64(0)
+	for {
+		select {
+		case e := <-events:
+			for _, c := range e.Changes {
+				last = c.Resource.Revision
+			}
+			if e.Kind != Heartbeat {
+				continue
+			}
+			if last != writes {
+				t.Errorf("a heartbeat at revision %d of %d", last, writes)
+			}
+			return
+		case <-time.After(heartbeat / 2):
+			t.Fatal("no heartbeat came")
+		}
+	}
+}
+
 func TestMemoryOfChangesIsBounded(t *testing.T) {
 	t.Parallel()
 	h := New(nil, slog.New(slog.DiscardHandler))
