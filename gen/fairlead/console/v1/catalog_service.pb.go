@@ -319,6 +319,8 @@ func (*SnapshotEnd) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{3}
 }
 
+// Heartbeat says that the console is there, and has nothing newer than what it sent. The first one follows
+// at once what there was to catch up on.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
