@@ -149,7 +149,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) newServer(origin *edge.Edge) (*server.Server, error) {
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll,
+		Plan: s.plan, Stale: s.catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll,
 	})
 	deps := server.Deps{
 		Name: identity.ServiceDistributor, Log: s.deps.Log, Telemetry: s.deps.Telemetry, Verifier: s.keeper, Ready: s.ready,

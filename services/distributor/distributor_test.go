@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -75,6 +76,10 @@ func TestPollWithADifferenceIsAskedForWhatItHas(t *testing.T) {
 	a := w.start().agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	if resp := a.ask(&deliveryv1.SyncRequest{Digest: "something else"}); resp.GetHaveWanted() == nil {
+		t.Errorf("got %v", resp)
+	}
+	// A list that was cut short is not taken for all that there is.
+	if resp := a.ask(&deliveryv1.SyncRequest{Digest: "something else", Have: a.list()}); resp.GetHaveWanted() == nil {
 		t.Errorf("got %v", resp)
 	}
 	// An agent that lost its state gets everything.
@@ -238,6 +243,49 @@ func TestRestartWithEverythingElseDownServesTheSame(t *testing.T) {
 	w.gitServer.start()
 	again.awaitCommit("hello", commit("2"))
 	again.mustHave()
+}
+
+// What a restart finds on the disk may be older than what agents were told: by this replica before it was
+// killed, or by another one. Until the console has confirmed it, it is good for what an agent lacks only.
+func TestOldCatalogTakesNothingAwayAndTurnsNothingBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ship()
+	e := w.start()
+	e.agent("edge-1").awaitCommit("hello", commit("1"))
+	e.stop()
+	old := t.TempDir()
+	if err := os.CopyFS(old, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+
+	e = w.start()
+	a := e.agent("edge-1")
+	w.git.commit(t, commit("2"), "apps/hello", "two")
+	w.console.put(shop("HEAD", commit("2")), service("later", "edge-1", "apps/hello"))
+	a.awaitCommit("hello", commit("2"))
+	a.awaitCommit("later", commit("2"))
+	e.stop()
+	w.consoleServer.stop()
+
+	w.dir = old
+	e = w.start()
+	behind := e.agent("edge-1")
+	behind.have = maps.Clone(a.have)
+	if behind.sync() || behind.have["hello"] != a.have["hello"] || behind.have["later"] != a.have["later"] {
+		t.Errorf("an old catalog changed %v to %v", a.have, behind.have)
+	}
+	if fresh := e.agent("edge-1"); !fresh.sync() || fresh.have["hello"] == "" {
+		t.Errorf("an agent that has nothing got %v", fresh.have)
+	}
+
+	// Confirmed, it takes away and changes again.
+	w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "later"))
+	w.consoleServer.start()
+	w.eventually("later is removed", func() bool { behind.sync(); return behind.have["later"] == "" })
+	if behind.have["hello"] != a.have["hello"] {
+		t.Errorf("hello was turned back to %s", behind.have["hello"])
+	}
 }
 
 func TestWithoutACatalogNothingIsAnswered(t *testing.T) {

@@ -59,16 +59,17 @@ func (s *Service) gather(first plan.Answer) []plan.Answer {
 	return answers
 }
 
-// settle does what follows from a change: first the agents, then the record.
+// settle does what follows from a change. The record comes before the nudges: after a kill in between,
+// agents that were told would be turned back to what they had before.
 func (s *Service) settle(ctx context.Context, c plan.Change) {
 	s.store.Pin(s.plan.InUse())
-	s.metrics.Nudges.Add(float64(s.nudges.Nudge(c.Clusters)))
-	s.resolve.Kick()
-	s.hub.Changed(c.Services)
 	if err := s.ledger.Record(c); err != nil {
 		// Served on all the same; a restart asks the gitcaches again.
 		s.deps.Log.Warn("what is delivered could not be written to the disk", "err", err)
 	}
+	s.metrics.Nudges.Add(float64(s.nudges.Nudge(c.Clusters)))
+	s.resolve.Kick()
+	s.hub.Changed(c.Services)
 	s.trace(ctx, c.Delivered)
 }
 

@@ -16,6 +16,7 @@ const defaultNamespace = "default"
 
 // Catalog is what is followed.
 type Catalog interface {
+	Current() bool
 	Services() []*consolev1.Service
 	Service(name string) (*consolev1.Service, bool)
 	ServicesOf(source string) []*consolev1.Service
@@ -51,6 +52,9 @@ func Apply(p *plan.Plan, c Catalog, d catalog.Delta, now time.Time) plan.Change 
 }
 
 func all(u *plan.Update, c Catalog) {
+	if c.Current() { // asked before it is read: what is read is no older
+		u.Current()
+	}
 	services, clusters := map[string]struct{}{}, map[string]struct{}{}
 	for _, r := range c.Clusters() {
 		clusters[r.GetMetadata().GetName()] = struct{}{}

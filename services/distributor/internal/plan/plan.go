@@ -79,6 +79,7 @@ type Problem struct {
 type Plan struct {
 	mu       sync.RWMutex // guards everything below
 	ready    bool
+	current  bool // made from a catalog that the console has confirmed since the start
 	services map[string]*service
 	clusters map[string]*cluster
 	wants    map[Want]*want
@@ -91,6 +92,7 @@ type service struct {
 	head      Revision // zero: the ref was not fetched yet
 	want      *want    // nil without a head
 	delivered *Delivery
+	recalled  bool            // delivered is from the disk, and not confirmed yet: agents may have newer
 	before    artifact.Digest // delivered before that; an agent may be about to download it
 	problem   Problem
 }

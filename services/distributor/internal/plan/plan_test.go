@@ -80,6 +80,7 @@ func (m *model) put(u *plan.Update, name string) {
 }
 
 func (m *model) load(u *plan.Update) {
+	u.Current()
 	known := map[string]struct{}{}
 	for c, exists := range m.clusters {
 		if exists {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/delivery"
 )
 
 var (
@@ -37,12 +38,16 @@ func (p *Plan) Compare(name, digest string, have map[string]string) (Difference,
 	if digest == c.digest {
 		return Difference{None: true}, nil
 	}
-	if digest != "" && len(have) == 0 {
+	if delivery.SetDigest(have) != digest { // it did not say, or its list was cut short
 		return Difference{HaveWanted: true}, nil
 	}
 	var d Difference
 	for _, service := range slices.Sorted(maps.Keys(c.services)) {
-		if is := c.services[service].delivered; is != nil && have[service] != is.Digest {
+		s := c.services[service]
+		switch is := s.delivered; {
+		case is == nil || have[service] == is.Digest:
+		case s.recalled && have[service] != "": // it may be newer
+		default:
 			d.Changed = append(d.Changed, is)
 		}
 	}
@@ -53,6 +58,16 @@ func (p *Plan) Compare(name, digest string, have map[string]string) (Difference,
 		}
 	}
 	return d, nil
+}
+
+// Lacking is what of a difference can't hurt where the plan may be behind what the agent was told
+// elsewhere, or before a restart: services that it doesn't have at all. What it has stays as it is.
+func (d Difference) Lacking(have map[string]string) Difference {
+	if d.None || d.HaveWanted {
+		return d
+	}
+	changed := slices.DeleteFunc(slices.Clone(d.Changed), func(is *Delivery) bool { return have[is.Service] != "" })
+	return Difference{None: len(changed) == 0, Changed: changed}
 }
 
 func (p *Plan) known(name string) (*cluster, error) {
@@ -74,6 +89,13 @@ func (p *Plan) Ready() error {
 		return ErrNotReady
 	}
 	return nil
+}
+
+// Current says whether the plan was made from a catalog that the console has confirmed since the start.
+func (p *Plan) Current() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.current
 }
 
 // Changed returns when the cluster's services changed last.

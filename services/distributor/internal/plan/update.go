@@ -38,6 +38,9 @@ func (u *Update) Loaded() {
 	clear(u.plan.last)
 }
 
+// Current says that the catalog that is brought in is the console's, and not just what a disk had of it.
+func (u *Update) Current() { u.plan.current = true }
+
 // Cluster says whether the catalog has a cluster.
 func (u *Update) Cluster(name string, exists bool) {
 	if c := u.plan.clusters[name]; c != nil || exists {
@@ -109,7 +112,7 @@ func (u *Update) recall(s *service) {
 	if d == nil || d.UID != s.spec.UID {
 		return
 	}
-	s.delivered = d
+	s.delivered, s.recalled = d, true
 	u.plan.inUse[d.Artifact.Digest]++
 }
 
@@ -179,6 +182,10 @@ func (u *Update) deliver(s *service) {
 	w := s.want
 	if w == nil || !w.answered || w.problem != nil {
 		return
+	}
+	if s.recalled && u.plan.current {
+		s.recalled = false
+		u.change.Clusters[s.spec.Cluster] = struct{}{} // an agent may wait for this
 	}
 	d := &Delivery{
 		Service: s.spec.Name, UID: s.spec.UID, Want: w.key, Namespace: s.spec.Namespace, Revision: s.head, Artifact: w.artifact,

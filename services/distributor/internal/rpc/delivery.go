@@ -34,7 +34,9 @@ const (
 
 // Deps of Delivery.
 type Deps struct {
-	Plan    *plan.Plan
+	Plan *plan.Plan
+	// Stale says whether the catalog that the plan follows may be behind.
+	Stale   func() (since time.Time, stale bool)
 	Nudges  *nudge.Hub
 	Reports *status.Reports
 	Seen    *status.Seen
@@ -57,7 +59,12 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if !ok {
 		return nil, errNoAgent
 	}
-	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), have(req.GetHave()))
+	has := have(req.GetHave())
+	behind := d.behind() // before the plan is looked at: what it says after is no older
+	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), has)
+	if behind {
+		diff = diff.Lacking(has)
+	}
 	d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
 	if err != nil {
 		return nil, toConnect(err, cluster)
@@ -73,6 +80,12 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: changes(diff)}
 	}
 	return resp, nil
+}
+
+// behind says whether agents may know of something newer than the plan.
+func (d *Delivery) behind() bool {
+	_, stale := d.deps.Stale()
+	return stale || !d.deps.Plan.Current()
 }
 
 func have(list []*deliveryv1.ServiceDigest) map[string]string {
