@@ -32,11 +32,13 @@ A folder stands for its files *.yaml, *.yml and *.json, without subfolders. What
 of "fairlead get ... -o yaml" can be edited and applied.`,
 		Example: `  fairlead apply -f shop.yaml
   fairlead get service shop -o yaml | sed s/main/next/ | fairlead apply -f -`,
-		Args: cobra.NoArgs,
+		Args: wants(0, 0),
 	}
 	cmd.Flags().StringArrayVarP(&names, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
-	_ = cmd.MarkFlagRequired("filename") // Fails only for a flag that isn't there.
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if len(names) == 0 {
+			return usage(cmd)
+		}
 		objects, err := a.read(names)
 		if err != nil {
 			return err
@@ -120,7 +122,7 @@ func (a *app) filesOf(name string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("folder %s has no files *.yaml, *.yml or *.json", name)
+		return nil, fmt.Errorf("folder %s has no files *.yaml, *.yml or *.json; subfolders are not looked into", name)
 	}
 	return files, nil
 }

@@ -35,7 +35,7 @@ func (a *app) check() *cobra.Command {
 		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
 		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
 connected, and that sources can be fetched. Ends with exit code 1 if something is wrong.`,
-		Args: cobra.NoArgs,
+		Args: wants(0, 0),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.runChecks(ctx, h) }),
 	}
 }
@@ -121,7 +121,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	status, text, err := fetch(ctx, h.HTTP, url+"/readyz")
 	switch {
 	case err != nil:
-		return wrong(about, "%s", hub.Unreachable(url, err))
+		return wrong(about, "%s", strings.TrimPrefix(hub.Unreachable(url, err), url+" "))
 	case status != http.StatusOK:
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
@@ -162,7 +162,7 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 	}{{clusterKind(), v.clusterTrouble}, {sourceKind(), v.sourceTrouble}, {serviceKind(), v.serviceTrouble}} {
 		all, err := part.kind.all(ctx, h)
 		if err != nil {
-			return append(findings, wrong(part.kind.plural(), "%v", err))
+			return append(findings, wrong(part.kind.plural(), "not known: %v", err))
 		}
 		before := len(findings)
 		for _, m := range all {
@@ -183,14 +183,22 @@ func (v view) clusterTrouble(m manifest.Message) string {
 }
 
 func (v view) sourceTrouble(m manifest.Message) string {
-	return v.problem(m.(*consolev1.Source).GetStatus().GetProblem())
+	s := m.(*consolev1.Source)
+	if s.GetStatus().GetProblem().GetMessage() == "" {
+		return ""
+	}
+	return v.say(sourceNote(s))
 }
 
 func (v view) serviceTrouble(m manifest.Message) string {
-	status := m.(*consolev1.Service).GetStatus()
-	switch status.GetState() {
+	s := m.(*consolev1.Service)
+	switch state := s.GetStatus().GetState(); state {
 	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED, consolev1.ServiceState_SERVICE_STATE_UNKNOWN:
-		return fmt.Sprintf("%s %s; see `fairlead get service %s`", strings.ToLower(stateName(status.GetState())), v.serviceMessage(status), m.GetMetadata().GetName())
+		parts := []string{strings.ToLower(stateName(state))}
+		for _, n := range serviceNotes(s) {
+			parts = append(parts, v.say(n))
+		}
+		return strings.Join(parts, "; ")
 	default:
 		return ""
 	}

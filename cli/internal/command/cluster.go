@@ -12,10 +12,11 @@ import (
 
 func (a *app) cluster() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cluster",
-		Short: "Join clusters",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "cluster",
+		Aliases: []string{"clusters"},
+		Short:   "Join clusters",
+		Args:    wants(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "join-token NAME",
@@ -24,7 +25,7 @@ func (a *app) cluster() *cobra.Command {
 
 The token goes to stdout, and how to use it to stderr.`,
 		Example: "  fairlead cluster join-token edge-1 > join-token",
-		Args:    cobra.ExactArgs(1),
+		Args:    wants(1, 1),
 		RunE:    a.hubCommand(a.joinToken),
 	})
 	return cmd
@@ -42,12 +43,12 @@ func (a *app) joinToken(ctx context.Context, h *hub.Hub, args []string) error {
 	}
 	left := res.GetExpireTime().AsTime().Sub(a.Now()).Round(time.Minute)
 	a.notef(`
-Good for one agent, for %s. Put it into a file that only you can read, and where cluster %q can be reached:
+Good for one agent, for %.0f minutes. Put it into a file that only you can read, and where cluster %q can be reached:
 
   agent --hub-url %s --join-token-file FILE --data-dir DIR
-`, left, args[0], h.Context.URL)
+`, left.Minutes(), args[0], h.Context.URL)
 	if h.Context.CA != "" {
-		a.notef("\nThis hub has a certificate authority of its own: add --hub-ca-file with its certificate.\n")
+		a.notef("\nThis hub has a certificate authority of its own: add --hub-ca-file FILE, with this in the file:\n\n%s", h.Context.CA)
 	}
 	return nil
 }

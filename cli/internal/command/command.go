@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
+	})
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
 	root.AddCommand(a.up(), a.apply(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.cluster(), a.sources(), a.login(), a.contexts(), a.version())
 	return root
@@ -68,7 +72,7 @@ func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this command",
-		Args:  cobra.NoArgs,
+		Args:  wants(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return a.printf("fairlead %s\n", version.String())
 		},
@@ -89,6 +93,23 @@ func (a *app) connect(ctx context.Context) (*hub.Hub, error) {
 		return nil, err
 	}
 	return hub.Connect(ctx, store, a.context)
+}
+
+// unlimited arguments, for wants.
+const unlimited = -1
+
+// wants accepts so many arguments, and says how the command is used if there are more or fewer.
+func wants(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (len(args) <= most || most == unlimited) {
+			return nil
+		}
+		return usage(cmd)
+	}
+}
+
+func usage(cmd *cobra.Command) error {
+	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 }
 
 // printf writes to stdout: a result that can't be written is an error.

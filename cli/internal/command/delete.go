@@ -17,7 +17,7 @@ func (a *app) delete() *cobra.Command {
 Deleting a service removes its objects from the cluster. Deleting a cluster ends its agent's
 access. What another resource still names can't be deleted.`,
 		Example: "  fairlead delete service shop",
-		Args:    cobra.ExactArgs(2),
+		Args:    wants(2, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := findKind(args[0])

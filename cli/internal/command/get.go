@@ -28,12 +28,13 @@ func (a *app) get() *cobra.Command {
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
-Of a service, three truths stand side by side: where Git is (commit and its age), what the hub hands
-out (digest, and when it was made), and what the cluster has applied (commit, and when).
+Of a service, three truths stand side by side, each with its age: GIT, the newest commit at the ref;
+HUB, the digest of what is handed out to the cluster; APPLIED, the commit that runs there. Below
+the table stands what is wrong, since when, and what to do.
 With a name, or with -o wide, the objects that are not healthy are listed, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml`,
-		Args: cobra.MinimumNArgs(1),
+		Args: wants(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -109,13 +110,15 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool) 
 		return nil
 	}
 	v := view{now: a.Now(), wide: format == formatWide}
-	if err := v.table(k, found).Write(a.Stdout); err != nil {
+	t, notes := v.table(k, found)
+	if err := t.Write(a.Stdout); err != nil {
 		return err
 	}
+	text := v.notes(notes)
 	if k.kind == manifest.Service && (named || v.wide) {
-		return a.printf("%s", v.objects(found))
+		text += v.objects(found)
 	}
-	return nil
+	return a.printf("%s", text)
 }
 
 func jsonOf(found []manifest.Message, named bool) ([]byte, error) {

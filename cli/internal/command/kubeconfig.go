@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/durable"
 )
 
@@ -23,10 +23,10 @@ func (a *app) kubeconfig() *cobra.Command {
 		Long: `Print a kubeconfig that reaches a cluster through the tunnel.
 
 It holds your own token: keep it as you keep a password. It is good as long as the token is, which
-is at most 12 hours; get a new one then. What you may do in the cluster its RBAC says of your
-user and groups.`,
+is at most 12 hours; get a new one then. The RBAC of the cluster decides what you may do in it, by
+your user and groups.`,
 		Example: "  fairlead kubeconfig edge-1 --output-file edge-1.kubeconfig\n  kubectl --kubeconfig edge-1.kubeconfig get namespaces",
-		Args:    cobra.ExactArgs(1),
+		Args:    wants(1, 1),
 	}
 	cmd.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of to stdout")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -46,7 +46,7 @@ func (a *app) writeKubeconfig(ctx context.Context, h *hub.Hub, cluster, file str
 	if err != nil {
 		return err
 	}
-	a.notef("good for %s\n", table.Age(h.Context.Expires, a.Now()))
+	a.notef("good until %s: get a new one then\n", h.Context.Expires.Local().Format(time.DateTime))
 	if file == "" {
 		return a.printf("%s", text)
 	}

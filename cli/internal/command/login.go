@@ -28,13 +28,15 @@ func (a *app) login() *cobra.Command {
 The token is good for 12 hours and is renewed by use. The file of contexts is $FAIRLEAD_CONFIG, or
 fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
 		Example: "  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
-		Args:    cobra.ExactArgs(1),
+		Args:    wants(1, 1),
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
 	cmd.Flags().StringVar(&l.User, "user", "", "name that the audit trail shall show; default: $USER, or admin")
-	_ = cmd.MarkFlagRequired("hub-secret-file") // Fails only for a flag that isn't there.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if secretFile == "" {
+			return usage(cmd)
+		}
 		l.URL, l.Context = args[0], a.context
 		if l.User == "" {
 			l.User = a.defaultUser()
@@ -123,7 +125,7 @@ func (a *app) contexts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "List the hubs that you are logged in to, or choose one",
-		Args:  cobra.NoArgs,
+		Args:  wants(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			store, err := a.store()
 			if err != nil {
@@ -135,7 +137,7 @@ func (a *app) contexts() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "use NAME",
 		Short: "Choose the context that commands use from now on",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			store, err := a.store()
 			if err != nil {

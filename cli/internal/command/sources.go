@@ -14,17 +14,20 @@ import (
 
 func (a *app) sources() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "sources",
-		Aliases: []string{"source"},
+		Use:     "source",
+		Aliases: []string{"sources"},
 		Short:   "Act on sources",
-		Args:    cobra.NoArgs,
+		Args:    wants(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "refresh NAME",
 		Short: "Ask the repository now whether something is new, instead of at the next interval",
-		Args:  cobra.ExactArgs(1),
-		RunE:  a.hubCommand(a.refresh),
+		Long: `Ask the repository now whether something is new, instead of at the next interval.
+
+It returns at once. What the repository answers is in "fairlead get source NAME" a moment later.`,
+		Args: wants(1, 1),
+		RunE: a.hubCommand(a.refresh),
 	})
 	return cmd
 }
@@ -38,9 +41,13 @@ func (a *app) refresh(ctx context.Context, h *hub.Hub, args []string) error {
 	for _, url := range h.Context.Endpoints.Gitcaches {
 		err := refreshAt(ctx, h, url, args[0])
 		if err == nil {
-			return a.printf("source/%s refreshed\n", args[0])
+			a.notef("what it finds shows up in `fairlead get source %s`\n", args[0])
+			return a.printf("source/%s is being asked\n", args[0])
 		}
-		errs = append(errs, sourceKind().missing(args[0], err))
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return sourceKind().missing(args[0], err)
+		}
+		errs = append(errs, err)
 		if connect.CodeOf(err) != connect.CodeUnavailable {
 			break
 		}

@@ -27,7 +27,7 @@ one while it runs.`,
 		Example: `  fairlead up
   fairlead up --empty
   fairlead up --kubeconfig ~/.kube/config --context kind-a --context kind-b --bind-admins`,
-		Args: cobra.NoArgs,
+		Args: wants(0, 0),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.DataDir, "data-dir", "", "folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -16,61 +17,106 @@ import (
 )
 
 const (
-	// messageCell is as much of a message as a table shows: with -o wide all of it is there.
-	messageCell = 100
-	shortHex    = 8 // As the hub writes it.
+	// maxCell is as much of a cell as a table shows: with -o wide all of it is there.
+	maxCell  = 60
+	shortHex = 8 // As the hub writes it.
+	// maxNotes below a table, and maxAbout names in one of them: with -o wide all are there.
+	maxNotes, maxAbout = 20, 5
 )
 
-// view turns resources into rows.
+// view turns resources into rows, and into notes on those that are not well.
 type view struct {
 	now  time.Time
 	wide bool
 }
 
-func (v view) table(k kind, found []manifest.Message) *table.Table {
-	var t *table.Table
-	switch k.kind {
-	case manifest.Source:
-		t = v.sources(found)
-	case manifest.Cluster:
-		t = v.clusters(found)
-	case manifest.Service:
-		t = v.services(found)
-	default:
-		t = v.secrets(found)
-	}
-	return t
+// note is what a person should know about a resource, or do about it.
+type note struct {
+	about string
+	text  string
+	since *timestamppb.Timestamp // Unset: not known.
 }
 
+func (v view) say(n note) string { return v.since(n.text, n.since) }
+
+func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
+	switch k.kind {
+	case manifest.Source:
+		return v.sources(found)
+	case manifest.Cluster:
+		return v.clusters(found)
+	case manifest.Service:
+		return v.services(found)
+	default:
+		return v.secrets(found), nil
+	}
+}
+
+// newTable has no column for messages: what has to be said stands whole below the table, which so
+// stays readable at 100 columns.
 func (v view) newTable(head []string, wideHead ...string) *table.Table {
 	if v.wide {
-		// The last column is a message in every table: it stays last.
-		head = slices.Insert(head, len(head)-1, wideHead...)
+		return table.New(append(head, wideHead...)...)
 	}
 	t := table.New(head...)
-	if !v.wide {
-		t.MaxCell = messageCell
-	}
+	t.MaxCell = maxCell
 	return t
 }
 
 func (v view) row(t *table.Table, cells []string, wideCells ...string) {
 	if v.wide {
-		cells = slices.Insert(cells, len(cells)-1, wideCells...)
+		cells = append(cells, wideCells...)
 	}
 	t.Row(cells...)
 }
 
-func (v view) sources(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "STATE", "DEFAULT-BRANCH", "FETCHED", "URL", "MESSAGE"}, "HEADS", "OWNER", "EPOCH")
+// notes prints what stands below a table. The same is said once, of all that it is about.
+func (v view) notes(notes []note) string {
+	var texts []string
+	about := map[string][]string{}
+	for _, n := range notes {
+		text := table.Clean(v.say(n))
+		if len(about[text]) == 0 {
+			texts = append(texts, text)
+		}
+		about[text] = append(about[text], n.about)
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteByte('\n')
+	for i, text := range texts {
+		if i == maxNotes && !v.wide {
+			fmt.Fprintf(&b, "%d more: see -o wide\n", len(texts)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s: %s\n", v.listed(about[text]), text)
+	}
+	return b.String()
+}
+
+func (v view) listed(names []string) string {
+	if more := len(names) - maxAbout; more > 0 && !v.wide {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxAbout], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (v view) sources(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "STATE", "DEFAULT-BRANCH", "FETCHED", "URL"}, "HEADS", "OWNER", "EPOCH")
+	var notes []note
 	for _, m := range found {
 		s := m.(*consolev1.Source)
-		state, message := "Ready", v.problem(s.GetStatus().GetProblem())
+		name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
+		state := "Ready"
 		switch {
-		case message != "":
+		case problem.GetMessage() != "":
 			state = "Failing"
+			notes = append(notes, sourceNote(s))
 		case len(s.GetStatus().GetHeads()) == 0:
-			state, message = "Pending", "nothing was fetched yet"
+			state = "Pending"
+			notes = append(notes, note{about: name, text: "nothing was fetched yet"})
 		}
 		head, fetched := "", ""
 		for _, h := range s.GetStatus().GetHeads() {
@@ -81,10 +127,21 @@ func (v view) sources(found []manifest.Message) *table.Table {
 				fetched = at
 			}
 		}
-		v.row(t, []string{s.GetMetadata().GetName(), state, head, fetched, withoutUser(s.GetSpec().GetGit().GetUrl()), message},
+		v.row(t, []string{name, state, head, fetched, withoutUser(s.GetSpec().GetGit().GetUrl())},
 			fmt.Sprint(len(s.GetStatus().GetHeads())), s.GetStatus().GetOwner(), fmt.Sprint(s.GetStatus().GetEpoch()))
 	}
-	return t
+	return t, notes
+}
+
+// sourceNote is what is wrong with a source. Its name stands before it anyway.
+func sourceNote(s *consolev1.Source) note {
+	name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
+	return note{name, withoutName("source", name, problem.GetMessage()), problem.GetSince()}
+}
+
+// withoutName takes the name of a resource off the beginning of a message about it.
+func withoutName(kind, name, message string) string {
+	return strings.TrimPrefix(message, fmt.Sprintf("%s %q: ", kind, name))
 }
 
 // withoutUser hides credentials that someone wrote into a URL.
@@ -97,16 +154,20 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func (v view) clusters(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "STATE", "LAST-SEEN", "AGENT", "KUBERNETES", "MESSAGE"}, "JOINED", "DESCRIPTION")
+func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "STATE", "LAST-SEEN", "AGENT", "KUBERNETES"}, "JOINED", "DESCRIPTION")
+	var notes []note
 	for _, m := range found {
 		c := m.(*consolev1.Cluster)
-		s := c.GetStatus()
+		s, name := c.GetStatus(), c.GetMetadata().GetName()
 		state, message := v.cluster(c)
-		v.row(t, []string{c.GetMetadata().GetName(), state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion(), message},
+		if message != "" {
+			notes = append(notes, note{about: name, text: message})
+		}
+		v.row(t, []string{name, state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion()},
 			v.ago(s.GetJoinTime()), c.GetSpec().GetDescription())
 	}
-	return t
+	return t, notes
 }
 
 // cluster says how a cluster is and, if something has to be done, what.
@@ -124,8 +185,9 @@ func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 	}
 }
 
-func (v view) services(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "CLUSTER-APPLIED", "MESSAGE"}, "SOURCE", "REF", "PATH", "NAMESPACE", "OBJECTS")
+func (v view) services(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "SOURCE", "REF", "PATH", "NAMESPACE", "OBJECTS")
+	var notes []note
 	for _, m := range found {
 		s := m.(*consolev1.Service)
 		spec, status := s.GetSpec(), s.GetStatus()
@@ -138,11 +200,20 @@ func (v view) services(found []manifest.Message) *table.Table {
 			s.GetMetadata().GetName(), spec.GetCluster(), stateName(status.GetState()),
 			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
 			v.commit(strings.TrimPrefix(status.GetHub().GetDigest(), "sha256:"), status.GetHub().GetResolveTime()),
-			v.commit(report.GetAppliedCommit(), report.GetAppliedTime()),
-			v.serviceMessage(status),
+			v.commit(appliedCommit(report), report.GetAppliedTime()),
 		}, spec.GetSource(), spec.GetRef(), spec.GetPath(), spec.GetNamespace(), objects)
+		notes = append(notes, serviceNotes(s)...)
 	}
-	return t
+	return t, notes
+}
+
+// appliedCommit is the newest commit whose content runs in the cluster: one that changed nothing in the
+// folder needs no applying.
+func appliedCommit(r *deliveryv1.ServiceReport) string {
+	if r.GetAppliedDigest() != "" && r.GetAppliedDigest() == r.GetDigest() {
+		return cmp.Or(r.GetCommit(), r.GetAppliedCommit())
+	}
+	return r.GetAppliedCommit()
 }
 
 // commitTime is when the commit was made or, for hosts that don't say, when it was fetched.
@@ -161,21 +232,25 @@ func stateName(s consolev1.ServiceState) string {
 	return name[:1] + strings.ToLower(name[1:])
 }
 
-// serviceMessage is every cause of trouble, each with how long it lasts.
-func (v view) serviceMessage(s *consolev1.ServiceStatus) string {
-	var parts []string
-	if text := s.GetStateMessage(); text != "" {
-		if s.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
-			text = v.since(text, s.GetStateSince())
-		}
-		parts = append(parts, text)
+// serviceNotes is every cause of trouble, each with how long it lasts. A service that is well has none:
+// the table says all of it.
+func serviceNotes(s *consolev1.Service) []note {
+	name, status := s.GetMetadata().GetName(), s.GetStatus()
+	about := func(text string, since *timestamppb.Timestamp) note {
+		return note{name, withoutName("service", name, text), since}
 	}
-	for _, p := range []*consolev1.Problem{s.GetGit().GetProblem(), s.GetHub().GetProblem()} {
-		if p.GetMessage() != "" && !strings.Contains(s.GetStateMessage(), p.GetMessage()) {
-			parts = append(parts, v.problem(p))
+	var notes []note
+	said := ""
+	if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY && status.GetStateMessage() != "" {
+		said = status.GetStateMessage()
+		notes = append(notes, about(said, status.GetStateSince()))
+	}
+	for _, p := range []*consolev1.Problem{status.GetGit().GetProblem(), status.GetHub().GetProblem()} {
+		if p.GetMessage() != "" && !strings.Contains(said, p.GetMessage()) {
+			notes = append(notes, about(p.GetMessage(), p.GetSince()))
 		}
 	}
-	return strings.Join(parts, "; ")
+	return notes
 }
 
 func (v view) secrets(found []manifest.Message) *table.Table {
@@ -198,18 +273,22 @@ func (v view) objects(found []manifest.Message) string {
 	for _, m := range found {
 		s := m.(*consolev1.Service)
 		report := s.GetStatus().GetCluster().GetReport()
-		if len(report.GetObjects()) == 0 && report.GetMessage() == "" {
+		message := table.Clean(report.GetMessage())
+		if strings.Contains(table.Clean(s.GetStatus().GetStateMessage()), message) {
+			message = "" // The note on the service says it.
+		}
+		if len(report.GetObjects()) == 0 && message == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "\nservice %s in cluster %s (%s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), phaseName(report.GetPhase()))
+		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), phaseName(report.GetPhase()))
 		if at := v.ago(report.GetObservedTime()); at != "" {
 			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
 		}
-		b.WriteString("):\n")
-		if text := table.Clean(report.GetMessage()); text != "" {
-			fmt.Fprintf(&b, "  %s\n", text)
+		b.WriteString(":\n")
+		if message != "" {
+			fmt.Fprintf(&b, "  %s\n", message)
 		}
-		t := table.New("  OBJECT", "HEALTH", "MESSAGE")
+		t := table.New("OBJECT", "HEALTH", "MESSAGE")
 		for _, o := range report.GetObjects() {
 			t.Row(objectName(o), o.GetHealth(), o.GetMessage())
 		}
@@ -224,10 +303,7 @@ type indented struct{ b *strings.Builder }
 
 func (w indented) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
-		if !strings.HasPrefix(line, "  ") {
-			w.b.WriteString("  ")
-		}
-		w.b.WriteString(line)
+		w.b.WriteString("  " + line)
 	}
 	return len(p), nil
 }
@@ -263,13 +339,6 @@ func (v view) ago(at *timestamppb.Timestamp) string {
 		return ""
 	}
 	return table.Age(v.now, at.AsTime()) + " ago"
-}
-
-func (v view) problem(p *consolev1.Problem) string {
-	if p.GetMessage() == "" {
-		return ""
-	}
-	return v.since(p.GetMessage(), p.GetSince())
 }
 
 func (v view) since(text string, at *timestamppb.Timestamp) string {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -61,24 +62,28 @@ func services() []manifest.Message {
 func render(t *testing.T, v view, k kind, found []manifest.Message) string {
 	t.Helper()
 	var b strings.Builder
-	if err := v.table(k, found).Write(&b); err != nil {
+	tb, notes := v.table(k, found)
+	if err := tb.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return b.String() + v.notes(notes)
 }
 
 func TestServicesShowThreeTruthsAndEveryCause(t *testing.T) {
 	t.Parallel()
-	want := `NAME    CLUSTER  STATE    GIT             HUB              CLUSTER-APPLIED  MESSAGE
-new     a        Pending  -               -                -                -
-shop-a  a        Healthy  fedcba98 (90s)  01234567 (80s)   fedcba98 (70s)   -
-shop-b  b        Failed   abcdeabc (4m)   01234567 (3m)    12345123 (2d)    for 3m: deploy/web.yaml: line 3: no kind; for 60m: 401 from git.example.com
+	want := `NAME    CLUSTER  STATE    GIT             HUB              APPLIED
+new     a        Pending  -               -                -
+shop-a  a        Healthy  fedcba98 (90s)  01234567 (80s)   fedcba98 (70s)
+shop-b  b        Failed   abcdeabc (4m)   01234567 (3m)    12345123 (2d)
+
+shop-b: for 3m: deploy/web.yaml: line 3: no kind
+shop-b: for 60m: 401 from git.example.com
 `
 	if got := squeeze(render(t, view{now: noon()}, serviceKind(), services())); got != squeeze(want) {
 		t.Errorf("got\n%swant\n%s", got, squeeze(want))
 	}
 	wide := squeeze(render(t, view{now: noon(), wide: true}, serviceKind(), services()))
-	for _, want := range []string{"CLUSTER-APPLIED SOURCE REF PATH NAMESPACE OBJECTS MESSAGE\n", "12345123 (2d) shop main deploy - 7/9 for 3m:"} {
+	for _, want := range []string{"APPLIED SOURCE REF PATH NAMESPACE OBJECTS\n", "12345123 (2d) shop main deploy - 7/9\n"} {
 		if !strings.Contains(wide, want) {
 			t.Errorf("no %q in\n%s", want, wide)
 		}
@@ -97,13 +102,13 @@ func squeeze(text string) string {
 func TestObjectsThatAreNotHealthyAreListed(t *testing.T) {
 	t.Parallel()
 	want := `
-service shop-b in cluster b (failed for 3m):
+shop-b in cluster b, failed for 3m:
   2 objects are refused
-  OBJECT                           HEALTH   MESSAGE
-  shop: Deployment.apps/web        Failed   spec.replicas: [31mnot a number
-  Namespace/shop                   Missing  -
+  OBJECT                     HEALTH   MESSAGE
+  shop: Deployment.apps/web  Failed   spec.replicas: [31mnot a number
+  Namespace/shop             Missing  -
 `
-	if got := (view{now: noon()}).objects(services()); squeeze(got) != squeeze(want) {
+	if got := (view{now: noon()}).objects(services()); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -115,10 +120,12 @@ func TestClustersSayWhatToDo(t *testing.T) {
 		&consolev1.Cluster{Metadata: meta("gone"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1", KubernetesVersion: "v1.36.3"}},
 		&consolev1.Cluster{Metadata: meta("well"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true}},
 	}))
-	want := "NAME STATE LAST-SEEN AGENT KUBERNETES MESSAGE\n" +
-		"new Pending - - - no agent has joined: run `fairlead cluster join-token new`\n" +
-		"gone Disconnected 10m ago v1 v1.36.3 not heard of for 10m: is its agent running, and can it reach the hub?\n" +
-		"well Connected 10s ago v1 - -\n"
+	want := "NAME STATE LAST-SEEN AGENT KUBERNETES\n" +
+		"new Pending - - -\n" +
+		"gone Disconnected 10m ago v1 v1.36.3\n" +
+		"well Connected 10s ago v1 -\n" +
+		"\nnew: no agent has joined: run `fairlead cluster join-token new`\n" +
+		"gone: not heard of for 10m: is its agent running, and can it reach the hub?\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -131,5 +138,46 @@ func TestSourcesHideCredentials(t *testing.T) {
 	}})
 	if strings.Contains(got, "s3cret") || !strings.Contains(got, "https://git.example.com/x.git") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestNotesSayTheSameOnce(t *testing.T) {
+	t.Parallel()
+	var found []manifest.Message
+	for i := range 30 {
+		found = append(found, &consolev1.Service{Metadata: meta(fmt.Sprintf("a-%02d", i)), Status: &consolev1.ServiceStatus{
+			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "401 from git.example.com", StateSince: before(time.Minute),
+		}})
+	}
+	for i := range 30 {
+		name := fmt.Sprintf("b-%02d", i)
+		found = append(found, &consolev1.Service{Metadata: meta(name), Status: &consolev1.ServiceStatus{
+			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: fmt.Sprintf("service %q: folder %q is not there", name, name),
+		}})
+	}
+	got := render(t, view{now: noon()}, serviceKind(), found)
+	for _, want := range []string{
+		"\n\na-00, a-01, a-02, a-03, a-04 and 25 more: for 60s: 401 from git.example.com\n",
+		"\nb-18: folder \"b-18\" is not there\n11 more: see -o wide\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if wide := render(t, view{now: noon(), wide: true}, serviceKind(), found); !strings.Contains(wide, "a-29: for 60s:") || !strings.Contains(wide, "b-29: folder") {
+		t.Errorf("-o wide leaves something out:\n%s", wide)
+	}
+}
+
+func TestWhatRunsIsNamedByTheNewestCommitWithItsContent(t *testing.T) {
+	t.Parallel()
+	for want, report := range map[string]*deliveryv1.ServiceReport{
+		"new": {Commit: "new", Digest: "x", AppliedCommit: "old", AppliedDigest: "x"},
+		"old": {Commit: "new", Digest: "y", AppliedCommit: "old", AppliedDigest: "x"},
+		"":    {Commit: "new", Digest: "y"},
+	} {
+		if got := appliedCommit(report); got != want {
+			t.Errorf("%v: got %q, want %q", report, got, want)
+		}
 	}
 }

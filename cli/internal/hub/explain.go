@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 
@@ -58,7 +59,7 @@ func (e explainer) explain(err error) error {
 	case errors.Is(err, context.Canceled):
 		text = "interrupted"
 	case code == connect.CodeUnauthenticated && e.loggingIn:
-		text = fmt.Sprintf("%s does not accept the hub secret: take the one of this hub (%s)", e.at.URL, said)
+		text = fmt.Sprintf("%s does not let you in: %s", e.at.URL, said)
 	case code == connect.CodeUnauthenticated:
 		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Get a new one: fairlead login %s --context %s --hub-secret-file FILE",
 			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
@@ -87,22 +88,31 @@ func message(err error) string {
 }
 
 // Unreachable says why a URL gave no answer, and what to do.
-func Unreachable(url string, err error) string {
+func Unreachable(at string, err error) string {
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &unknownAuthority):
-		return fmt.Sprintf("%s has a certificate of an unknown authority: log in again with --ca-file and the hub's CA certificate", url)
+		return fmt.Sprintf("%s has a certificate of an unknown authority: log in again with --ca-file and the hub's CA certificate", at)
 	case errors.As(err, &wrongHost):
-		return fmt.Sprintf("%s has a certificate for another name (%v)", url, wrongHost)
+		return fmt.Sprintf("%s has a certificate for another name (%v)", at, wrongHost)
 	case errors.As(err, &dns):
-		return fmt.Sprintf("%s can't be reached: no address for host %q. Is the name right?", url, dns.Name)
+		return fmt.Sprintf("%s can't be reached: no address for host %q. Is the name right?", at, dns.Name)
 	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
-		return fmt.Sprintf("%s did not answer in time. Is the hub overloaded, or the network between slow?", url)
+		return fmt.Sprintf("%s did not answer in time. Is the hub overloaded, or the network between slow?", at)
 	default:
-		return fmt.Sprintf("%s can't be reached: %s. Is the hub running there?", url, cause(err))
+		return fmt.Sprintf("%s can't be reached: %s. Is the hub running there%s?", at, cause(err), howToStart(at))
 	}
+}
+
+// howToStart is a hint for a hub on this machine.
+func howToStart(at string) string {
+	u, err := url.Parse(at)
+	if err != nil || !net.ParseIP(u.Hostname()).IsLoopback() {
+		return ""
+	}
+	return " (`fairlead up`)"
 }
 
 // cause digs out what the system said: "connection refused" of
