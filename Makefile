@@ -16,7 +16,7 @@ help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
-	@kubelocal=$$(tools/kubelocal/build.sh) && exec bin/fairlead up --kubelocal "$$kubelocal" $(ARGS)
+	@kubelocal=$$(tools/kubelocal/build.sh) && ln -sfn "$${kubelocal%/*}/kubectl" bin/kubectl && exec bin/fairlead up --kubelocal "$$kubelocal" $(ARGS)
 
 build: ## Build all deployables into bin/
 	@mkdir -p bin

@@ -79,11 +79,7 @@ func (u *up) summary(clusters []cluster, previous string) string {
 
 // firstSteps are three commands that work as they stand here.
 func (u *up) firstSteps(clusters []cluster) string {
-	fairlead, kubectl := self(), "kubectl"
-	if _, err := exec.LookPath(kubectl); err != nil {
-		path, args := u.kubectl()
-		kubectl = strings.Join(append([]string{path}, args...), " ")
-	}
+	fairlead, kubectl := self(), u.kubectlCommand()
 	var b strings.Builder
 	if file := os.Getenv("FAIRLEAD_CONFIG"); file != "" {
 		fmt.Fprintf(&b, "  export FAIRLEAD_CONFIG=%s\n", u.options.Store.Path())
@@ -99,14 +95,36 @@ func (u *up) firstSteps(clusters []cluster) string {
 	return b.String()
 }
 
+// kubectlCommand is how to call a kubectl from the current folder: the one that `make up` puts beside this
+// program, as new as the local clusters; or the person's; or the one inside kubelocal.
+func (u *up) kubectlCommand() string {
+	if path, err := os.Executable(); err == nil {
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(path), "kubectl")); err == nil {
+			return called(beside)
+		}
+	}
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		return "kubectl"
+	}
+	path, args := u.kubectl()
+	return strings.Join(append([]string{path}, args...), " ")
+}
+
 // self is how to call this program from the current folder.
 func self() string {
 	path, err := os.Executable()
 	if err != nil {
 		return "fairlead"
 	}
-	if found, err := exec.LookPath("fairlead"); err == nil && found == path {
-		return "fairlead"
+	return called(path)
+}
+
+// called is how to call a program from the current folder: by its name if it is in PATH, by a relative
+// path if it is below.
+func called(path string) string {
+	name := filepath.Base(path)
+	if found, err := exec.LookPath(name); err == nil && found == path {
+		return name
 	}
 	if cwd, err := os.Getwd(); err == nil {
 		if relative, err := filepath.Rel(cwd, path); err == nil && !strings.HasPrefix(relative, "..") && strings.Contains(relative, string(filepath.Separator)) {
