@@ -401,6 +401,30 @@ func TestConsoleDownPollsOnAndPublishesLater(t *testing.T) {
 	f.published("HEAD", second)
 }
 
+// A pack that can't be used, such as one with an object beyond the limit, would be the same one again.
+// It is not downloaded with every poll; what is pushed next is.
+func TestAPackThatCanNotBeUsedIsNotFetchedWithEveryPoll(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.git.SetFault(f.git.TruncateFetch(100))
+	f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+	n := f.one()
+	f.problem("can't be used")
+	for range 5 {
+		n.poll()
+	}
+	polls, fetches := n.metric("fairlead_gitcache_polls_total"), n.metric("fairlead_gitcache_fetches_total")
+	if polls < fetches+2 {
+		t.Errorf("%v polls caused %v fetches", polls, fetches)
+	}
+	f.problem("can't be used")
+	f.git.SetFault(nil)
+	second := f.repo.Commit("two", gittest.Files{"deploy/a": "2"})
+	n.poll()
+	f.published("HEAD", second)
+	f.problem()
+}
+
 // A replica that owned the source long ago owns it again, and reaches the console only after its first
 // poll. What that poll did not see is no news, and must not replace what was published since.
 func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {

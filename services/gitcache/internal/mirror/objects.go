@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -179,6 +180,9 @@ func readError(id plumbing.Hash, err error) error {
 		return err
 	case errors.Is(err, plumbing.ErrObjectNotFound):
 		return fmt.Errorf("%w: %s", ErrMissing, id)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		// Says nothing about the object: a mirror is not cloned again because this process is short of something.
+		return fmt.Errorf("read object %s: %w", id, err)
 	default:
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, id, err)
 	}

@@ -153,7 +153,7 @@ func measure(ctx context.Context, f io.ReadSeeker) (objects uint32, err error) {
 			size = max(size, begin.deltaResult())
 		}
 		if size > maxObjectBytes {
-			return 0, fmt.Errorf("the pack has an object of %d MiB at offset %d, larger than the limit of %d MiB", size>>20, h.Offset, maxObjectBytes>>20)
+			return 0, errTooLarge()
 		}
 	}
 	return objects, nil
@@ -187,9 +187,14 @@ type ceiling struct{ left int64 }
 
 func (c *ceiling) Write(b []byte) (int, error) {
 	if c.left -= int64(len(b)); c.left < 0 {
-		return 0, fmt.Errorf("the pack has an object larger than the limit of %d MiB", maxObjectBytes>>20)
+		return 0, errTooLarge()
 	}
 	return len(b), nil
+}
+
+// errTooLarge names no file: a pack doesn't. It is short enough to be shown as it is.
+func errTooLarge() error {
+	return fmt.Errorf("the history has a file over the limit of %d MiB. Keep manifests in a repository without it", maxObjectBytes>>20)
 }
 
 type readerWithContext struct {

@@ -19,6 +19,11 @@ const (
 	// Retries of polls and publishes: full jitter below a bound that doubles from first to most.
 	firstBackoff = 2 * time.Second
 	mostBackoff  = 5 * time.Minute
+	// mostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
+	// clone. Whatever is pushed in between is fetched at once.
+	mostSpoiled = time.Hour
+	// maxSpoiled bounds the memory of such fetches: a source has one, or one per named commit.
+	maxSpoiled = 100
 	// minPause between two polls, however often somebody asks for one.
 	minPause = 500 * time.Millisecond
 	// claimTime and publishTime bound a call to the console, so that one that hangs does not stop
@@ -124,6 +129,16 @@ type tenure struct {
 
 	credentials fetch.Credentials
 	known       credentialsKey // what credentials are of
+
+	spoiled map[string]spoiled // by the objects that were asked for
+}
+
+// spoiled is a fetch that brought what can't be used. The same objects would come again, so they are
+// not asked for with every poll.
+type spoiled struct {
+	err   error
+	times int
+	until time.Time
 }
 
 type credentialsKey struct {
@@ -137,7 +152,7 @@ func (l *loop) tenure(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, dirty: true, pollAt: now, publishAt: now}
+	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, spoiled: map[string]spoiled{}, dirty: true, pollAt: now, publishAt: now}
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, Heads: sorted(t.heads)}, now
 	l.mu.Unlock()

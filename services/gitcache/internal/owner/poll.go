@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -338,6 +339,11 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing, wants []plumbing.Hash, into fetch.Target) error {
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
+	key := fmt.Sprint(wants)
+	before := t.spoiled[key]
+	if time.Now().Before(before.until) {
+		return before.err
+	}
 	ctx, span := t.o.deps.Tracer.Start(ctx, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
 	defer span.End()
 	n, err := t.o.deps.Fetcher.Fetch(ctx, r, l, wants, into)
@@ -346,7 +352,25 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 		span.SetStatus(codes.Error, "fetch")
 	}
 	t.o.deps.Metrics.fetch(n, err)
+	t.remember(key, before.times, err)
 	return err
+}
+
+// remember notes a fetch that brought what can't be used. The first may have been cut on its way: it
+// is tried again soon.
+func (t *tenure) remember(key string, times int, err error) {
+	if err == nil {
+		delete(t.spoiled, key)
+	}
+	var known *fetch.Error
+	if !errors.As(err, &known) || known.Kind != fetch.KindContent {
+		return
+	}
+	if len(t.spoiled) >= maxSpoiled {
+		clear(t.spoiled)
+	}
+	pause := min(firstBackoff<<min(times, 16), mostSpoiled)
+	t.spoiled[key] = spoiled{err: err, times: times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
 }
 
 // take reads the commits of the planned objects and returns the new heads.
