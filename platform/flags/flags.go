@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -79,6 +80,23 @@ func fromEnvironment(fs *flag.FlagSet, getenv func(string) string) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// CheckURL says what is wrong with the URL of a flag. It does not repeat it: it may hold a password.
+func CheckURL(flagName, raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+		return fmt.Errorf("%s: must be a URL such as https://hub.example.com:7400, without user and password", flagName)
+	}
+	return nil
+}
+
+// List is the function of a flag that takes several values, separated by commas or spaces.
+func List(into *[]string) func(string) error {
+	return func(s string) error {
+		*into = strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	}
 }
 
 func printUsage(fs *flag.FlagSet) {
