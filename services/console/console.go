@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/catalog"
@@ -65,21 +65,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with; default: hub.secret in --data-dir, made at the first start")
 	fs.StringVar(&c.AdvertiseConsole, "advertise-console", "", "`URL` at which agents and people reach the console; default: that of the listener")
-	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", list(&c.AdvertiseGitcaches))
-	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", list(&c.AdvertiseDistributors))
-	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", list(&c.AdvertiseTunnels))
-}
-
-func list(into *[]string) func(string) error {
-	return func(s string) error {
-		*into = nil
-		for part := range strings.SplitSeq(s, ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				*into = append(*into, part)
-			}
-		}
-		return nil
-	}
+	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", flags.List(&c.AdvertiseGitcaches))
+	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", flags.List(&c.AdvertiseDistributors))
+	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", flags.List(&c.AdvertiseTunnels))
 }
 
 // Validate says what is wrong, and fills in what depends on other fields.
@@ -102,8 +90,8 @@ func (c *Config) Validate() error {
 		urls = append(urls, c.AdvertiseConsole)
 	}
 	for _, text := range urls {
-		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			return errors.New("--advertise-*: must be URLs such as https://hub.example.com:7400, without user and password")
+		if err := flags.CheckURL("--advertise-*", text); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/services/distributor"
 )
 
@@ -652,7 +653,7 @@ func TestMetricsAreThere(t *testing.T) {
 
 func TestConfigSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	good := distributor.Config{DataDir: "x", HubSecretFile: "y", ConsoleURL: "https://hub.example.com"}
+	good := distributor.Config{Config: replica.Config{DataDir: "x", HubSecretFile: "y", ConsoleURL: "https://hub.example.com"}}
 	if err := good.Validate(); err != nil || good.NextPoll != 2*time.Minute {
 		t.Errorf("%v, %v", err, good.NextPoll)
 	}

@@ -28,7 +28,7 @@ func (s *Service) learn(ctx context.Context, a plan.Answer) {
 // follow is the one goroutine that changes the plan: by what changes in the catalog, and by what
 // gitcaches answer.
 func (s *Service) follow(ctx context.Context) error {
-	sub := s.catalog.Subscribe()
+	sub := s.replica.Catalog.Subscribe()
 	defer sub.Close()
 	for {
 		var change plan.Change
@@ -36,8 +36,8 @@ func (s *Service) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-sub.C():
-			change = follow.Apply(s.plan, s.catalog, sub.Take(), time.Now())
-			s.seen.Forget(func(cluster string) bool { _, ok := s.catalog.Cluster(cluster); return ok })
+			change = follow.Apply(s.plan, s.replica.Catalog, sub.Take(), time.Now())
+			s.seen.Forget(func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok })
 		case a := <-s.answers:
 			change = s.plan.Answer(time.Now(), s.gather(a)...)
 		}

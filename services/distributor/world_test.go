@@ -37,6 +37,7 @@ import (
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor"
@@ -156,10 +157,10 @@ func (w *world) startUnready() *edge {
 	if err := os.WriteFile(secret, []byte(hubSecret+"\n"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := distributor.New(distributor.Config{
+	s, err := distributor.New(distributor.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
-		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: secret, NextPoll: w.poll,
-	}, distributor.Deps{Log: w.log(), Telemetry: telemetry.Discard(), Coordinator: w.coord})
+		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: secret,
+	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: telemetry.Discard(), Coordinator: w.coord})
 	if err != nil {
 		w.t.Fatal(err)
 	}

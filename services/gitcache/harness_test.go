@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
@@ -80,9 +81,9 @@ type node struct {
 }
 
 func (f *fixture) config(dir string) gitcache.Config {
-	return gitcache.Config{
+	return gitcache.Config{Config: replica.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, ConsoleURL: f.console.URL, HubSecretFile: f.secret,
-	}
+	}}
 }
 
 // start runs a gitcache over dir. Nodes that share a coordinator are replicas.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
@@ -21,10 +22,10 @@ import (
 
 // runProcess is a gitcache that says its URL on standard output and runs until it is killed.
 func runProcess(dir string) {
-	s, err := gitcache.New(gitcache.Config{
+	s, err := gitcache.New(gitcache.Config{Config: replica.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir,
 		ConsoleURL: os.Getenv("GITCACHE_TEST_CONSOLE"), HubSecretFile: os.Getenv("GITCACHE_TEST_SECRET"),
-	}, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	}}, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 	if err == nil {
 		err = s.Listen()
 	}

@@ -1,77 +1,17 @@
 package tunnel
 
 import (
-	"errors"
 	"flag"
-	"fmt"
-	"net/url"
-	"os"
-	"strings"
 
-	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/replica"
 )
 
 const defaultListen = "127.0.0.1:7403"
 
 // Config is what differs per deployment.
-type Config struct {
-	Server server.Config
-	// DataDir holds the catalog's snapshot and the service's own token. All of it can be had again.
-	DataDir string
-	// ConsoleURL is where the console is reached.
-	ConsoleURL string
-	// HubCAFile trusts the hub's certificate authority and no other; empty: the system's.
-	HubCAFile string
-	// HubSecretFile holds what hub services get their token with.
-	HubSecretFile string
-	// RedisURL is for several replicas; empty: this process is alone. Not used with Deps.Coordinator.
-	RedisURL string
-	// AdvertiseURL is where the others reach this replica; empty: the URL of the listener.
-	AdvertiseURL string
-}
+type Config struct{ replica.Config }
 
 // RegisterFlags adds the flags of the tunnel.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
-	c.Server.RegisterFlags(fs, defaultListen)
-	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the last known catalog and the tunnel's own token; losing it costs nothing while the console is up")
-	fs.StringVar(&c.ConsoleURL, "console-url", "", "`URL` of the console, such as https://hub.example.com:7400")
-	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
-	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with")
-	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
-	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
-}
-
-// Validate says what is wrong.
-func (c *Config) Validate() error {
-	if c.DataDir == "" {
-		return errors.New("--data-dir is missing: name a folder for what the tunnel knows of the hub")
-	}
-	if c.HubSecretFile == "" {
-		return errors.New("--hub-secret-file is missing: name the file with the hub secret that the console uses")
-	}
-	if err := checkURL("--console-url", c.ConsoleURL); err != nil {
-		return err
-	}
-	if c.AdvertiseURL == "" {
-		return nil
-	}
-	return checkURL("--advertise-url", c.AdvertiseURL)
-}
-
-// checkURL does not repeat the URL: it may hold a password.
-func checkURL(flagName, raw string) error {
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return fmt.Errorf("%s: must be a URL such as https://hub.example.com:7400, without user and password", flagName)
-	}
-	return nil
-}
-
-// secret reads the hub secret each time that it is needed, so that it may change.
-func (c *Config) secret() (string, error) {
-	b, err := os.ReadFile(c.HubSecretFile)
-	if err != nil {
-		return "", fmt.Errorf("read hub secret: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
+	c.Config.RegisterFlags(fs, defaultListen, "`folder` for the last known catalog and the tunnel's own token; losing it costs nothing while the console is up")
 }

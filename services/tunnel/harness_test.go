@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel"
@@ -149,10 +150,10 @@ func newHub(t *testing.T, clusters ...string) *hub {
 	}
 	logs := &syncBuffer{}
 	h := &hub{console: c, t: t, ca: ca, logs: logs}
-	h.service, err = tunnel.New(tunnel.Config{
+	h.service, err = tunnel.New(tunnel.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile},
 		DataDir: filepath.Join(dir, "data"), ConsoleURL: consoleServer.URL, HubSecretFile: secret,
-	}, tunnel.Deps{Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Telemetry: telemetry.Discard()})
+	}}, tunnel.Deps{Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Telemetry: telemetry.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

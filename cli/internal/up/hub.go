@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
@@ -122,6 +123,14 @@ func (b *builder) observe(ctx context.Context, name string) (*slog.Logger, *tele
 	return log, tel, nil
 }
 
+// replica is what the services besides the console have in common.
+func (b *builder) replica(name string, port int, url string) replica.Config {
+	return replica.Config{
+		Server: b.listener(port), DataDir: b.data.join(name), ConsoleURL: b.hub.urls.Console,
+		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: url,
+	}
+}
+
 func (b *builder) console(ctx context.Context) (part, error) {
 	log, tel, err := b.observe(ctx, "console")
 	if err != nil {
@@ -140,12 +149,9 @@ func (b *builder) gitcache(ctx context.Context) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	u := b.hub.urls
-	s, err := gitcache.New(gitcache.Config{
-		Server: b.listener(b.data.state.Ports.Gitcache), DataDir: b.data.join("gitcache"), ConsoleURL: u.Console,
-		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Gitcache, Replica: "up",
-	}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
-	return part{"gitcache", u.Gitcache, s}, err
+	u := b.hub.urls.Gitcache
+	s, err := gitcache.New(gitcache.Config{Config: b.replica("gitcache", b.data.state.Ports.Gitcache, u), Replica: "up"}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"gitcache", u, s}, err
 }
 
 func (b *builder) distributor(ctx context.Context) (part, error) {
@@ -153,12 +159,9 @@ func (b *builder) distributor(ctx context.Context) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	u := b.hub.urls
-	s, err := distributor.New(distributor.Config{
-		Server: b.listener(b.data.state.Ports.Distributor), DataDir: b.data.join("distributor"), ConsoleURL: u.Console,
-		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Distributor,
-	}, distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
-	return part{"distributor", u.Distributor, s}, err
+	u := b.hub.urls.Distributor
+	s, err := distributor.New(distributor.Config{Config: b.replica("distributor", b.data.state.Ports.Distributor, u)}, distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"distributor", u, s}, err
 }
 
 func (b *builder) tunnel(ctx context.Context) (part, error) {
@@ -166,12 +169,9 @@ func (b *builder) tunnel(ctx context.Context) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	u := b.hub.urls
-	s, err := tunnel.New(tunnel.Config{
-		Server: b.listener(b.data.state.Ports.Tunnel), DataDir: b.data.join("tunnel"), ConsoleURL: u.Console,
-		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: u.Tunnel,
-	}, tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
-	return part{"tunnel", u.Tunnel, s}, err
+	u := b.hub.urls.Tunnel
+	s, err := tunnel.New(tunnel.Config{Config: b.replica("tunnel", b.data.state.Ports.Tunnel, u)}, tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	return part{"tunnel", u, s}, err
 }
 
 // run serves until ctx ends or a service fails. The console ends last: the others tell it what they

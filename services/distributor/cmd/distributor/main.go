@@ -2,38 +2,16 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"io"
-	"os"
+	"log/slog"
 
-	"fairlead.dev/platform/flags"
+	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/platform/version"
 	"fairlead.dev/services/distributor"
 )
 
-func main() { flags.Main(run) }
-
-func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
-	fs := flag.NewFlagSet("distributor", flag.ContinueOnError)
-	fs.SetOutput(stdout)
+func main() {
 	var cfg distributor.Config
-	cfg.RegisterFlags(fs)
-	var logs telemetry.LogConfig
-	logs.RegisterFlags(fs)
-	if err := flags.Parse(fs, args, getenv); err != nil {
-		return err
-	}
-	log := telemetry.NewLogger(os.Stderr, logs.Level, logs.Format, fs.Name())
-	tel, flush, err := telemetry.Setup(ctx, telemetry.Config{Service: fs.Name(), Version: version.String(), Log: log})
-	if err != nil {
-		return err
-	}
-	service, err := distributor.New(cfg, distributor.Deps{Log: log, Telemetry: tel})
-	if err != nil {
-		return err
-	}
-	return errors.Join(service.Run(ctx), flush(context.WithoutCancel(ctx)))
+	service.Main("distributor", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+		return distributor.New(cfg, distributor.Deps{Log: log, Telemetry: tel})
+	})
 }

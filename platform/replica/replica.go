@@ -1,0 +1,146 @@
+// Package replica is what the hub's services other than the console have in common: an identity and a
+// copy of the catalog, both had from the console and kept on disk; a client for the others;
+// coordination; and the order in which all that starts and ends around the listener.
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+)
+
+// Deps is what a service works with.
+type Deps struct {
+	Log       *slog.Logger
+	Telemetry *telemetry.Telemetry
+	// Coordinator is shared with the other services of the process; nil: the one of Config.RedisURL.
+	Coordinator coordination.Coordinator
+}
+
+// Replica is one process of a service, or its part of one. New, then Serve, then Listen, then Run.
+type Replica struct {
+	Keeper      *identity.Keeper
+	Catalog     *catalog.Catalog
+	Coordinator coordination.Coordinator
+
+	service string
+	cfg     Config
+	deps    Deps
+	http    *http.Client
+	server  *server.Server
+	close   func() error // of what is ours
+}
+
+// New opens what is on the disk, and dials nothing. The service is one of the hub's, by its name in
+// package identity.
+func New(service string, cfg Config, deps Deps) (r *Replica, err error) {
+	r = &Replica{service: service, cfg: cfg, deps: deps, Coordinator: deps.Coordinator, close: func() error { return nil }}
+	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile, Tracer: deps.Telemetry.Tracer}); err != nil {
+		return nil, err
+	}
+	identities := consolev1connect.NewIdentityServiceClient(r.http, cfg.ConsoleURL, client.Options()...)
+	r.Keeper, err = identity.NewKeeper(identity.KeeperConfig{
+		Dir: r.Dir("identity"), Service: service, Secret: cfg.secret,
+	}, identities, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	catalogs := consolev1connect.NewCatalogServiceClient(r.http, cfg.ConsoleURL, r.Options()...)
+	if r.Catalog, err = catalog.Open(r.Dir("catalog"), catalogs, deps.Log); err != nil {
+		return nil, err
+	}
+	if r.Coordinator == nil {
+		if r.Coordinator, err = coordination.Open(cfg.RedisURL); err != nil {
+			return nil, err
+		}
+		r.close = r.Coordinator.Close
+	}
+	return r, nil
+}
+
+// Dir is a folder of the service.
+func (r *Replica) Dir(name string) string { return filepath.Join(r.cfg.DataDir, name) }
+
+// HTTP is the client for Connect services of the hub, with Options.
+func (r *Replica) HTTP() *http.Client { return r.http }
+
+// Options are those of Connect clients that call as this service.
+func (r *Replica) Options() []connect.ClientOption {
+	return append(client.Options(), client.WithToken(r.Keeper))
+}
+
+// Bytes is the client for plain requests to the hub, made as this service.
+func (r *Replica) Bytes() *http.Client {
+	return &http.Client{Transport: client.Authorize(r.http.Transport, r.Keeper), CheckRedirect: r.http.CheckRedirect}
+}
+
+// Serve says what the listener serves, to whom, and from when on. After an error nothing is left to end.
+func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
+	r.server, err = server.New(r.cfg.Server, server.Deps{
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Ready: ready,
+	}, mounts...)
+	if err != nil {
+		return errors.Join(err, r.close())
+	}
+	return nil
+}
+
+// Listen binds the address, so that URL answers.
+func (r *Replica) Listen() error { return r.server.Listen() }
+
+// URL is where the service is reached on this machine.
+func (r *Replica) URL() string { return r.server.URL() }
+
+// Ready says why others should ask another replica: without an identity or a catalog nothing can be
+// answered. Both may be those on the disk.
+func (r *Replica) Ready() error { return errors.Join(r.Keeper.Ready(), r.Catalog.Ready()) }
+
+// Advertised is where the others reach this replica.
+func (r *Replica) Advertised() string {
+	if r.cfg.AdvertiseURL != "" {
+		return r.cfg.AdvertiseURL
+	}
+	return r.URL()
+}
+
+// Run serves until ctx ends. What works behind the listener ends only when that has drained. If one of
+// them fails everything ends: none ends by itself.
+func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error) error {
+	if r.URL() == "" {
+		if err := r.Listen(); err != nil {
+			return err
+		}
+	}
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	front, cut := context.WithCancel(ctx)
+	defer cut()
+	var group errgroup.Group
+	for _, run := range append([]func(context.Context) error{r.Keeper.Run, r.Catalog.Run}, behind...) {
+		group.Go(func() error {
+			err := run(inner)
+			if err != nil {
+				cut()
+			}
+			return err
+		})
+	}
+	err := r.server.Run(front)
+	stop()
+	err = errors.Join(err, group.Wait(), r.close())
+	r.http.CloseIdleConnections()
+	return err
+}

@@ -1,0 +1,124 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/replica"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+)
+
+// newReplica makes one whose console can't be reached.
+func newReplica(t *testing.T) *replica.Replica {
+	t.Helper()
+	r, err := replica.New(identity.ServiceTunnel, replica.Config{
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere",
+	}, replica.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestWhatFailsBehindTheListenerEndsAll(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	if err := r.Serve(nil, r.Ready); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	ended := false
+	err := r.Run(t.Context(),
+		func(context.Context) error { return broken },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			ended = true
+			return nil
+		})
+	if !errors.Is(err, broken) || !ended {
+		t.Errorf("ended with %v, the other has ended: %v", err, ended)
+	}
+}
+
+func TestWhatIsBehindTheListenerOutlivesIt(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	ctx, stop := context.WithCancel(t.Context())
+	entered := make(chan struct{})
+	var behind context.Context
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		close(entered)
+		<-server.Draining(req.Context())
+		if behind.Err() != nil {
+			t.Error("ended before the last request")
+		}
+	})
+	if err := r.Serve(nil, nil, server.HTTP("GET /slow", slow, identity.RoleOpen)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	started, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, func(inner context.Context) error {
+			behind = inner
+			close(started)
+			<-inner.Done()
+			return nil
+		})
+	}()
+	<-started
+	answered := make(chan int, 1)
+	go func() {
+		res, err := http.Get(r.Advertised() + "/slow")
+		if err != nil {
+			t.Error(err)
+			answered <- 0
+			return
+		}
+		res.Body.Close()
+		answered <- res.StatusCode
+	}()
+	<-entered
+	stop()
+	if got := <-answered; got != http.StatusOK {
+		t.Errorf("the last request got %d", got)
+	}
+	if err := <-done; err != nil || behind.Err() == nil {
+		t.Errorf("ended with %v, what was behind with %v", err, behind.Err())
+	}
+}
+
+func TestWithoutTheConsoleANewReplicaIsNotReady(t *testing.T) {
+	t.Parallel()
+	if err := newReplica(t).Ready(); err == nil {
+		t.Error("ready without identity and catalog")
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	t.Parallel()
+	good := replica.Config{DataDir: "d", HubSecretFile: "s", ConsoleURL: "https://hub.example.com"}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for flag, spoil := range map[string]func(*replica.Config){
+		"--data-dir":        func(c *replica.Config) { c.DataDir = "" },
+		"--hub-secret-file": func(c *replica.Config) { c.HubSecretFile = "" },
+		"--console-url":     func(c *replica.Config) { c.ConsoleURL = "https://user:hunter2@hub" },
+		"--advertise-url":   func(c *replica.Config) { c.AdvertiseURL = "hub:7402" },
+	} {
+		c := good
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), flag) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
