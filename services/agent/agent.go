@@ -45,6 +45,8 @@ const (
 	maxArtifactBytes = 1 << 30
 	// versionInterval is between two looks at the API server's version; a failed one is repeated sooner.
 	versionInterval, versionRetry = time.Hour, 15 * time.Second
+	// belongFloor and belongMax bound the wait for an API server that does not say which cluster it is.
+	belongFloor, belongMax = 200 * time.Millisecond, 30 * time.Second
 )
 
 // Config is what differs between agents.
@@ -274,11 +276,34 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.controller.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.reach.Run, a.lookAtVersion, a.serveHealth,
+		a.renewer.Run, a.reconcile, a.poller.Run, a.poller.Watch, a.reporter.Run, a.reach.Run, a.lookAtVersion, a.serveHealth,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
+}
+
+// reconcile works on the cluster, once it is known to be the one that the agent joined as.
+func (a *Agent) reconcile(ctx context.Context) error {
+	backoff := hub.Backoff{Floor: belongFloor, Max: belongMax}
+	for {
+		err := a.inventory.Belong(ctx, a.joiner.Cluster())
+		if err == nil {
+			return a.controller.Run(ctx)
+		}
+		if errors.Is(err, inventory.ErrOtherCluster) {
+			return err
+		}
+		wait := backoff.Next()
+		if ctx.Err() == nil {
+			a.log.Error("the cluster can't be read; nothing is applied until it can", "err", err, "retry_in", wait)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
 }
 
 func (a *Agent) close() {

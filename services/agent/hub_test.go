@@ -44,6 +44,7 @@ type testHub struct {
 
 	mu        sync.Mutex // guards what follows
 	cond      *sync.Cond
+	cluster   string // what the agent joins as
 	joined    bool
 	token     string
 	services  map[string]*deliveryv1.ServiceDelivery
@@ -69,7 +70,7 @@ func newHub(t *testing.T) *testHub {
 		t.Fatal(err)
 	}
 	h := &testHub{
-		store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{}, removed: map[string]bool{},
+		cluster: "edge", store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{}, removed: map[string]bool{},
 		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, watchers: map[chan struct{}]bool{},
 	}
 	h.cond = sync.NewCond(&h.mu)
@@ -119,13 +120,13 @@ func (h *testHub) JoinCluster(_ context.Context, r *consolev1.JoinClusterRequest
 	if h.joined || r.GetJoinToken() != joinToken {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no such join token"))
 	}
-	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: "edge"}, identity.AgentLifetime)
+	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: h.cluster}, identity.AgentLifetime)
 	if err != nil {
 		return nil, err
 	}
 	h.joined, h.token = true, token
 	return &consolev1.JoinClusterResponse{
-		Token: &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, Cluster: "edge", Endpoints: h.endpoints(),
+		Token: &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, Cluster: h.cluster, Endpoints: h.endpoints(),
 	}, nil
 }
 

@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +17,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent"
+	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -501,6 +504,31 @@ func TestKillAtAnyStepLosesAndRepeatsNothing(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
 }
 
+// An agent with the join token of another cluster would remove everything: nobody wants it there.
+func TestAgentOfAnotherClusterTouchesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.service("web")
+	stop := w.start()
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	stop()
+
+	wrong := newWorld(t)
+	wrong.hub.cluster = "prod"
+	wrong.hub.remove(name)
+	service, err := agent.New(wrong.config(), agent.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err = service.Run(ctx)
+	if !errors.Is(err, inventory.ErrOtherCluster) || !strings.Contains(err.Error(), `it is "edge", and the agent joined as "prod"`) {
+		t.Errorf("it ended with %v", err)
+	}
+	w.mustData("a", "x", "1")
+}
+
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -532,4 +560,29 @@ func TestJoin(t *testing.T) {
 	if err := run(); err == nil || !strings.Contains(err.Error(), "there is no --join-token-file") {
 		t.Errorf("no join token: %v", err)
 	}
+}
+
+// A removal that is under way ends where it is when the service is wanted again.
+func TestRemovalEndsWhenTheServiceIsWantedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, space := w.service("moved"), w.namespace+"-moved"
+	files := func(value string) map[string]string {
+		return map[string]string{"a.yaml": configMap("a", value), "b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n"}
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
+	before, err := w.get("v1", "Namespace", "", space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := w.api.stallOn(http.MethodDelete, "/configmaps/a")
+	w.hub.remove(name)
+	waitFor(t, reached, "a removal")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("2")), healthy)
+	after, err := w.get("v1", "Namespace", "", space)
+	if err != nil || after.GetUID() != before.GetUID() || after.GetDeletionTimestamp() != nil {
+		t.Errorf("the removal went on: %v", err)
+	}
+	w.mustData("a", "x", "2")
 }

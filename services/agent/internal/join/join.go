@@ -77,6 +77,13 @@ func Open(dir string, client consolev1connect.IdentityServiceClient, log *slog.L
 // Tokens is the agent's credential.
 func (j *Joiner) Tokens() *identity.TokenFile { return j.tokens }
 
+// Cluster is the hub's name for the cluster; empty before joining.
+func (j *Joiner) Cluster() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.member.Cluster
+}
+
 // Endpoints is where the hub is, as last heard.
 func (j *Joiner) Endpoints() Endpoints {
 	j.mu.Lock()
