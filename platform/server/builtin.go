@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -49,11 +50,18 @@ func (s *Server) open(mux *http.ServeMux, services []string) {
 		known[name] = true
 	}
 	pattern, health := grpchealth.NewHandler(checker{s, known}, connect.WithReadMaxBytes(healthReadMaxBytes))
-	mux.Handle(pattern, http.MaxBytesHandler(endOnDrain(health), healthReadMaxBytes))
+	health = http.MaxBytesHandler(endOnDrain(health), healthReadMaxBytes)
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		boundBodyTime(w, r, healthBodyTime)
+		health.ServeHTTP(w, r)
+	})
 }
 
-// healthReadMaxBytes bounds what strangers may send: a service's name.
-const healthReadMaxBytes = 4 << 10
+// What strangers may send, and in which time: a service's name.
+const (
+	healthReadMaxBytes = 4 << 10
+	healthBodyTime     = 5 * time.Second
+)
 
 type checker struct {
 	server *Server

@@ -58,7 +58,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.unary() {
-		boundBodyTime(w, r)
+		boundBodyTime(w, r, bodyTime)
 	}
 	if !p.ClientStreaming {
 		r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
@@ -78,14 +78,14 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_ = g.errors.Write(w, r, err) // The caller is gone: nobody is left to tell.
 }
 
-// boundBodyTime ends the reading of the body after bodyTime, and only that: once the body is read the
+// boundBodyTime ends the reading of the body after limit, and only that: once the body is read the
 // handler may take as long as it needs.
-func boundBodyTime(w http.ResponseWriter, r *http.Request) {
+func boundBodyTime(w http.ResponseWriter, r *http.Request, limit time.Duration) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
 	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(bodyTime)) != nil {
+	if control.SetReadDeadline(time.Now().Add(limit)) != nil {
 		return // Not a connection with deadlines.
 	}
 	r.Body = &timedBody{ReadCloser: r.Body, control: control}

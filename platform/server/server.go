@@ -59,6 +59,9 @@ const (
 	pingWait  = 15 * time.Second
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second
+	// leftoverTime bounds how long net/http may wait, when a handler has returned, for what that left of
+	// a body: the time for a small rest, so that the connection can be used again.
+	leftoverTime = 5 * time.Second
 )
 
 // Config is what differs per deployment.
@@ -218,7 +221,8 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	}
 }
 
-// track lets the drain wait for handlers, and ends requests whose time in it is over. (The context of
+// track lets the drain wait for handlers, ends requests whose time in it is over, and doesn't wait for
+// callers who keep the rest of a body to themselves. (The context of
 // a request whose connection was taken over ends with the base context only.)
 func (s *Server) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,6 +232,10 @@ func (s *Server) track(next http.Handler) http.Handler {
 		}
 		defer s.drain.running.Done()
 		next.ServeHTTP(w, r)
+		if r.ProtoMajor == 1 {
+			// The server sets its own deadline before the next request. Where none is possible there is nothing to wait for.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
+		}
 	})
 }
 

@@ -482,6 +482,31 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Go's server reads what is left of a body after the handler has returned, and waits for it: a stranger
+// who announces a body and never sends it would keep a connection for ever.
+func TestStrangersDoNotKeepConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, Config{}, rpcMounts(fine)...)
+	for _, path := range []string{consolev1connect.ClusterServiceGetClusterProcedure, "/healthz", "/version", "/nothing", "/grpc.health.v1.Health/Check"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", path)
+			answer, err := io.ReadAll(conn)
+			if err != nil {
+				t.Errorf("the connection stays open after %.40q: %v", answer, err)
+			}
+		})
+	}
+}
+
 func TestStalledStreamDoesNotStopOthersOnItsConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)
