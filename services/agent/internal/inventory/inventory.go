@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -233,18 +234,26 @@ func (s *Store) own(service string, entries []Entry) {
 	}
 }
 
-// InNamespace lists the services other than this one that have objects in a namespace.
-func (s *Store) InNamespace(namespace, service string) []string {
+// Holds tells whether any service has, or is about to make, an object that matches. It also names a
+// service, if there is one, whose inventory can't be read, after having tried again.
+func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (holds bool, unreadable string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var others []string
-	for key, owner := range s.owners {
-		if key.Namespace == namespace && owner != service && !slices.Contains(others, owner) {
-			others = append(others, owner)
+	broken := slices.Sorted(maps.Keys(s.broken))
+	s.mu.Unlock()
+	for _, service := range broken {
+		if s.reload(ctx, service) != nil {
+			unreadable = service
+			break
 		}
 	}
-	slices.Sort(others)
-	return others
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.owners {
+		if match(key) {
+			return true, unreadable
+		}
+	}
+	return false, unreadable
 }
 
 // Save writes the record of a service. It fails if anybody else wrote it since it was read; then it is

@@ -2,7 +2,8 @@
 // new state was applied completely, or when the service is to leave the cluster.
 //
 // An object is deleted only if it still carries the service's mark, and only the very object that was
-// looked at (UID precondition). What stays in doubt stays in the cluster.
+// looked at (UID precondition). A namespace and the definition of a kind take along what is in them: as
+// long as any service has something there they only lose the mark. What stays in doubt stays in the cluster.
 package prune
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,14 +39,15 @@ const (
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
+	Get(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
 	Disown(ctx context.Context, ref object.Ref) error
 }
 
-// Neighbours says which other services have objects in a namespace.
-type Neighbours interface {
-	InNamespace(namespace, service string) []string
+// Inventories knows the objects of all services; *inventory.Store does.
+type Inventories interface {
+	Holds(ctx context.Context, match func(object.Key) bool) (holds bool, unreadable string)
 }
 
 // Left is an object that is still there, and why.
@@ -55,21 +58,23 @@ type Left struct {
 
 // Pruner removes objects. It is safe for concurrent use.
 type Pruner struct {
-	api        API
-	neighbours Neighbours
+	api         API
+	inventories Inventories
 }
 
 // New returns a pruner.
-func New(api API, neighbours Neighbours) *Pruner {
-	return &Pruner{api: api, neighbours: neighbours}
+func New(api API, inventories Inventories) *Pruner {
+	return &Pruner{api: api, inventories: inventories}
 }
 
 // Prune removes the objects of a service, in the reverse order of applying, and returns those that are
 // still there. Later stages are not begun while something of an earlier one is left.
 func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.Entry) []Left {
 	stages := map[int][]inventory.Entry{}
+	going := make(map[object.Key]bool, len(entries))
 	var order []int
 	for _, entry := range entries {
+		going[entry.Key] = true
 		stage := apply.Stage(entry.GVK())
 		if !slices.Contains(order, stage) {
 			order = append(order, stage)
@@ -86,13 +91,13 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 			}
 			continue
 		}
-		left = append(left, p.stage(ctx, service, stages[stage])...)
+		left = append(left, p.stage(ctx, service, stages[stage], going)...)
 	}
 	return left
 }
 
 // stage deletes objects side by side and waits for them a moment.
-func (p *Pruner) stage(ctx context.Context, service string, entries []inventory.Entry) []Left {
+func (p *Pruner) stage(ctx context.Context, service string, entries []inventory.Entry, going map[object.Key]bool) []Left {
 	waitCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	reasons := make([]string, len(entries))
@@ -101,7 +106,7 @@ func (p *Pruner) stage(ctx context.Context, service string, entries []inventory.
 	for range min(width, len(entries)) {
 		workers.Go(func() {
 			for i := range work {
-				reasons[i] = p.one(ctx, waitCtx, service, entries[i])
+				reasons[i] = p.one(ctx, waitCtx, service, entries[i], going)
 			}
 		})
 	}
@@ -120,7 +125,7 @@ func (p *Pruner) stage(ctx context.Context, service string, entries []inventory.
 }
 
 // one removes an object and says why it is still there; "" if it is gone or none of ours.
-func (p *Pruner) one(ctx, waitCtx context.Context, service string, entry inventory.Entry) string {
+func (p *Pruner) one(ctx, waitCtx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) string {
 	meta, err := p.api.Metadata(ctx, entry.Ref)
 	switch {
 	case gone(err):
@@ -130,8 +135,15 @@ func (p *Pruner) one(ctx, waitCtx context.Context, service string, entry invento
 	case !ours(meta, service, entry):
 		return ""
 	}
-	if keep, err := p.keep(ctx, service, entry); keep || err != nil {
-		return reason(err)
+	used, why := p.used(ctx, entry, going)
+	switch {
+	case why != "":
+		return why
+	case used:
+		if err := p.api.Disown(ctx, entry.Ref); err != nil && !gone(err) {
+			return "can't be let go of: " + reason(err)
+		}
+		return ""
 	}
 	if meta.DeletionTimestamp == nil {
 		if err := p.api.Delete(ctx, entry.Ref, meta.UID); err != nil && !gone(err) {
@@ -148,20 +160,36 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 		meta.GetLabels()[object.ServiceLabel] == service && entry.UID != "" && meta.UID == entry.UID
 }
 
-// keep tells the namespaces that are never deleted: those of the cluster itself, and those in which
-// other services live. They lose the mark, so that somebody else may have them.
-func (p *Pruner) keep(ctx context.Context, service string, entry inventory.Entry) (bool, error) {
-	if entry.GVK().GroupKind() != (schema.GroupKind{Kind: "Namespace"}) {
-		return false, nil
+// used tells what is never deleted: the cluster's own namespaces, and namespaces and definitions of kinds
+// with an object in them that is not going, too. It loses the mark, so that somebody else may have it. why:
+// it can't be told now.
+func (p *Pruner) used(ctx context.Context, entry inventory.Entry, going map[object.Key]bool) (used bool, why string) {
+	var inside func(object.Key) bool
+	switch entry.GVK().GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		if entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-") {
+			return true, ""
+		}
+		inside = func(key object.Key) bool { return key.Namespace == entry.Name }
+	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+		definition, err := p.api.Get(ctx, entry.Ref)
+		if err != nil && !gone(err) {
+			return false, "can't be read: " + reason(err)
+		}
+		if err != nil {
+			return false, ""
+		}
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+		inside = func(key object.Key) bool { return key.Group == group && key.Kind == kind }
+	default:
+		return false, ""
 	}
-	own := entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-")
-	if !own && len(p.neighbours.InNamespace(entry.Name, service)) == 0 {
-		return false, nil
+	used, unreadable := p.inventories.Holds(ctx, func(key object.Key) bool { return !going[key] && inside(key) })
+	if !used && unreadable != "" {
+		return false, fmt.Sprintf("waits until the inventory of service %q can be read", unreadable)
 	}
-	if err := p.api.Disown(ctx, entry.Ref); err != nil && !gone(err) {
-		return true, fmt.Errorf("take the mark off: %w", err)
-	}
-	return true, nil
+	return used, ""
 }
 
 // await waits until the object is gone or another one has its name.

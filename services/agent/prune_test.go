@@ -1,0 +1,120 @@
+package agent_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// A namespace that leaves the folder would take along everything that was just applied in it.
+func TestNamespaceThatIsStillUsedStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, space := w.service("app"), w.namespace+"-app"
+	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n"
+	inside := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: inside, namespace: %s}\n", space)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": inside, "b.yaml": namespace}), healthy)
+	before, err := w.get("v1", "ConfigMap", space, "inside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": inside}), healthy)
+	after, err := w.get("v1", "ConfigMap", space, "inside")
+	if err != nil || after.GetUID() != before.GetUID() || after.GetDeletionTimestamp() != nil {
+		t.Errorf("the namespace went with what is in it: %v", err)
+	}
+	kept, err := w.get("v1", "Namespace", "", space)
+	if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
+		t.Errorf("the namespace is not let go of: %v %v", kept, err)
+	}
+}
+
+// crd defines a kind of its own for a test.
+func crd(group string) string {
+	return strings.ReplaceAll(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rafts.GROUP}
+spec:
+  group: GROUP
+  scope: Namespaced
+  names: {kind: Raft, plural: rafts}
+  versions: [{name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`, "GROUP", group)
+}
+
+func raft(group, name string) string {
+	return "apiVersion: " + group + "/v1\nkind: Raft\nmetadata: {name: " + name + "}\n"
+}
+
+// The definition of a kind takes along every object of it, whoever made that.
+func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	kinds, own, group := w.service("kinds"), w.service("own"), w.namespace+".dev"
+	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group), "b.yaml": raft(group, "first"), "c.yaml": configMap("c", "1")}), healthy)
+	w.hub.awaitPhase(t, own, w.hub.push(t, own, w.namespace, map[string]string{"a.yaml": raft(group, "second")}), healthy)
+	mustStay := func(when string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if found, err := w.get(group+"/v1", "Raft", w.namespace, name); err != nil || found.GetDeletionTimestamp() != nil {
+				t.Fatalf("%s %s is gone: %v", when, name, err)
+			}
+		}
+	}
+	// It leaves the folder, and an object of the same folder stays; then the service goes, and another's stays.
+	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"b.yaml": raft(group, "first"), "c.yaml": configMap("c", "2")}), healthy)
+	mustStay("without its definition in the folder", "first", "second")
+	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}), healthy)
+	w.mustBeGone(group+"/v1", "Raft", w.namespace, "first")
+	w.hub.remove(kinds)
+	w.hub.await(t, kinds, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	mustStay("without the service that brought its definition", "second")
+}
+
+// What an inventory that can't be read lists is unknown: a namespace may hold it.
+func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	home, guest, space := w.service("home"), w.service("guest"), w.namespace+"-home"
+	stop := w.start()
+	w.hub.awaitPhase(t, home, w.hub.push(t, home, w.namespace, map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n", "b.yaml": configMap("b", "1"),
+	}), healthy)
+	w.hub.awaitPhase(t, guest, w.hub.push(t, guest, space, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	stop()
+	objects := func(text string) {
+		t.Helper()
+		patch := fmt.Sprintf(`-p={"data":{"objects":%q}}`, text)
+		if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "patch", "configmap", "-n", inventory.Namespace, "inventory."+guest, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := w.cluster.ConfigMaps(inventory.Namespace).Get(t.Context(), "inventory."+guest, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects("")
+	w.start()
+	second := w.hub.push(t, home, w.namespace, map[string]string{"b.yaml": configMap("b", "2")})
+	report := w.hub.awaitPhase(t, home, second, progressing)
+	if want := `Namespace ` + space + ` waits until the inventory of service "` + guest + `" can be read`; !strings.Contains(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	if found, err := w.get("v1", "ConfigMap", space, "a"); err != nil || found.GetDeletionTimestamp() != nil {
+		t.Errorf("the guest lost its object: %v", err)
+	}
+	data, _ := kept.Object["data"].(map[string]any)
+	objects(fmt.Sprint(data["objects"]))
+	w.hub.awaitPhase(t, home, second, healthy)
+	if found, err := w.get("v1", "ConfigMap", space, "a"); err != nil || found.GetDeletionTimestamp() != nil {
+		t.Errorf("the guest lost its object: %v", err)
+	}
+}
