@@ -136,3 +136,12 @@ func TestWriteErrorIsAStatus(t *testing.T) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
+
+func TestWriteErrorWarns(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	kubehttp.WriteError(w, &kubehttp.Error{Code: 503, Message: "cluster \"a\\b\"\r\nis away"})
+	if got, want := w.Header().Get("Warning"), `299 - "cluster \"a\\b\"  is away"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode"
 )
 
 // status is metav1.Status, so that kubectl prints the message.
@@ -32,7 +34,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// WriteError answers a request with a Kubernetes Status.
+// WriteError answers a request with a Kubernetes Status. kubectl asks for the API's groups first and
+// has words of its own for most errors there; a warning it prints as it is.
 func WriteError(w http.ResponseWriter, e *Error) {
 	s := status{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: e.Message, Reason: reason(e.Code), Code: e.Code}
 	if e.RetryAfterSeconds > 0 {
@@ -45,11 +48,23 @@ func WriteError(w http.ResponseWriter, e *Error) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set("Warning", `299 - "`+quoted(e.Message)+`"`)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(e.Code)
 	_, _ = w.Write(body) // the reader may be gone
+}
+
+// quoted is what may stand in a quoted string of a header.
+func quoted(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
 }
 
 func reason(code int) string {
