@@ -3,11 +3,13 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -576,10 +578,29 @@ func TestRemovalEndsWhenTheServiceIsWantedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reached := w.api.stallOn(http.MethodDelete, "/configmaps/a")
+	came, gone := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	w.api.set(func(r *http.Request) int {
+		if r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "/configmaps/a") {
+			return 0
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client is gone
+		first.Do(func() {
+			close(came)
+			<-r.Context().Done()
+			close(gone)
+		})
+		return http.StatusServiceUnavailable
+	})
 	w.hub.remove(name)
-	waitFor(t, reached, "a removal")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("2")), healthy)
+	waitFor(t, came, "a removal")
+	digest := w.hub.push(t, name, w.namespace, files("2"))
+	select {
+	case <-gone:
+	case <-time.After(30 * time.Second): // less than the bound of one request
+		t.Fatal("the removal goes on")
+	}
+	w.hub.awaitPhase(t, name, digest, healthy)
 	after, err := w.get("v1", "Namespace", "", space)
 	if err != nil || after.GetUID() != before.GetUID() || after.GetDeletionTimestamp() != nil {
 		t.Errorf("the removal went on: %v", err)

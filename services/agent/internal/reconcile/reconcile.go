@@ -273,7 +273,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	patience, cancel := k.patience(ctx, current)
 	defer cancel()
 	if what == desired.Remove {
-		return k.remove(ctx)
+		return k.remove(ctx, patience)
 	}
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {

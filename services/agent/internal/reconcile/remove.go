@@ -10,9 +10,10 @@ import (
 )
 
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
-// the order itself. A kill in between repeats what is left.
-func (k *keeper) remove(ctx context.Context) time.Duration {
-	release, ok := k.slot(ctx)
+// the order itself. A kill in between repeats what is left. It ends where it is when the service is wanted
+// again; what is gone by then is found missing and applied.
+func (k *keeper) remove(ctx, patience context.Context) time.Duration {
+	release, ok := k.slot(patience)
 	if !ok {
 		return 0
 	}
@@ -22,8 +23,8 @@ func (k *keeper) remove(ctx context.Context) time.Duration {
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	left := k.Pruner.Prune(ctx, k.name, record.Entries)
-	if ctx.Err() != nil {
+	left := k.Pruner.Prune(patience, k.name, record.Entries)
+	if patience.Err() != nil {
 		return 0
 	}
 	if len(left) > 0 {
