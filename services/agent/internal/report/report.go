@@ -26,8 +26,9 @@ import (
 const (
 	// gather is how long changes are collected before they are sent together.
 	gather = 100 * time.Millisecond
-	// batch is the most reports in one call; the contract allows 500.
-	batch = 200
+	// batch is the most reports in one call; the contract allows 500. With batchBytes in them no more are
+	// added: one alone has half a MiB at most, and a distributor reads 4.
+	batch, batchBytes = 200, 1 << 20
 	// callTimeout bounds one Report call.
 	callTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait between attempts.
@@ -210,9 +211,14 @@ func (r *Reporter) pending() []*deliveryv1.ServiceReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var reports []*deliveryv1.ServiceReport
+	size := 0
 	for _, kept := range r.states {
-		if !kept.acked && len(reports) < batch {
+		if len(reports) == batch || size >= batchBytes {
+			break
+		}
+		if !kept.acked {
 			reports = append(reports, kept.report)
+			size += proto.Size(kept.report)
 		}
 	}
 	return reports

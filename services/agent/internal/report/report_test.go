@@ -3,6 +3,7 @@ package report_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
@@ -176,6 +178,35 @@ func TestReportsKeepToTheContractsLimits(t *testing.T) {
 		t.Errorf("%d objects, messages of %d", len(got.GetObjects()), len(got.GetObjects()[0].GetMessage()))
 	}
 }
+
+// Services that fail at length are more than a distributor reads at once.
+func TestReportsThatAreLargeTogetherAreSentApart(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	receiver.refuse = func(request *deliveryv1.ReportRequest) error {
+		if size := proto.Size(request); size > readMaxBytes {
+			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message of %d bytes", size))
+		}
+		return nil
+	}
+	r := open(t, t.TempDir(), distributors)
+	for i := range 30 {
+		failed := &deliveryv1.ServiceReport{Service: fmt.Sprint("s", i), Phase: deliveryv1.Phase_PHASE_FAILED, Message: "no"}
+		for range 100 {
+			failed.Objects = append(failed.Objects, &deliveryv1.ObjectReport{Kind: "ConfigMap", Message: strings.Repeat("x", 4000)})
+		}
+		if err := r.Set(failed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, r)
+	for i := range 30 {
+		receiver.await(t, fmt.Sprint("s", i), "no")
+	}
+}
+
+// readMaxBytes is what hub services read of a message, in bytes.
+const readMaxBytes = 4 << 20
 
 func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
 	t.Parallel()
