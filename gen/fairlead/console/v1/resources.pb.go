@@ -551,9 +551,11 @@ func (x *Head) GetFetchTime() *timestamppb.Timestamp {
 
 // Problem is a thing that is wrong: what, since when. The message says what to do.
 type Problem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// A source's problem: the refs that it is about. Empty: all of them.
+	Refs          []string `protobuf:"bytes,3,rep,name=refs,proto3" json:"refs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,6 +600,13 @@ func (x *Problem) GetMessage() string {
 func (x *Problem) GetSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Since
+	}
+	return nil
+}
+
+func (x *Problem) GetRefs() []string {
+	if x != nil {
+		return x.Refs
 	}
 	return nil
 }
@@ -1305,10 +1314,11 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12:\n" +
 	"\brevision\x18\x02 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
-	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\"U\n" +
+	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\"i\n" +
 	"\aProblem\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xbe\x01\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
+	"\x04refs\x18\x03 \x03(\tR\x04refs\"\xbe\x01\n" +
 	"\aCluster\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
