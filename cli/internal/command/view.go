@@ -113,6 +113,9 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 		switch {
 		case problem.GetMessage() != "":
 			state = "Failing"
+			if len(problem.GetRefs()) > 0 {
+				state = "Degraded" // What other refs hold arrives.
+			}
 			notes = append(notes, sourceNote(s))
 		case len(s.GetStatus().GetHeads()) == 0:
 			state = "Pending"

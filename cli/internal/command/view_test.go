@@ -131,6 +131,20 @@ func TestClustersSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestALostRefIsNoFailureOfTheWholeSource(t *testing.T) {
+	t.Parallel()
+	source := func(name string, refs ...string) *consolev1.Source {
+		return &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}}, Status: &consolev1.SourceStatus{
+			Problem: &consolev1.Problem{Message: `source "` + name + `": gone`, Since: before(time.Minute), Refs: refs},
+		}}
+	}
+	got := squeeze(render(t, view{now: noon()}, sourceKind(), []manifest.Message{source("part", "refs/heads/x"), source("whole")}))
+	want := "NAME STATE DEFAULT-BRANCH FETCHED URL\npart Degraded - - https://git.example.com/x.git\nwhole Failing - - https://git.example.com/x.git\n\npart, whole: for 60s: gone\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
 func TestSourcesHideCredentials(t *testing.T) {
 	t.Parallel()
 	got := render(t, view{now: noon(), wide: true}, sourceKind(), []manifest.Message{&consolev1.Source{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -118,7 +119,7 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 }
 
 func sameProblem(a, b *Problem) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.Message == b.Message)
+	return (a == nil) == (b == nil) && (a == nil || a.Message == b.Message && slices.Equal(a.Refs, b.Refs))
 }
 
 // since returns the problem with the time at which it began.

@@ -136,8 +136,8 @@ func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[
 }
 
 func gitTruth(source Source, ref string) GitTruth {
-	truth := GitTruth{Problem: source.Status.Problem}
 	ref = platform.CanonicalRef(ref)
+	truth := GitTruth{Problem: source.Status.Problem.Of(ref)}
 	for i, h := range source.Status.Heads {
 		if h.Ref == ref {
 			truth.Head = &source.Status.Heads[i]

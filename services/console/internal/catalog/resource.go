@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
@@ -68,6 +69,16 @@ type Revision struct {
 type Problem struct {
 	Message string    `json:"message"`
 	Since   time.Time `json:"since,omitzero"`
+	// Refs that a source's problem is about; empty: all of them.
+	Refs []string `json:"refs,omitempty"`
+}
+
+// Of returns the problem if it is about this ref.
+func (p *Problem) Of(ref string) *Problem {
+	if p == nil || len(p.Refs) > 0 && !slices.Contains(p.Refs, ref) {
+		return nil
+	}
+	return p
 }
 
 // Cluster is a Kubernetes cluster with an agent.

@@ -51,7 +51,7 @@ func verdict(s Service, cluster Cluster, now time.Time) (State, string, time.Tim
 	case hub.Digest == "":
 		return Pending, fmt.Sprintf("%s is fetched; no distributor has picked it up yet.", short(git.Head.Revision.Commit)), git.Head.FetchTime
 	case status.JoinTime.IsZero() && status.LastSeen.IsZero():
-		return Pending, fmt.Sprintf("Cluster %q has no agent yet: join one.", cluster.Meta.Name), cluster.Meta.CreateTime
+		return Pending, fmt.Sprintf("Cluster %q has no agent yet: run `fairlead cluster join-token %s`.", cluster.Meta.Name, cluster.Meta.Name), cluster.Meta.CreateTime
 	case status.LastSeen.IsZero():
 		return Pending, fmt.Sprintf("The agent of cluster %q joined at %s and has not asked for work yet. Check that it runs and reaches a distributor.",
 			cluster.Meta.Name, clock(status.JoinTime)), status.JoinTime

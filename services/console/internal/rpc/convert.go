@@ -86,14 +86,14 @@ func decodeProblem(p *consolev1.Problem) *catalog.Problem {
 	if p == nil {
 		return nil
 	}
-	return &catalog.Problem{Message: p.GetMessage(), Since: moment(p.GetSince())}
+	return &catalog.Problem{Message: p.GetMessage(), Since: moment(p.GetSince()), Refs: p.GetRefs()}
 }
 
 func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 	if p == nil {
 		return nil
 	}
-	return &consolev1.Problem{Message: p.Message, Since: stamp(p.Since)}
+	return &consolev1.Problem{Message: p.Message, Since: stamp(p.Since), Refs: p.Refs}
 }
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
