@@ -66,11 +66,26 @@ func (d *Downloader) Open(ctx context.Context, service desired.Service) (io.Read
 	if !errors.Is(err, artifact.ErrNotFound) {
 		return nil, fmt.Errorf("open the manifests: %w", err)
 	}
+	// Whoever reads holds one of few turns at the cluster: a hub that stops in the middle must not keep it.
+	ctx, cancel := context.WithTimeout(ctx, artifact.FillTimeout)
 	content, err := d.fetch(ctx, service.Artifact)
 	if err != nil {
+		cancel()
 		return nil, fmt.Errorf("get the manifests from the hub: %w", err)
 	}
-	return content, nil
+	return &timed{content, cancel}, nil
+}
+
+// timed ends a download's time with its reader.
+type timed struct {
+	io.ReadCloser
+
+	cancel context.CancelFunc
+}
+
+func (t *timed) Close() error {
+	defer t.cancel()
+	return t.ReadCloser.Close()
 }
 
 func (d *Downloader) fetch(ctx context.Context, digest artifact.Digest) (content io.ReadCloser, err error) {
