@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -61,6 +62,11 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 	kinds, own, group := w.service("kinds"), w.service("own"), w.namespace+".dev"
 	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group), "b.yaml": raft(group, "first"), "c.yaml": configMap("c", "1")}), healthy)
 	w.hub.awaitPhase(t, own, w.hub.push(t, own, w.namespace, map[string]string{"a.yaml": raft(group, "second")}), healthy)
+	if gvk := (schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Raft"}); w.cluster.HasStatus(gvk) {
+		t.Error("a kind that was not asked for has a status")
+	} else if _, err := w.cluster.Kind(t.Context(), gvk); err != nil || !w.cluster.HasStatus(gvk) {
+		t.Errorf("the kind's status is not known: %v", err)
+	}
 	mustStay := func(when string, names ...string) {
 		t.Helper()
 		for _, name := range names {

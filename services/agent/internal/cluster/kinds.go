@@ -20,6 +20,8 @@ import (
 type Kind struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
+	// Status: the kind has a status of its own, which controllers write.
+	Status bool
 }
 
 // UnknownKindError tells that the API server does not serve a kind.
@@ -66,6 +68,12 @@ func (c *Cluster) Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (
 	return kind.Namespaced, err
 }
 
+// HasStatus says whether objects of a kind have a status, as far as the kind was asked for before.
+func (c *Cluster) HasStatus(gvk schema.GroupVersionKind) bool {
+	kind, _ := c.kinds.get(gvk)
+	return kind.Status
+}
+
 // AwaitKind waits until a kind is served; the API server needs a moment after a new CRD.
 func (c *Cluster) AwaitKind(ctx context.Context, gvk schema.GroupVersionKind) error {
 	const pause = 50 * time.Millisecond
@@ -97,11 +105,17 @@ func (c *Cluster) discover(ctx context.Context, gv schema.GroupVersion) (map[str
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
 	served := make(map[string]Kind, len(list.APIResources))
+	status := map[string]bool{} // by resource
 	for _, resource := range list.APIResources {
-		if strings.Contains(resource.Name, "/") { // a subresource, such as deployments/scale
+		if name, sub, ok := strings.Cut(resource.Name, "/"); ok { // such as deployments/scale
+			status[name] = status[name] || sub == "status"
 			continue
 		}
 		served[resource.Kind] = Kind{Resource: gv.WithResource(resource.Name), Namespaced: resource.Namespaced}
+	}
+	for name, kind := range served {
+		kind.Status = status[kind.Resource.Resource]
+		served[name] = kind
 	}
 	return served, nil
 }

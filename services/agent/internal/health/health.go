@@ -11,6 +11,7 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/object"
@@ -42,9 +43,9 @@ type Health struct {
 }
 
 // Of reads the health of an object that was just read or applied.
-func Of(ref object.Ref, obj *unstructured.Unstructured) Health {
+func (c *Checker) Of(ref object.Ref, obj *unstructured.Unstructured) Health {
 	_, hasStatus := obj.Object["status"]
-	health := Health{Ref: ref, Steady: !hasStatus}
+	health := Health{Ref: ref, Steady: !hasStatus && !c.api.HasStatus(ref.GVK())}
 	result, err := status.Compute(obj)
 	if err != nil {
 		// kstatus can't read the status, as with a condition of an odd type. Not a word about health then.
@@ -66,6 +67,7 @@ func Of(ref object.Ref, obj *unstructured.Unstructured) Health {
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
 	Get(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
+	HasStatus(gvk schema.GroupVersionKind) bool
 }
 
 // Checker reads objects. It is safe for concurrent use.
@@ -116,7 +118,7 @@ func (c *Checker) one(ctx context.Context, ref object.Ref) Health {
 	unknown := (*cluster.UnknownKindError)(nil)
 	switch {
 	case err == nil:
-		return Of(ref, obj)
+		return c.Of(ref, obj)
 	case apierrors.IsNotFound(err) || errors.As(err, &unknown):
 		return Health{Ref: ref, State: Missing, Message: "the object is not in the cluster any more"}
 	}

@@ -17,7 +17,6 @@ import (
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/bundle"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
@@ -122,7 +121,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 		ref := one.Item.Ref()
 		now[ref.Key] = true
 		entries = append(entries, inventory.Entry{Ref: ref, UID: one.Object.GetUID(), Hash: one.Item.Hash})
-		k.watch.see(health.Of(ref, one.Object))
+		k.watch.see(k.Checker.Of(ref, one.Object))
 	}
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
