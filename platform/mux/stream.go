@@ -185,6 +185,8 @@ func (st *Stream) Read(p []byte) (int, error) {
 			n := st.in.data.read(&st.session.pool, p)
 			st.giveBack(int64(n))
 			return n, nil
+		case st.closed: // what was left is dropped
+			return 0, fmt.Errorf("read: %w", ErrClosed)
 		case st.in.ended:
 			return 0, io.EOF
 		case st.in.err != nil:
