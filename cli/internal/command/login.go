@@ -125,7 +125,7 @@ func (a *app) contexts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "List the hubs that you are logged in to, or choose one",
-		Args:  wants(0, 0),
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			store, err := a.store()
 			if err != nil {

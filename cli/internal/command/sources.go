@@ -17,7 +17,7 @@ func (a *app) sources() *cobra.Command {
 		Use:     "source",
 		Aliases: []string{"sources"},
 		Short:   "Act on sources",
-		Args:    wants(0, 0),
+		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{

@@ -160,7 +160,7 @@ func (d *decoder) checkHead(root *yaml.Node, kind Kind) bool {
 		d.report(root.Line, "apiVersion is missing: write apiVersion: %s", APIVersion)
 		return false
 	case scalar(version) != APIVersion:
-		d.report(version.Line, "apiVersion %q: must be %s", scalar(version), APIVersion)
+		d.report(version.Line, "apiVersion %q: must be %s%s", scalar(version), APIVersion, notOurs(version))
 		return false
 	}
 	return true
@@ -171,6 +171,11 @@ func hint(kind string, version *yaml.Node) string {
 	if near := nearest(kind, kindNames()); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
+	return notOurs(version)
+}
+
+// notOurs helps who applies what is meant for a cluster: Service is a kind of both.
+func notOurs(version *yaml.Node) string {
 	if version != nil && !strings.HasPrefix(scalar(version), "fairlead.dev/") {
 		return ". Kubernetes objects belong into the repository of a source, not here"
 	}

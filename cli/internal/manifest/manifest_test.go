@@ -107,6 +107,7 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"unknown kind":                  {head + "kind: Sauce\n", `shop.yaml:2: kind "Sauce": must be Secret, Source, Cluster or Service; did you mean Source?`},
 		"a Kubernetes object":           {"apiVersion: apps/v1\nkind: Deployment\n", `shop.yaml:2: kind "Deployment": must be Secret, Source, Cluster or Service. Kubernetes objects belong into the repository`},
 		"no version":                    {"kind: Source\n", `shop.yaml:1: apiVersion is missing: write apiVersion: fairlead.dev/v1`},
+		"a Service of Kubernetes":       {"apiVersion: v1\nkind: Service\nmetadata: {name: shop}\n", `shop.yaml:1: apiVersion "v1": must be fairlead.dev/v1. Kubernetes objects belong into the repository of a source, not here`},
 		"another version":               {"kind: Source\napiVersion: fairlead.dev/v2\n", `shop.yaml:2: apiVersion "fairlead.dev/v2": must be fairlead.dev/v1`},
 		"text":                          {"hello\n", `shop.yaml:1: a document must have fields`},
 		"a list":                        {"- 1\n", `shop.yaml:1: a document must have fields`},
