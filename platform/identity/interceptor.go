@@ -143,7 +143,7 @@ func authenticate(v Verifier, role Role, header http.Header) (caller, *refusal) 
 	return caller{token: token, id: id}, nil
 }
 
-const nextStep = "run `fairlead login`; an agent needs a new join token"
+const nextStep = "run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token"
 
 func refuse(err error) *refusal {
 	for _, known := range []error{ErrExpired, ErrRevoked} {

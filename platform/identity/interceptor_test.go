@@ -138,7 +138,7 @@ func TestMiddlewareAnswers(t *testing.T) {
 		"service":      {a, identity.RoleHub | identity.RoleAgent, a.Service("tunnel"), 200, `"agent":false,"cluster":"","subject":"service:tunnel"`},
 		"open":         {a, identity.RoleOpen, "", 200, `"subject":":"`},
 		"no token":     {a, identity.RoleUser, "", 401, "no token: run `fairlead login`"},
-		"revoked":      {a, identity.RoleAgent, revoked, 401, "token is revoked: run `fairlead login`; an agent needs a new join token"},
+		"revoked":      {a, identity.RoleAgent, revoked, 401, "token is revoked: run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token"},
 		"bad":          {a, identity.RoleUser, "x.y.z", 401, "token is not valid"},
 		"agent tries":  {a, identity.RoleUser, a.Agent("edge-1"), 403, "agent:edge-1 may not call this: it is for user"},
 		"for nobody":   {a, identity.RoleNone, a.Admin(), 403, "nobody may call this"},

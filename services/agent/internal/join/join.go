@@ -140,7 +140,7 @@ func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, erro
 	defer cancel()
 	answer, err := j.client.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: secret})
 	if connect.CodeOf(err) == connect.CodeUnauthenticated || connect.CodeOf(err) == connect.CodeInvalidArgument {
-		return "", fmt.Errorf("join cluster: the join token in %s is unknown, used or expired: it works once, for 15 minutes. %s: %w", joinTokenFile, howToMakeOne, err)
+		return "", fmt.Errorf("join cluster: the join token in %s is unknown, used or expired: it works once, for 15 minutes. %s", joinTokenFile, howToMakeOne)
 	}
 	if err != nil {
 		return "", fmt.Errorf("join cluster: %w", err)
