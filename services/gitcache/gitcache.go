@@ -158,7 +158,7 @@ func (s *Service) URL() string { return s.replica.URL() }
 // followed; then leases are released, so that another replica goes on at once.
 func (s *Service) Run(ctx context.Context) error {
 	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.owner.Run)
-	err = errors.Join(err, s.builder.Close())
+	err = errors.Join(err, s.builder.Close(), s.store.Close())
 	s.sources.Close()
 	s.mirrors.Close()
 	s.fetcher.Close()

@@ -1,13 +1,17 @@
 package gitcache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -590,6 +594,50 @@ func TestAnyReplicaAnswersByAskingTheOwner(t *testing.T) {
 	}
 	if got := other.download(r.GetArtifact().GetDigest()); got["a"] != "1" {
 		t.Errorf("the artifact holds %q", got)
+	}
+}
+
+func TestADownloadFromAReplicaThatHangsEndsWithTheService(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	asked, left := make(chan struct{}), make(chan struct{})
+	hung := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+		close(left)
+	}))
+	hung.Config.Protocols = new(http.Protocols)
+	hung.Config.Protocols.SetUnencryptedHTTP2(true)
+	hung.Start()
+	t.Cleanup(func() {
+		hung.CloseClientConnections()
+		hung.Close()
+	})
+	c, err := coordination.Open("memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Join(t.Context(), identity.ServiceGitcache, coordination.Member{ID: "hung", URL: hung.URL}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	n := f.start(t.TempDir(), c)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if _, err := artifact.Fetch(ctx, n.bytes, n.url, artifact.Digest("sha256:"+strings.Repeat("0", 64)), 0); err == nil {
+			t.Error("an artifact from nowhere")
+		}
+	}()
+	<-asked
+	cancel()
+	<-gone
+	n.stop()
+	select {
+	case <-left:
+	case <-time.After(5 * time.Second):
+		t.Error("the download goes on without the service")
 	}
 }
 
