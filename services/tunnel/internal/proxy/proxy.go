@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -78,8 +79,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.audit(r, "cluster request begins")
 	began := time.Now()
 	defer func() {
-		h.Ended(x.code, x.sent.n, x.received)
-		x.audit(r, "cluster request ended", "code", x.code, "bytes_sent", x.sent.n, "bytes_received", x.received, "duration", time.Since(began))
+		h.Ended(x.code, x.sent.n.Load(), x.received)
+		x.audit(r, "cluster request ended", "code", x.code, "bytes_sent", x.sent.n.Load(), "bytes_received", x.received, "duration", time.Since(began))
 	}()
 	if refused := x.check(r); refused != nil {
 		x.refuse(w, refused)
@@ -210,15 +211,16 @@ func (x *exchange) request(r *http.Request) *http.Request {
 	return out
 }
 
-// counter counts what is read. Closing is left to the listener, so that another session can be tried.
+// counter counts what is read, which may go on when the answer is there already. Closing is left to the
+// listener, so that another session can be tried.
 type counter struct {
 	io.Reader
-	n int64
+	n atomic.Int64
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	return n, err
 }
 
@@ -281,6 +283,7 @@ func (x *exchange) audit(r *http.Request, message string, more ...any) {
 		path = x.path
 	}
 	info := kubehttp.InfoOf(r.Method, path, r.URL.Query())
+	//nolint:sloglint // both callers give a constant
 	x.Log.With(more...).DebugContext(ctx, message, "user", x.caller.Name, "cluster", x.cluster, "verb", info.Verb, "path", path,
 		"group", info.Group, "resource", info.Resource, "subresource", info.Subresource, "namespace", info.Namespace, "name", info.Name)
 }
