@@ -2,7 +2,7 @@ package rpc
 
 import (
 	"context"
-	"net"
+	"net/netip"
 
 	"connectrpc.com/connect"
 
@@ -85,9 +85,23 @@ func peer(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(call.Peer().Addr)
+	return network(call.Peer().Addr)
+}
+
+// network is what one caller can have all of: an IPv4 address, or the 64 bits of IPv6 that every
+// machine gets.
+func network(hostPort string) string {
+	at, err := netip.ParseAddrPort(hostPort)
 	if err != nil {
-		return call.Peer().Addr
+		return hostPort
 	}
-	return host
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	prefix, err := addr.Prefix(64)
+	if err != nil {
+		return hostPort
+	}
+	return prefix.String()
 }
