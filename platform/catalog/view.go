@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -80,16 +78,6 @@ func (c *Catalog) ServicesOn(cluster string) []*consolev1.Service {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.live.named(c.live.byCluster[cluster])
-}
-
-// WantedRefs are the canonical refs of a source that somebody needs: those that its services name,
-// and HEAD. Sorted.
-func (c *Catalog) WantedRefs(source string) []string {
-	refs := map[string]struct{}{headRef: {}}
-	for _, s := range c.ServicesOf(source) {
-		refs[CanonicalRef(s.GetSpec().GetRef())] = struct{}{}
-	}
-	return slices.Sorted(maps.Keys(refs))
 }
 
 const headRef = "HEAD"
