@@ -113,6 +113,7 @@ type Agent struct {
 	reach        *reach.Reach
 	tunnels      *http.Client
 	lock         *os.File
+	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
 
 	mu sync.Mutex // guards kubernetes
 	// kubernetes is the API server's version, "" until it was asked.
@@ -128,7 +129,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock}
+	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{})}
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -276,7 +277,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.reconcile, a.poller.Run, a.poller.Watch, a.reporter.Run, a.reach.Run, a.lookAtVersion, a.serveHealth,
+		a.renewer.Run, a.reconcile, a.poller.Run, a.poller.Watch, a.reporter.Run, a.beReached, a.lookAtVersion, a.serveHealth,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -289,6 +290,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	for {
 		err := a.inventory.Belong(ctx, a.joiner.Cluster())
 		if err == nil {
+			close(a.belongs)
 			return a.controller.Run(ctx)
 		}
 		if errors.Is(err, inventory.ErrOtherCluster) {
@@ -303,6 +305,16 @@ func (a *Agent) reconcile(ctx context.Context) error {
 			return nil
 		case <-time.After(wait):
 		}
+	}
+}
+
+// beReached lets people in, to no other cluster than the one they mean.
+func (a *Agent) beReached(ctx context.Context) error {
+	select {
+	case <-a.belongs:
+		return a.reach.Run(ctx)
+	case <-ctx.Done():
+		return nil
 	}
 }
 
