@@ -111,7 +111,8 @@ func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
 	w.start()
 	second := w.hub.push(t, home, w.namespace, map[string]string{"b.yaml": configMap("b", "2")})
 	report := w.hub.awaitPhase(t, home, second, progressing)
-	if want := `Namespace ` + space + ` waits until the inventory of service "` + guest + `" can be read`; !strings.Contains(report.GetMessage(), want) {
+	// Which one is told is open: other tests damage theirs in the same cluster.
+	if want := `Namespace ` + space + ` waits until the inventory of service "`; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	if found, err := w.get("v1", "ConfigMap", space, "a"); err != nil || found.GetDeletionTimestamp() != nil {
