@@ -15,7 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/cgi"
+	"net/http/cgi" //nolint:gosec // what it warns of was mended in Go 1.6.3
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +53,7 @@ type Server struct {
 }
 
 // validName is what a repository may be called: nothing that a path or an option could be made of.
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) //nolint:gochecknoglobals // Constant.
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // New looks for git and puts the server together.
 func New(cfg Config) (*Server, error) {

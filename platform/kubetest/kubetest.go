@@ -187,7 +187,7 @@ func (s *Shared) Run(m *testing.M) int {
 func (s *Shared) Cluster(t testing.TB) *Cluster {
 	t.Helper()
 	s.once.Do(func() {
-		if s.dir, s.err = os.MkdirTemp("", "kubetest-"); s.err == nil {
+		if s.dir, s.err = os.MkdirTemp("", "kubetest-"); s.err == nil { //nolint:usetesting // it outlives the test
 			s.cluster, s.err = Start(context.Background(), s.dir, "test", s.Args...)
 		}
 	})

@@ -54,7 +54,7 @@ func FuzzSession(f *testing.F) {
 			side = mux.NewOpener
 		}
 		bye := mux.AppendFrame(nil, mux.TypeHello, 0, nil) // ends every session
-		if err, _ := script(t, side, hello(1, 1), batch, bye); err == nil {
+		if _, err := script(t, side, hello(1, 1), batch, bye); err == nil {
 			t.Error("session ended without a reason")
 		}
 	})

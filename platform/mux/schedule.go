@@ -50,7 +50,7 @@ func (s *Session) takeBatch(dst []byte) []byte {
 	}
 	for _, st := range s.owing {
 		if st.in.err == nil && !st.in.ended {
-			dst = appendWindow(dst, st.id, uint32(st.in.owed)) //nolint:gosec // at most maxWindow is ever owed
+			dst = appendWindow(dst, st.id, uint32(st.in.owed)) // at most maxWindow is ever owed
 			st.in.credit += st.in.owed
 		}
 		st.in.owed = 0

@@ -452,7 +452,7 @@ func TestContextEndsRun(t *testing.T) {
 }
 
 // script runs a session against frames that a test writes by hand and returns why it ended.
-func script(t *testing.T, session func(mux.Carrier, map[string]string) (*mux.Session, error), batches ...[]byte) (ended error, lastWords mux.Frame) {
+func script(t *testing.T, session func(mux.Carrier, map[string]string) (*mux.Session, error), batches ...[]byte) (lastWords mux.Frame, ended error) {
 	t.Helper()
 	line, other := muxtest.Pipe()
 	s, err := session(line, nil)
@@ -483,7 +483,7 @@ func script(t *testing.T, session func(mux.Carrier, map[string]string) (*mux.Ses
 			break
 		}
 	}
-	return <-done, lastWords
+	return lastWords, <-done
 }
 
 func hello(minV, maxV uint8) []byte {
@@ -493,11 +493,11 @@ func hello(minV, maxV uint8) []byte {
 
 func TestVersionsThatDoNotMeet(t *testing.T) {
 	t.Parallel()
-	err, last := script(t, mux.NewOpener, hello(7, 9))
+	last, err := script(t, mux.NewOpener, hello(7, 9))
 	if _, ok := errors.AsType[*mux.VersionError](err); !ok || last.Type != mux.TypeGoAway {
 		t.Errorf("ended with %v, last words %v", err, last.Type)
 	}
-	err, _ = script(t, mux.NewOpener, hello(1, 200), mux.AppendFrame(nil, mux.TypeOpen, 1, nil))
+	_, err = script(t, mux.NewOpener, hello(1, 200), mux.AppendFrame(nil, mux.TypeOpen, 1, nil))
 	if _, ok := errors.AsType[*mux.ProtocolError](err); !ok {
 		t.Errorf("a newer peer that still speaks version 1: %v", err)
 	}
@@ -530,7 +530,7 @@ func TestProtocolViolationsEndTheSession(t *testing.T) {
 	for name, batches := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err, last := script(t, mux.NewAcceptor, batches...)
+			last, err := script(t, mux.NewAcceptor, batches...)
 			if _, ok := errors.AsType[*mux.ProtocolError](err); !ok {
 				t.Errorf("ended with %v", err)
 			}

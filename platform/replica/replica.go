@@ -119,11 +119,6 @@ func (r *Replica) Advertised() string {
 // Run serves until ctx ends. What works behind the listener ends only when that has drained. If one of
 // them fails everything ends: none ends by itself.
 func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error) error {
-	if r.URL() == "" {
-		if err := r.Listen(); err != nil {
-			return err
-		}
-	}
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	front, cut := context.WithCancel(ctx)

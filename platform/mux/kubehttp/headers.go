@@ -6,17 +6,6 @@ import (
 	"strings"
 )
 
-// forbidden are request header fields, in lower case, with which a client could pass for somebody
-// else: at the API server, at a proxy before it, or at what it proxies to.
-var forbidden = [...]string{
-	"authorization", "cookie", "forwarded", "x-real-ip", "x-forwarded", "x-original-url", "x-rewrite-url",
-	// The hub's listener has answered 100 already; the API server's answer would have no one to go to.
-	"expect",
-}
-
-// forbiddenPrefixes are the same for families of fields.
-var forbiddenPrefixes = [...]string{"impersonate-", "x-remote-", "x-forwarded-", "proxy-"}
-
 // StripRequest removes every field with which a request could forge an identity, and everything that
 // Connection names, from a request's header or trailer. Both ends do it: the hub because the client
 // is a stranger, the agent because it trusts only the OPEN frame.
@@ -51,16 +40,20 @@ func deleteFold(h http.Header, name string) {
 	}
 }
 
+// isForbidden says whether with that request header field, in lower case, a client could pass for
+// somebody else: at the API server, at a proxy before it, or at what it proxies to.
 func isForbidden(lower string) bool {
 	// Some servers behind the API server read "_" as "-".
 	lower = strings.ReplaceAll(lower, "_", "-")
-	for _, f := range forbidden {
-		if lower == f {
-			return true
-		}
+	switch lower {
+	case "authorization", "cookie", "forwarded", "x-real-ip", "x-forwarded", "x-original-url", "x-rewrite-url":
+		return true
+	case "expect":
+		// The hub's listener has answered 100 already; the API server's answer would have no one to go to.
+		return true
 	}
-	for _, p := range forbiddenPrefixes {
-		if strings.HasPrefix(lower, p) {
+	for _, family := range [...]string{"impersonate-", "x-remote-", "x-forwarded-", "proxy-"} {
+		if strings.HasPrefix(lower, family) {
 			return true
 		}
 	}

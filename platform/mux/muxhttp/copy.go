@@ -70,7 +70,7 @@ func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Rea
 				return n, fmt.Errorf("write response: %w", err)
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // only the clean end, not one wrapped in a failure
+		if err == io.EOF { // only the clean end, not one wrapped in a failure
 			return n, nil
 		}
 		if err != nil {

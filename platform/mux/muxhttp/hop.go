@@ -7,12 +7,6 @@ import (
 	"strings"
 )
 
-// hopByHop are the fields that are about one connection (RFC 9110, 7.6.1).
-var hopByHop = [...]string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
 // RemoveHopByHop removes the fields that are about one connection, and those that Connection names.
 func RemoveHopByHop(h http.Header) {
 	for _, line := range h["Connection"] {
@@ -22,7 +16,11 @@ func RemoveHopByHop(h http.Header) {
 			}
 		}
 	}
-	for _, name := range hopByHop {
+	// RFC 9110, 7.6.1
+	for _, name := range [...]string{
+		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	} {
 		h.Del(name)
 	}
 }

@@ -38,7 +38,7 @@ func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.
 		if err != nil {
 			return err
 		}
-		running.Go(func() { serveStream(st, h, log) })
+		running.Go(func() { serveStream(st, h, log) }) //nolint:contextcheck // a request's context ends with its stream
 	}
 }
 
@@ -53,7 +53,7 @@ func serveStream(st *mux.Stream, h http.Handler, log *slog.Logger) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
-		case http.ErrAbortHandler: //nolint:errorlint // a sentinel, by its documentation
+		case http.ErrAbortHandler: // a sentinel, by its documentation
 			st.Reset(mux.CodeUpstream, w.abortText())
 		default:
 			log.Error("handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -181,7 +181,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		panic(http.ErrAbortHandler)
 	case status >= 100 && status < 200:
 		head := responseHead{status: status, length: -1, header: sendable(w.header)}
-		_ = w.stream.Send(mux.Part{Headers: head.append(nil)}) // the final one will fail, too
+		_ = w.stream.Send(mux.Part{Headers: head.encode()}) // the final one will fail, too
 		return
 	}
 	w.status = status
@@ -202,7 +202,7 @@ func (w *responseWriter) WriteHeader(status int) {
 	head.header.Del("Content-Length")
 	head.trailers = w.trailer
 	head.header = sendable(head.header)
-	if w.head = head.append(nil); len(w.head) > mux.MaxHead {
+	if w.head = head.encode(); len(w.head) > mux.MaxHead {
 		w.cause = "response headers are too large"
 		panic(http.ErrAbortHandler)
 	}

@@ -102,7 +102,7 @@ func (t Transport) open(req *http.Request, end bool) (*mux.Stream, error) {
 	if !end {
 		head.trailers = slices.Sorted(maps.Keys(req.Trailer))
 	}
-	caller, encoded := t.Caller.append(nil), head.append(nil)
+	caller, encoded := t.Caller.encode(), head.encode()
 	if size := max(len(caller), len(encoded)); size > mux.MaxHead {
 		return nil, &UnsentError{Err: fmt.Errorf("headers of %d bytes, at most %d fit", size, mux.MaxHead), Invalid: true}
 	}

@@ -51,8 +51,8 @@ type responseHead struct {
 
 var errHead = errors.New("malformed head")
 
-func (c Caller) append(b []byte) []byte {
-	b = append(b, kindHTTP)
+func (c Caller) encode() []byte {
+	b := []byte{kindHTTP}
 	b = appendString(b, c.User)
 	b = appendStrings(b, c.Groups)
 	b = binary.AppendUvarint(b, uint64(len(c.Extra)))
@@ -87,8 +87,8 @@ func decodeCaller(p []byte) (Caller, error) {
 	return c, d.end()
 }
 
-func (h requestHead) append(b []byte) []byte {
-	b = appendString(b, h.method)
+func (h requestHead) encode() []byte {
+	b := appendString(nil, h.method)
 	b = appendString(b, h.target)
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
@@ -111,8 +111,8 @@ func decodeRequest(p []byte) (requestHead, error) {
 // notInTarget says which runes can't be on a request line; whoever may send them escapes them.
 func notInTarget(r rune) bool { return r <= ' ' || r == 0x7f || r == '#' }
 
-func (h responseHead) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(h.status)) //nolint:gosec // 100 to 999
+func (h responseHead) encode() []byte {
+	b := binary.AppendUvarint(nil, uint64(h.status))
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
 	return appendStrings(b, h.trailers)
@@ -153,7 +153,7 @@ func appendHeader(b []byte, h http.Header) []byte {
 	for _, values := range h {
 		n += len(values)
 	}
-	b = binary.AppendUvarint(b, uint64(n)) //nolint:gosec // a count
+	b = binary.AppendUvarint(b, uint64(n))
 	for k, values := range h {
 		for _, v := range values {
 			b = appendString(appendString(b, k), v)
@@ -228,17 +228,17 @@ func (d *decoder) length() int64 {
 		d.fail("length")
 		return 0
 	}
-	return int64(v) - 1 //nolint:gosec // bounded above
+	return int64(v) - 1
 }
 
 // count reads how many things follow. Each takes a byte at least, so that a wrong count allocates nothing.
 func (d *decoder) count(most int) int {
 	v := d.uvarint()
-	if v > uint64(most) || v > uint64(len(d.rest)) { //nolint:gosec // most is a const
+	if v > uint64(most) || v > uint64(len(d.rest)) {
 		d.fail("count")
 		return 0
 	}
-	return int(v) //nolint:gosec // bounded above
+	return int(v)
 }
 
 func (d *decoder) bytes() string {
