@@ -94,20 +94,22 @@ func (c *console) announce() {
 	c.changed = make(chan struct{})
 }
 
-func (c *console) setSource(name, url, secret string) *consolev1.Source {
+// sourceName is the source that the tests share in.
+const sourceName = "shop"
+
+func (c *console) setSource(url, secret string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.announce()
 	s := &consolev1.Source{
-		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
+		Metadata: &consolev1.Metadata{Name: sourceName, Uid: "uid-" + sourceName},
 		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Secret: secret}},
 		Status:   &consolev1.SourceStatus{},
 	}
-	if old, ok := c.sources[name]; ok {
+	if old, ok := c.sources[sourceName]; ok {
 		s.Status = proto.CloneOf(old.GetStatus())
 	}
-	c.sources[name] = s
-	return s
+	c.sources[sourceName] = s
 }
 
 func (c *console) deleteSource(name string) {
@@ -117,13 +119,13 @@ func (c *console) deleteSource(name string) {
 	delete(c.sources, name)
 }
 
-func (c *console) setService(name, source, ref string) {
+func (c *console) setService(name, ref string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.announce()
 	c.services[name] = &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
-		Spec:     &consolev1.ServiceSpec{Source: source, Ref: ref, Cluster: "a"},
+		Spec:     &consolev1.ServiceSpec{Source: sourceName, Ref: ref, Cluster: "a"},
 	}
 }
 
@@ -143,10 +145,10 @@ func (c *console) usurp(name string) int64 {
 	return c.sources[name].Status.Epoch
 }
 
-func (c *console) status(name string) *consolev1.SourceStatus {
+func (c *console) status() *consolev1.SourceStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return proto.CloneOf(c.sources[name].GetStatus())
+	return proto.CloneOf(c.sources[sourceName].GetStatus())
 }
 
 func (c *console) publishes() (accepted []*consolev1.PublishHeadsRequest, refused int) {

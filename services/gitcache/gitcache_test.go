@@ -139,7 +139,7 @@ func TestWrongCredentialsAreSaidAndHealWithTheSecret(t *testing.T) {
 	first := f.repo.Commit("one", gittest.Files{"a": "1"})
 	f.git.RequireLogin("ada", "right")
 	f.console.setSecret("shop-git", map[string]string{"username": "ada", "password": "wr0ng"})
-	f.console.setSource("shop", f.repo.URL(), "shop-git")
+	f.console.setSource(f.repo.URL(), "shop-git")
 	n := f.one()
 	message := f.problem(`source "shop"`, "401", `secret "shop-git"`)
 	if strings.Contains(message, "wr0ng") {
@@ -162,7 +162,7 @@ func TestMissingSecretIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.repo.Commit("one", gittest.Files{"a": "1"})
-	f.console.setSource("shop", f.repo.URL(), "none")
+	f.console.setSource(f.repo.URL(), "none")
 	f.one()
 	f.problem(`secret "none" does not exist`)
 	f.console.setSecret("none", map[string]string{"user": "x"})
@@ -178,16 +178,16 @@ func TestUnreachableUpstreamKeepsTheLastGood(t *testing.T) {
 	f.git.SetFault(gittest.Status(500))
 	n.refresh()
 	f.problem("500 from")
-	if got := head(f.console.status("shop"), "HEAD").GetCommit(); got != first {
+	if got := head(f.console.status(), "HEAD").GetCommit(); got != first {
 		t.Errorf("the head went to %q", got)
 	}
 	n.resolve("HEAD", "deploy")
 	f.git.SetFault(nil)
 	f.problem()
 
-	f.console.setSource("shop", "http://127.0.0.1:1/x.git", "")
+	f.console.setSource("http://127.0.0.1:1/x.git", "")
 	f.problem("connection refused")
-	f.console.setSource("shop", "ssh://git@example.com/x", "")
+	f.console.setSource("ssh://git@example.com/x", "")
 	f.problem(`"ssh" is not supported`)
 	n.resolve("HEAD", "deploy")
 }
@@ -300,7 +300,7 @@ func TestADeletedRefKeepsItsLastGoodHeadAndOthersGoOn(t *testing.T) {
 	f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
 	f.repo.Work("push", "--quiet", f.repo.URLOnDisk(), "HEAD:refs/heads/release")
 	release := f.repo.Work("rev-parse", "HEAD")
-	f.console.setService("web", "shop", "release")
+	f.console.setService("web", "release")
 	n := f.one()
 	f.published("refs/heads/release", release)
 	f.repo.Bare("update-ref", "-d", "refs/heads/release")
@@ -308,19 +308,19 @@ func TestADeletedRefKeepsItsLastGoodHeadAndOthersGoOn(t *testing.T) {
 	n.refresh()
 	f.published("HEAD", next)
 	f.problem(`ref "refs/heads/release"`, `service "web"`, "gone upstream", release[:8])
-	if got := head(f.console.status("shop"), "refs/heads/release").GetCommit(); got != release {
+	if got := head(f.console.status(), "refs/heads/release").GetCommit(); got != release {
 		t.Errorf("the lost ref is at %q", got)
 	}
 	n.resolve("refs/heads/release", "deploy")
 
-	f.console.setService("web", "shop", "never-there")
+	f.console.setService("web", "never-there")
 	f.problem(`ref "refs/heads/never-there"`, "does not exist upstream")
-	f.console.setService("web", "shop", "main")
+	f.console.setService("web", "main")
 	f.published("refs/heads/main", next)
 	f.problem()
 	// A name that needs the place of the lost one as a folder.
 	f.repo.Work("push", "--quiet", f.repo.URLOnDisk(), "HEAD:refs/heads/release/1")
-	f.console.setService("web", "shop", "release/1")
+	f.console.setService("web", "release/1")
 	f.published("refs/heads/release/1", next)
 }
 
@@ -336,7 +336,7 @@ func TestAnEmptiedRepositoryHoldsTheLastGood(t *testing.T) {
 	f.repo.Bare("update-ref", "-d", "refs/heads/main")
 	n.refresh()
 	f.problem("no refs any more", "kept")
-	if got := head(f.console.status("shop"), "HEAD").GetCommit(); got != first {
+	if got := head(f.console.status(), "HEAD").GetCommit(); got != first {
 		t.Errorf("the head is at %q", got)
 	}
 	n.resolve("HEAD", "deploy")
@@ -352,9 +352,9 @@ func TestTagsAndCommitsAreRefs(t *testing.T) {
 	f.repo.Work("checkout", "--quiet", "-b", "side")
 	aside := f.repo.Commit("aside", gittest.Files{"deploy/a": "3"})
 	f.repo.Bare("update-ref", "refs/heads/main", second)
-	f.console.setService("tagged", "shop", "refs/tags/v1")
-	f.console.setService("pinned", "shop", first)
-	f.console.setService("aside", "shop", aside)
+	f.console.setService("tagged", "refs/tags/v1")
+	f.console.setService("pinned", first)
+	f.console.setService("aside", aside)
 	n := f.one()
 	f.published("refs/tags/v1", first)
 	f.published(first, first)
@@ -443,7 +443,7 @@ func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.console.setService("web", "shop", "stable")
+			f.console.setService("web", "stable")
 			first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
 			f.repo.Bare("update-ref", "refs/heads/stable", first)
 			old := f.one()
@@ -466,7 +466,7 @@ func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {
 			})
 			f.console.setDown(false)
 			f.problem(trouble.words)
-			if got := head(f.console.status("shop"), "refs/heads/stable").GetCommit(); got != second {
+			if got := head(f.console.status(), "refs/heads/stable").GetCommit(); got != second {
 				t.Errorf("the head went from %s back to %s", second, got)
 			}
 		})
@@ -659,7 +659,7 @@ func TestADeletedSourceIsForgotten(t *testing.T) {
 	if e := n.ask("HEAD", "deploy").GetError(); e.GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
 		t.Errorf("resolved a deleted source: %v", e)
 	}
-	f.console.setSource("shop", f.repo.URL(), "")
+	f.console.setSource(f.repo.URL(), "")
 	f.published("HEAD", first)
 	if f.git.Count("list") <= lists {
 		t.Error("a source that came back was not polled")

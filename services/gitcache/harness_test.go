@@ -63,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.repo = f.git.NewRepo(t, "shop.git")
-	f.console.setSource("shop", f.repo.URL(), "")
+	f.console.setSource(f.repo.URL(), "")
 	return f
 }
 
@@ -139,7 +139,7 @@ func (f *fixture) talkTo(n *node) *node {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // read only
+		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return errors.New(resp.Status)
 		}
@@ -187,7 +187,7 @@ func (f *fixture) published(ref, commit string) *consolev1.SourceStatus {
 	f.t.Helper()
 	var status *consolev1.SourceStatus
 	eventually(f.t, ref+" is published", func() error {
-		status = f.console.status("shop")
+		status = f.console.status()
 		if got := head(status, ref).GetCommit(); got != commit {
 			return errors.New("at " + got + ", want " + commit + "; problem: " + status.GetProblem().GetMessage())
 		}
@@ -201,7 +201,7 @@ func (f *fixture) problem(words ...string) string {
 	f.t.Helper()
 	message := ""
 	eventually(f.t, "the problem is said", func() error {
-		message = f.console.status("shop").GetProblem().GetMessage()
+		message = f.console.status().GetProblem().GetMessage()
 		if len(words) == 0 && message != "" {
 			return errors.New("there is still one: " + message)
 		}
@@ -292,7 +292,7 @@ func (n *node) download(digest string) map[string]string {
 	if err != nil {
 		n.f.t.Fatalf("download %s: %v", d, err)
 	}
-	defer r.Close() //nolint:errcheck // read only
+	defer r.Close()
 	files := map[string]string{}
 	err = artifact.Walk(r, artifact.Limits{}, func(e artifact.Entry, content io.Reader) error {
 		b, err := io.ReadAll(content)

@@ -43,7 +43,7 @@ func runProcess(dir string) {
 // spawn runs a gitcache as a process of its own; kill ends it as kill -9 does.
 func (f *fixture) spawn(dir string) (n *node, kill func()) {
 	f.t.Helper()
-	cmd := exec.CommandContext(context.Background(), os.Args[0]) //nolint:gosec // this very test
+	cmd := exec.CommandContext(context.Background(), os.Args[0])
 	cmd.Env = append(os.Environ(), asProcess+"="+dir, "GITCACHE_TEST_CONSOLE="+f.console.URL, "GITCACHE_TEST_SECRET="+f.secret)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

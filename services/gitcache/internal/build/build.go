@@ -205,7 +205,7 @@ func (b *Builder) once(ctx context.Context, sourceID, source string, folder plum
 		defer b.running.Done()
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTime)
 		defer cancel()
-		defer context.AfterFunc(b.life, cancel)()
+		defer context.AfterFunc(b.life, cancel)() //nolint:contextcheck // Close ends it, too
 		return b.build(own, sourceID, source, folder)
 	})
 	select {
@@ -288,7 +288,7 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 		defer b.running.Done()
 		ctx, cancel := context.WithTimeout(ctx, buildTime)
 		defer cancel()
-		defer context.AfterFunc(b.life, func() { _ = reader.CloseWithError(context.Canceled) })()
+		defer context.AfterFunc(b.life, func() { _ = reader.CloseWithError(context.Canceled) })() //nolint:contextcheck // Close ends it, too
 		w := artifact.NewWriter(writer, limits())
 		err := b.pack(ctx, r.Source, folder, w)
 		if err == nil {

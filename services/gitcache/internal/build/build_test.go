@@ -162,7 +162,7 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.close() //nolint:errcheck // the test's end
+	defer again.close()
 	for id, want := range map[string]bool{"one": true, "two": false, "tow": false, "three": false} {
 		if _, ok := again.get(id); ok != want {
 			t.Errorf("%s is known: %v", id, ok)

@@ -58,7 +58,7 @@ func (m *memo) load() error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if r, ok := decodeRecord(lines.Bytes()); ok {

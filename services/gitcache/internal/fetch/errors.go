@@ -55,11 +55,10 @@ func refuse(format string, args ...any) *Error {
 
 // transportError is for a request that got no answer.
 func transportError(ctx context.Context, host string, limit time.Duration, err error) error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
-	if ctx.Err() != nil && context.Cause(ctx) != errDeadline {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline) {
 		return ctx.Err()
 	}
 	e := &Error{Kind: KindUnreachable, cause: err}
@@ -68,7 +67,7 @@ func transportError(ctx context.Context, host string, limit time.Duration, err e
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		e.Message = fmt.Sprintf("%s: no such host. Check the host in the source's url", host)
-	case context.Cause(ctx) == errDeadline, errors.Is(err, context.DeadlineExceeded),
+	case errors.Is(context.Cause(ctx), errDeadline), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
 		e.Kind = KindTimeout
 		e.Message = fmt.Sprintf("%s did not answer within %s. Check that the Git host is up and not behind a firewall", host, limit)
@@ -108,8 +107,7 @@ func tlsCause(err error) string {
 
 // plainCause is an error's innermost text, which never holds a URL.
 func plainCause(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	var op *net.OpError

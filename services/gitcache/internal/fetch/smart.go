@@ -42,7 +42,7 @@ func (h *HTTP) List(ctx context.Context, r Remote) (*Listing, error) {
 	if err != nil {
 		return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	if err := expect(r, resp, listMediaType); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 	if err != nil {
 		return 0, h.fetchError(ctx, limited, r, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	dog.r = resp.Body
 	pack, err := decodePack(ask, dog)
 	if err != nil {
@@ -213,13 +213,12 @@ func (h *HTTP) fetchError(own, limited context.Context, r Remote, err error) err
 	if limited.Err() != nil {
 		e := &Error{Kind: KindTimeout, cause: err}
 		e.Message = fmt.Sprintf("%s sent nothing for %s in the middle of a fetch. Fairlead tries again", r.URL.Host, h.limits.IdleTime)
-		if context.Cause(limited) != errIdle {
+		if !errors.Is(context.Cause(limited), errIdle) {
 			e.Message = fmt.Sprintf("the fetch from %s was not done after %s. Fairlead tries again", r.URL.Host, h.limits.FetchTime)
 		}
 		return e
 	}
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	var op interface{ Timeout() bool }
@@ -232,8 +231,7 @@ func (h *HTTP) fetchError(own, limited context.Context, r Remote, err error) err
 
 // broken is for an answer that can't be read.
 func broken(r Remote, what string, err error) *Error {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	text := clean(err.Error())

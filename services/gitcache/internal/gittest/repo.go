@@ -48,7 +48,7 @@ func (r *Repo) Commit(message string, files Files) string {
 
 func (r *Repo) write(path, content string) {
 	r.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
 	_ = os.Remove(path)

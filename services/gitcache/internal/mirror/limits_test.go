@@ -3,7 +3,7 @@ package mirror
 import (
 	"bytes"
 	"compress/zlib"
-	"crypto/sha1" //nolint:gosec // Git's object names
+	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -29,7 +29,7 @@ func packDeclaring(t *testing.T, size uint64) []byte {
 		t.Fatal(err)
 	}
 	b = append(append(b, c), content.Bytes()...)
-	sum := sha1.Sum(b) //nolint:gosec // Git's object names
+	sum := sha1.Sum(b)
 	return append(b, sum[:]...)
 }
 

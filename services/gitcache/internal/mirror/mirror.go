@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,9 +165,7 @@ func (m *Mirror) Heads() map[string]Head {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	heads := make(map[string]Head, len(m.heads))
-	for ref, h := range m.heads {
-		heads[ref] = h
-	}
+	maps.Copy(heads, m.heads)
 	return heads
 }
 

@@ -142,7 +142,7 @@ func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() //nolint:errcheck // read only
+	defer r.Close()
 	content = make([]byte, 0, size+1)
 	content, err = readAll(content, r, size)
 	if err != nil {

@@ -179,7 +179,7 @@ func (p *prefix) deltaResult() int64 {
 	if n <= 0 || size > 1<<62 {
 		return 1 << 62
 	}
-	return int64(size) //nolint:gosec // checked above
+	return int64(size)
 }
 
 // ceiling fails when more is written than it has left.

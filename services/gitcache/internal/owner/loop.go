@@ -162,7 +162,7 @@ func (l *loop) tenure(ctx context.Context) error {
 			return ended(ctx, err)
 		}
 		if err := t.wait(ctx); err != nil {
-			return nil //nolint:nilerr // the lease is lost or the service stops
+			return nil // the lease is lost or the service stops
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (l *loop) tenure(ctx context.Context) error {
 // ended sorts out ends that are no fault.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the lease is lost or the service stops
 	}
 	return err
 }

@@ -71,8 +71,7 @@ func (m *Metrics) fetch(bytes int64, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
-		var known *fetch.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*fetch.Error](err); ok {
 			result = string(known.Kind)
 		}
 	}

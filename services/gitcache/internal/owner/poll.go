@@ -44,8 +44,7 @@ func (t *tenure) poll(ctx context.Context) error {
 	if err != nil {
 		troubles = append(troubles, err.Error())
 		result = "failed"
-		var known *fetch.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*fetch.Error](err); ok {
 			result, retryAfter = string(known.Kind), known.RetryAfter
 		}
 		span.SetStatus(codes.Error, result)
@@ -77,8 +76,8 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []string, moved, g
 	if t.dirty && t.publishes == 0 {
 		t.publishAt = time.Now()
 	}
-	t.loop.mu.Lock()
-	defer t.loop.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.now.LastPoll, t.now.Heads, t.now.Problem = time.Now(), sorted(t.heads), t.problem
 	if good {
 		t.good = t.now.LastPoll

@@ -34,10 +34,8 @@ type Source struct {
 
 func (s Source) equal(o Source) bool {
 	same := func(a, b []string) bool { return slices.Equal(a, b) }
-	wants, others := s.Wants, o.Wants
-	s.Wants, o.Wants = nil, nil
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
-		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision && maps.EqualFunc(wants, others, same)
+		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision && maps.EqualFunc(s.Wants, o.Wants, same)
 }
 
 func (s Source) interval() time.Duration {

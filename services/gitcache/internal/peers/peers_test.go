@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -45,7 +44,7 @@ func TestAForgedReplicaIsNotAskedInClearText(t *testing.T) {
 	}
 	w := &line{}
 	p := New(Config{Replica: "me"}, Deps{
-		Coordinator: c, Client: &http.Client{Transport: w}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Coordinator: c, Client: &http.Client{Transport: w}, Log: slog.New(slog.DiscardHandler),
 	})
 	if _, err := p.Resolve(t.Context(), "uid", []origin.Query{{Source: "shop", Revision: "HEAD"}}); err == nil {
 		t.Error("the forged owner was asked")

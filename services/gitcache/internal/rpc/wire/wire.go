@@ -83,7 +83,7 @@ func result(a origin.Answer) *artifactv1.Result {
 	}
 	return &artifactv1.Result{Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
 		Revision: hub.RevisionMessage(a.Head), SourceId: a.SourceID,
-		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)}, //nolint:gosec // bounded by the limits of an artifact
+		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)},
 	}}}
 }
 
