@@ -160,14 +160,15 @@ func (w *world) get(apiVersion, kind, namespace, name string) (*unstructured.Uns
 	return w.cluster.Get(w.t.Context(), object.RefOf(obj))
 }
 
-func (w *world) mustData(name, key, want string) {
+// mustData looks at the key that configMap sets.
+func (w *world) mustData(name, want string) {
 	w.t.Helper()
 	obj, err := w.get("v1", "ConfigMap", w.namespace, name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if got, _, _ := unstructured.NestedString(obj.Object, "data", key); got != want {
-		w.t.Errorf("ConfigMap %s: %s is %q, want %q", name, key, got, want)
+	if got, _, _ := unstructured.NestedString(obj.Object, "data", "x"); got != want {
+		w.t.Errorf("ConfigMap %s: x is %q, want %q", name, got, want)
 	}
 }
 
@@ -266,12 +267,13 @@ func (p *apiProxy) stallOn(method, ending string) (reached <-chan struct{}) {
 	return came
 }
 
-func (p *apiProxy) count(method, ending string) int {
+// patches counts those of an object, by the end of its path.
+func (p *apiProxy) patches(ending string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count := 0
 	for _, line := range p.requests {
-		if strings.HasPrefix(line, method+" ") && strings.HasSuffix(line, ending) {
+		if strings.HasPrefix(line, "PATCH ") && strings.HasSuffix(line, ending) {
 			count++
 		}
 	}

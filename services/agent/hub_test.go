@@ -312,13 +312,3 @@ func (h *testHub) awaitPhase(t *testing.T, service, digest string, phase deliver
 	t.Helper()
 	return h.await(t, service, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && r.GetPhase() == phase })
 }
-
-func (h *testHub) history(service string) []deliveryv1.Phase {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var phases []deliveryv1.Phase
-	for _, report := range h.reports[service] {
-		phases = append(phases, report.GetPhase())
-	}
-	return phases
-}

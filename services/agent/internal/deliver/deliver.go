@@ -84,7 +84,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	for nudged := false; ; {
 		wait, err := p.sync(ctx, nudged)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // told to stop
 		}
 		if err != nil {
 			p.syncs.WithLabelValues("error").Inc()

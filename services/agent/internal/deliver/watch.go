@@ -28,7 +28,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 			err = p.follow(ctx, one, backoff.Reset)
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // told to stop
 		}
 		wait := backoff.Next()
 		switch {

@@ -184,7 +184,7 @@ func (r *Reach) keep(ctx context.Context, endpoint string) {
 
 // pauseAfter has full jitter.
 func pauseAfter(failures int) time.Duration {
-	return rand.N(min(mostPause, firstPause<<min(failures, 10)))
+	return rand.N(min(mostPause, firstPause<<min(failures, 10))) //nolint:gosec // jitter is no secret
 }
 
 // connect opens a session and stays until it ends or goes away; then its last streams end in the
@@ -200,7 +200,7 @@ func (r *Reach) connect(ctx context.Context, endpoint string, log *slog.Logger) 
 		return false, r.explain(err)
 	case <-ctx.Done():
 		drain(ctx, session)
-		<-ended
+		<-ended //nolint:errcheck // it was told to
 		return false, nil
 	}
 	r.setState(State{Endpoint: endpoint, Connected: true, Since: time.Now()})
@@ -213,7 +213,7 @@ func (r *Reach) connect(ctx context.Context, endpoint string, log *slog.Logger) 
 		return true, r.explain(err)
 	case <-ctx.Done():
 		drain(ctx, session)
-		<-ended
+		<-ended //nolint:errcheck // it was told to
 		return true, nil
 	}
 }
@@ -228,10 +228,10 @@ func drain(ctx context.Context, session *mux.Session) {
 // linger lets the last streams of a session that goes away finish. The hub sets their deadline.
 func linger(ctx context.Context, session *mux.Session, ended <-chan error) {
 	select {
-	case <-ended:
+	case <-ended: //nolint:errcheck // as the hub had told
 	case <-ctx.Done():
 		session.Close(mux.CodeNone, stopping)
-		<-ended
+		<-ended //nolint:errcheck // it was told to
 	}
 }
 

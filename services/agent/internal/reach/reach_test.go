@@ -143,7 +143,7 @@ func (k kubeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-func start(t *testing.T, h *hub, kube string, token string) *agent {
+func start(t *testing.T, h *hub, kube string) *agent {
 	t.Helper()
 	hc, err := client.New(client.Config{CAPEM: h.ca})
 	if err != nil {
@@ -153,9 +153,9 @@ func start(t *testing.T, h *hub, kube string, token string) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // the test's own server
+	rt := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	r, err := reach.New(reach.Config{
-		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken(token),
+		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken("agent-token"),
 		Kube: base, Transport: kubeTransport{rt}, Version: "v-test", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func start(t *testing.T, h *hub, kube string, token string) *agent {
 func reachable(t *testing.T, api http.HandlerFunc) *mux.Session {
 	t.Helper()
 	h := newHub(t)
-	start(t, h, newAPI(t, api).URL, "agent-token")
+	start(t, h, newAPI(t, api).URL)
 	return next(t, h)
 }
 
@@ -319,7 +319,7 @@ func TestEscapesAndBasePathAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	api := newAPI(t, echo)
-	start(t, h, api.URL+"/k8s/clusters/c%2D1/", "agent-token")
+	start(t, h, api.URL+"/k8s/clusters/c%2D1/")
 	s := next(t, h)
 	for _, path := range []string{"/api/v1?limit=500&x=%2F", "/a%2Fb%20c", "/a?", "/"} {
 		if _, body := get(t, s, alice, path, nil); !strings.HasPrefix(body, "GET /k8s/clusters/c%2D1"+path+"\n") {
@@ -426,7 +426,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
-	start(t, h, api.URL, "agent-token")
+	start(t, h, api.URL)
 	s := next(t, h)
 	if resp, body := get(t, s, alice, "/401", nil); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "own credential") {
 		t.Errorf("401: %d %s", resp.StatusCode, body)
@@ -450,7 +450,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 func TestLostSessionIsDialledAgain(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	a := start(t, h, newAPI(t, echo).URL, "agent-token")
+	a := start(t, h, newAPI(t, echo).URL)
 	for range 3 {
 		s := next(t, h)
 		if v := s.Peer().Properties["version"]; v != "v-test" {
@@ -475,7 +475,7 @@ func TestReplacementIsDialledWhileOldStreamsFinish(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-finish
 		_, _ = io.WriteString(w, "whole")
-	}).URL, "agent-token")
+	}).URL)
 	old := next(t, h)
 	resp, err := ask(t, old, alice, "/slow", nil)
 	if err != nil {
@@ -499,7 +499,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		close(began)
 		<-finish
 		_, _ = io.WriteString(w, "whole")
-	}).URL, "agent-token")
+	}).URL)
 	s := next(t, h)
 	resp, err := ask(t, s, alice, "/slow", nil)
 	if err != nil {
@@ -520,7 +520,7 @@ func TestRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	h.refuse = connect.NewError(connect.CodeNotFound, errors.New(`cluster "edge-1" is not in the catalog`))
-	a := start(t, h, "https://127.0.0.1:1", "agent-token")
+	a := start(t, h, "https://127.0.0.1:1")
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

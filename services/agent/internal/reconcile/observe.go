@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -172,7 +171,7 @@ func (k *keeper) state(record inventory.Record) *deliveryv1.ServiceReport {
 		}
 	}
 	if report.ObjectsTotal == 0 {
-		report.ObjectsTotal = int32(len(record.Entries)) //nolint:gosec // bounded by manifest.MaxDocuments
+		report.ObjectsTotal = int32(len(record.Entries))
 	}
 	return report
 }
@@ -202,7 +201,7 @@ func (k *keeper) failed(service desired.Service, record inventory.Record, p prob
 		report.Objects = append(report.Objects, objectReport(failure.Item.Ref(), "Failed",
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
-	report.ObjectsTotal = int32(len(record.Entries)) //nolint:gosec // bounded by manifest.MaxDocuments
+	report.ObjectsTotal = int32(len(record.Entries))
 	for _, h := range k.watch.seen {
 		if h.State == health.Healthy {
 			report.ObjectsHealthy++
@@ -213,12 +212,12 @@ func (k *keeper) failed(service desired.Service, record inventory.Record, p prob
 	if !p.final {
 		wait = k.backoff.Next()
 	}
-	level := slog.LevelWarn
+	tell := k.log.Warn
 	if k.told == p.text { // a retry with the same outcome is no news
-		level = slog.LevelDebug
+		tell = k.log.Debug
 	}
 	k.told = p.text
-	k.log.Log(context.Background(), level, "not applied", "revision", service.Commit, "digest", service.Digest, "err", p.text, "retry_in", wait)
+	tell("not applied", "revision", service.Commit, "digest", service.Digest, "err", p.text, "retry_in", wait)
 	return wait
 }
 

@@ -31,7 +31,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		first := left[0]
 		text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), first.Entry.Key, first.Why)
 		k.report(service, record, &deliveryv1.ServiceReport{
-			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left)), //nolint:gosec // bounded by manifest.MaxDocuments
+			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left)),
 		})
 		return k.backoff.Next()
 	}
