@@ -24,7 +24,7 @@ import (
 )
 
 // Procedures that take a credential of their own instead of a token.
-var withoutToken = map[string]bool{ //nolint:gochecknoglobals // constant
+var withoutToken = map[string]bool{
 	"/fairlead.console.v1.IdentityService/ExchangeHubSecret": true,
 	"/fairlead.console.v1.IdentityService/JoinCluster":       true,
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,14 +15,12 @@ import (
 	"testing/fstest"
 	"time"
 
-	"log/slog"
-
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/gitserver"
 )
 
 // product is the one that the tests share; started by the first that asks for it.
-var product struct { //nolint:gochecknoglobals // TestMain has to stop it
+var product struct {
 	once  sync.Once
 	stack *stack.Stack
 	err   error
@@ -39,7 +38,7 @@ func shared(t *testing.T) *stack.Stack {
 		if product.dir, product.err = os.MkdirTemp("", "fairlead-e2e-"); product.err != nil { //nolint:usetesting // it outlives the test
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Minute, fmt.Errorf("gave up after 2 minutes")) //nolint:usetesting // it outlives the test
+		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Minute, fmt.Errorf("gave up after 2 minutes"))
 		defer cancel()
 		product.stack, product.err = stack.Up(ctx, bins, product.dir)
 	})

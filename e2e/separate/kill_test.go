@@ -49,7 +49,7 @@ func TestEveryPartMayDie(t *testing.T) {
 	for _, v := range victims {
 		// Not t.Run: each step stands on the one before, and a failure ends the test.
 		ctx, cancel := context.WithTimeout(ctx, patience)
-		if err := killDuringCommit(ctx, s, ship, v.name, v.kill, v.restart); err != nil {
+		if err := killDuringCommit(ctx, ship, v.name, v.kill, v.restart); err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
 		cancel()
@@ -69,7 +69,7 @@ func TestEveryPartMayDie(t *testing.T) {
 }
 
 // killDuringCommit kills a part right after a push, starts it again, and sends the next commit.
-func killDuringCommit(ctx context.Context, s *stack.Stack, ship *stack.Ship, name string, kill, restart func() error) error {
+func killDuringCommit(ctx context.Context, ship *stack.Ship, name string, kill, restart func() error) error {
 	if _, err := ship.Push(ctx, "during "+name); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // the program has its own copy
+	defer func() { _ = out.Close() }()     // the program has its own copy
 	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it outlives the call; kill and stop end it
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = out, out

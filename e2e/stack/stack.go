@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -127,11 +128,11 @@ func (s *Stack) Tail(part string) string { return s.parts[part].tail() }
 func (s *Stack) Stop() error {
 	const grace = 20 * time.Second // more than any part's own drain deadline
 	var errs []error
-	for i := len(s.order) - 1; i >= 0; i-- {
-		errs = append(errs, s.parts[s.order[i]].stop(grace))
+	for _, name := range slices.Backward(s.order) {
+		errs = append(errs, s.parts[name].stop(grace))
 	}
-	for i := len(s.close) - 1; i >= 0; i-- {
-		errs = append(errs, s.close[i]())
+	for _, end := range slices.Backward(s.close) {
+		errs = append(errs, end())
 	}
 	return errors.Join(errs...)
 }

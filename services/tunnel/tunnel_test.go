@@ -192,7 +192,9 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 		t.Error("kubectl would wait and try again in silence")
 	}
 	a.kill()
-	<-a.done
+	if err := <-a.done; err == nil {
+		t.Error("a session that was cut ended well")
+	}
 	h.await("session is gone", func() bool { return len(h.sessions()) == 0 })
 	resp, body = h.do(h.request("GET", "/clusters/edge-1/api", nil))
 	if resp.StatusCode != http.StatusServiceUnavailable || !hasAll(body, "is not connected since 20", "ago)") {

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -31,7 +30,7 @@ func newAuthority(t *testing.T) (*Authority, *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	a := New(s, box, func() (string, error) { return secret, nil }, log, nil)
 	if err := a.Load(t.Context()); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (s *service) ListSessions(context.Context, *tunnelv1.ListSessionsRequest) (
 			Cluster:         one.Cluster,
 			Replica:         s.Replica(),
 			ConnectTime:     timestamppb.New(one.Since),
-			Streams:         int32(min(stats.Streams, 1<<30)), //nolint:gosec // bounded by the multiplexer
+			Streams:         int32(min(stats.Streams, 1<<30)),
 			RoundTripMicros: stats.RoundTrip.Microseconds(),
 			AgentVersion:    one.Peer().Properties["version"],
 		})

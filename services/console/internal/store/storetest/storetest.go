@@ -536,6 +536,7 @@ func testTimeUnderLock(t *testing.T, open Open) {
 	write(t, s, func(context.Context, *store.Tx) error {
 		locked.Store(true)
 		defer locked.Store(false)
+		//nolint:contextcheck // the second write is somebody else's
 		second.Go(func() { _ = s.Write(t.Context(), "user:bob", func(context.Context, *store.Tx) error { return nil }) })
 		until := time.Now().Add(200 * time.Millisecond)
 		for time.Now().Before(until) && !early.Load() {
