@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -315,6 +316,9 @@ func TestADeletedRefKeepsItsLastGoodHeadAndOthersGoOn(t *testing.T) {
 
 	f.console.setService("web", "never-there")
 	f.problem(`ref "refs/heads/never-there"`, "does not exist upstream")
+	if refs := f.console.status().GetProblem().GetRefs(); !slices.Equal(refs, []string{"refs/heads/never-there"}) {
+		t.Errorf("the problem is about %q", refs)
+	}
 	f.console.setService("web", "main")
 	f.published("refs/heads/main", next)
 	f.problem()

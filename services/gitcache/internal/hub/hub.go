@@ -186,7 +186,7 @@ func ProblemMessage(p owner.Problem) *consolev1.Problem {
 	if p.Message == "" {
 		return nil
 	}
-	return &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since)}
+	return &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since), Refs: p.Refs}
 }
 
 // Time is the zero time for no timestamp.

@@ -42,7 +42,7 @@ func (t *tenure) poll(ctx context.Context) error {
 		result = "moved"
 	}
 	if err != nil {
-		troubles = append(troubles, err.Error())
+		troubles = append(troubles, trouble{text: err.Error()})
 		result = "failed"
 		if known, ok := errors.AsType[*fetch.Error](err); ok {
 			result, retryAfter = string(known.Kind), known.RetryAfter
@@ -56,17 +56,14 @@ func (t *tenure) poll(ctx context.Context) error {
 }
 
 // note keeps what a poll brought, and marks it for publishing if it is news.
-func (t *tenure) note(ctx context.Context, s Source, troubles []string, moved, good bool) {
-	message := ""
-	if len(troubles) > 0 {
-		message = fmt.Sprintf("source %q: %s", s.Name, strings.Join(troubles, "; "))
-	}
+func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, good bool) {
+	message, refs := told(s, troubles)
 	first := t.state().LastPoll.IsZero()
 	if message != t.problem.Message {
 		t.dirty = true
 		t.problem = Problem{}
 		if message != "" {
-			t.problem = Problem{Message: message, Since: time.Now()}
+			t.problem = Problem{Message: message, Since: time.Now(), Refs: refs}
 			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", message)
 		}
 	}
@@ -84,9 +81,34 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []string, moved, g
 	}
 }
 
+// trouble is what a poll could not do.
+type trouble struct {
+	ref  string // what it is about; "": all of the source
+	text string
+}
+
+// told puts troubles into words, and says which refs they are about: none if they are about all.
+func told(s Source, troubles []trouble) (message string, refs []string) {
+	texts := make([]string, 0, len(troubles))
+	whole := false
+	for _, t := range troubles {
+		texts = append(texts, t.text)
+		refs = append(refs, t.ref)
+		whole = whole || t.ref == ""
+	}
+	if len(texts) > 0 {
+		message = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; "))
+	}
+	if whole {
+		return message, nil
+	}
+	slices.Sort(refs)
+	return message, slices.Compact(refs)
+}
+
 // ask lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
 // with all of upstream.
-func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []string, err error) {
+func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trouble, err error) {
 	r, err := t.remote(ctx, s)
 	if err != nil {
 		return false, nil, err
@@ -165,13 +187,13 @@ type plan struct {
 	seen    map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []plumbing.Hash
-	troubles       []string
+	troubles       []trouble
 }
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), objects: map[string]plumbing.Hash{}, seen: map[string]bool{}}
 	if len(l.Refs) == 0 {
-		p.troubles = append(p.troubles, t.emptied())
+		p.troubles = append(p.troubles, trouble{text: t.emptied()})
 		return p
 	}
 	o := t.mirror.Objects()
@@ -185,7 +207,7 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 		}
 		switch {
 		case !listed && !named:
-			p.lose(t.lost(s, ref))
+			p.lose(ref, t.lost(s, ref))
 			continue
 		case t.checked && !p.fresh && t.heads[ref].Object == id: // the usual case costs nothing
 		case has(id):
@@ -200,9 +222,9 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	return p
 }
 
-func (p *plan) lose(trouble string) {
-	if trouble != "" {
-		p.troubles = append(p.troubles, trouble)
+func (p *plan) lose(ref, text string) {
+	if text != "" {
+		p.troubles = append(p.troubles, trouble{ref, text})
 	}
 }
 
@@ -320,7 +342,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 		}
 		if !l.AllowsAny() {
 			delete(p.objects, ref)
-			p.lose(fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", short(id), named(s.Wants[ref]), r.URL.Host))
+			p.lose(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", short(id), named(s.Wants[ref]), r.URL.Host))
 			continue
 		}
 		err := t.fetchInto(ctx, r, l, []plumbing.Hash{id}, t.mirror)
@@ -329,7 +351,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 		}
 		if err != nil {
 			delete(p.objects, ref)
-			p.lose(fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), named(s.Wants[ref]), err.Error()))
+			p.lose(ref, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), named(s.Wants[ref]), err.Error()))
 		}
 	}
 	return nil
@@ -393,7 +415,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 				t.mirror.Doubt(err)
 				return nil, &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 			}
-			p.lose(fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
+			p.lose(ref, fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
 			if known {
 				heads[ref] = old
 			}

@@ -66,6 +66,7 @@ type Publication struct {
 type Problem struct {
 	Message string
 	Since   time.Time
+	Refs    []string // What it is about; empty: all of the source.
 }
 
 // Console is the record of who may publish and of what was.
