@@ -194,11 +194,11 @@ func (v view) serviceTrouble(m manifest.Message) string {
 	s := m.(*consolev1.Service)
 	switch state := s.GetStatus().GetState(); state {
 	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED, consolev1.ServiceState_SERVICE_STATE_UNKNOWN:
-		parts := []string{strings.ToLower(stateName(state))}
+		var parts []string
 		for _, n := range serviceNotes(s) {
 			parts = append(parts, v.say(n))
 		}
-		return strings.Join(parts, "; ")
+		return strings.ToLower(stateName(state)) + " " + strings.Join(parts, "; ")
 	default:
 		return ""
 	}
