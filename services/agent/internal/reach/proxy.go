@@ -34,7 +34,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // nobody waits for an answer
 		}
-		p.log.WarnContext(out.Context(), "API server does not answer", "err", err)
+		p.log.WarnContext(out.Context(), "API server does not answer", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf(
 			"the agent can't reach its API server: %v. Look at the cluster's control plane and at the agent's log", err)})
 		return
@@ -49,7 +49,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.localize(resp.Header)
 	if _, err := p.copier.Copy(w, resp); err != nil {
 		if broke, ok := errors.AsType[*muxhttp.ReadError](err); ok && r.Context().Err() == nil {
-			p.log.WarnContext(out.Context(), "API server broke off a response", "err", broke.Err)
+			p.log.WarnContext(out.Context(), "API server broke off a response", "err", broke.Err) //nolint:contextcheck // with the trace of the OPEN frame
 			muxhttp.SetAbortCause(w, "the API server broke off the response")
 		}
 		panic(http.ErrAbortHandler)
