@@ -332,8 +332,10 @@ func TestStreamsEndWhenTheConsoleStops(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
-	if stream.Receive() {
-		t.Errorf("got %v", stream.Msg())
+	for stream.Receive() {
+		if stream.Msg().GetHeartbeat() == nil {
+			t.Errorf("got %v", stream.Msg())
+		}
 	}
 	wantCode(t, stream.Err(), connect.CodeUnavailable)
 	select {
