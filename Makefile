@@ -8,6 +8,8 @@ MODULES  := gen platform services/agent services/console services/distributor se
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
+# One after the other, because each starts whole clusters; never from the cache, which doesn't know bin/.
+E2E       = go test -count=1 -p 1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
 SERVICES := console gitcache distributor tunnel agent
 # ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
 ARGS     ?=
@@ -33,15 +35,17 @@ test: install build ## Run every test (installs what they need)
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
 	tools/checks.sh; \
 	go vet $(PACKAGES); \
-	go test -timeout 20m $(ARGS) $(PACKAGES); \
+	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	$(E2E); \
 	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
-	go test -race -timeout 40m $(ARGS) $(PACKAGES)
+	go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	$(E2E)
 
 e2e: install build ## Run only the tests across services
-	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) $(E2E)
 
 smoke: build ## A commit travels to two clusters, on built binaries; prints how long it took
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/smoke $(ARGS)
