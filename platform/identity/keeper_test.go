@@ -53,7 +53,7 @@ func ready(t *testing.T, k *identity.Keeper) {
 	t.Helper()
 	began := time.Now()
 	for k.Ready() != nil {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > 90*time.Second { // the longest pause between two tries, and a poll
 			t.Fatal(k.Ready())
 		}
 		<-time.After(10 * time.Millisecond)
