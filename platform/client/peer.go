@@ -2,8 +2,9 @@ package client
 
 import (
 	"errors"
-	"net"
 	"net/url"
+
+	"fairlead.dev/platform/loopback"
 )
 
 // CheckPeer refuses addresses of other services that a token must not go to in clear text. What
@@ -15,13 +16,8 @@ func CheckPeer(raw string) error {
 		return errors.New("not a plain URL")
 	case u.Scheme == "https":
 		return nil
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "http" && loopback.Host(u.Hostname()):
 		return nil
 	}
 	return errors.New("want https")
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/loopback"
 )
 
 const (
@@ -147,9 +149,7 @@ func fromThisMachine(r *http.Request) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
-	return loopback && r.Header.Get("Origin") == ""
+	return loopback.Host(strings.Trim(host, "[]")) && r.Header.Get("Origin") == ""
 }
 
 // route takes a request of the smart protocol apart.

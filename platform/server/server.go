@@ -31,6 +31,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/loopback"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -185,15 +186,10 @@ func checkAddress(cfg Config) error {
 	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
 		return errors.New("TLS: certificate and key are needed together; give both --tls-cert and --tls-key")
 	}
-	if cfg.CertFile != "" || cfg.Plaintext || isLoopback(host) {
+	if cfg.CertFile != "" || cfg.Plaintext || loopback.Host(host) {
 		return nil
 	}
 	return fmt.Errorf("listen address %s can be reached from other machines, and would be without TLS: give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS, or listen at 127.0.0.1", cfg.Listen)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func newHTTPServer(s *Server, handler http.Handler) *http.Server {

@@ -1,12 +1,13 @@
 package catalog
 
 import (
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+
+	"fairlead.dev/platform/loopback"
 )
 
 var (
@@ -37,15 +38,10 @@ func validateURL(text string) error {
 		return bad("must not have a query or fragment; credentials belong in a secret, a branch in spec.ref of the service")
 	case strings.Trim(u.Path, "/") == "":
 		return bad("names no repository; write https://host/path")
-	case u.Scheme == "http" && !loopback(host):
+	case u.Scheme == "http" && !loopback.Host(host):
 		return bad("must begin with https://; http:// is for loopback addresses only")
 	}
 	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // refForbidden may not be in a ref, by the rules of git check-ref-format.

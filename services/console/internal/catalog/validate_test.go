@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"fairlead.dev/platform/loopback"
 )
 
 func TestURLs(t *testing.T) {
@@ -91,7 +93,7 @@ func FuzzValidateURL(f *testing.F) {
 		}
 		u, err := url.Parse(text)
 		if err != nil || u.User != nil || u.Host == "" || strings.HasPrefix(text, "-") || strings.HasPrefix(u.Hostname(), "-") ||
-			u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+			u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) {
 			t.Fatalf("%q was accepted", text)
 		}
 	})
