@@ -80,15 +80,20 @@ func (c *Catalog) ServicesOn(cluster string) []*consolev1.Service {
 	return c.live.named(c.live.byCluster[cluster])
 }
 
-const headRef = "HEAD"
+const (
+	headRef = "HEAD"
+	// SemverPrefix begins refs that choose the highest version of a range among the tags. No branch can
+	// be meant: Git forbids colons in names.
+	SemverPrefix = "semver:"
+)
 
 // CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing
-// is HEAD, a full commit id and refs/... stay, and anything else is a branch.
+// is HEAD, a full commit id, semver:<range> and refs/... stay, and anything else is a branch.
 func CanonicalRef(ref string) string {
 	switch {
 	case ref == "" || ref == headRef:
 		return headRef
-	case strings.HasPrefix(ref, "refs/"):
+	case strings.HasPrefix(ref, "refs/"), strings.HasPrefix(ref, SemverPrefix):
 		return ref
 	case isCommit(ref):
 		return strings.ToLower(ref)

@@ -142,7 +142,10 @@ type Query struct {
 	// A full commit id, or a ref as a head is published under (see fairlead.console.v1.Head.ref).
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Folder within the repository, without leading or trailing slash. Empty: the whole repository.
-	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Rules as in .gitignore, see fairlead.console.v1.ServiceSpec.
+	Include       []string `protobuf:"bytes,4,rep,name=include,proto3" json:"include,omitempty"`
+	Ignore        []string `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,6 +199,20 @@ func (x *Query) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *Query) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *Query) GetIgnore() []string {
+	if x != nil {
+		return x.Ignore
+	}
+	return nil
 }
 
 type ResolveResponse struct {
@@ -590,12 +607,14 @@ const file_fairlead_artifact_v1_artifact_proto_rawDesc = "" +
 	"\n" +
 	"#fairlead/artifact/v1/artifact.proto\x12\x14fairlead.artifact.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"T\n" +
 	"\x0eResolveRequest\x12B\n" +
-	"\aqueries\x18\x01 \x03(\v2\x1b.fairlead.artifact.v1.QueryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\aqueries\"p\n" +
+	"\aqueries\x18\x01 \x03(\v2\x1b.fairlead.artifact.v1.QueryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\aqueries\"\xc8\x01\n" +
 	"\x05Query\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12&\n" +
 	"\brevision\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\brevision\x12\x1c\n" +
-	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\"I\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12+\n" +
+	"\ainclude\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
+	"\x06ignore\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"I\n" +
 	"\x0fResolveResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\x8c\x01\n" +
 	"\x06Result\x12<\n" +

@@ -29,6 +29,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// VerificationMode says what must be signed.
+type VerificationMode int32
+
+const (
+	// The commit.
+	VerificationMode_VERIFICATION_MODE_UNSPECIFIED VerificationMode = 0
+	// The commit that a ref points to.
+	VerificationMode_VERIFICATION_MODE_COMMIT VerificationMode = 1
+	// The annotated tag. Branches and plain tags are not accepted then.
+	VerificationMode_VERIFICATION_MODE_TAG VerificationMode = 2
+	// Both.
+	VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT VerificationMode = 3
+)
+
+// Enum value maps for VerificationMode.
+var (
+	VerificationMode_name = map[int32]string{
+		0: "VERIFICATION_MODE_UNSPECIFIED",
+		1: "VERIFICATION_MODE_COMMIT",
+		2: "VERIFICATION_MODE_TAG",
+		3: "VERIFICATION_MODE_TAG_AND_COMMIT",
+	}
+	VerificationMode_value = map[string]int32{
+		"VERIFICATION_MODE_UNSPECIFIED":    0,
+		"VERIFICATION_MODE_COMMIT":         1,
+		"VERIFICATION_MODE_TAG":            2,
+		"VERIFICATION_MODE_TAG_AND_COMMIT": 3,
+	}
+)
+
+func (x VerificationMode) Enum() *VerificationMode {
+	p := new(VerificationMode)
+	*p = x
+	return p
+}
+
+func (x VerificationMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VerificationMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+}
+
+func (VerificationMode) Type() protoreflect.EnumType {
+	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+}
+
+func (x VerificationMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VerificationMode.Descriptor instead.
+func (VerificationMode) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+}
+
 type ServiceState int32
 
 const (
@@ -80,11 +137,11 @@ func (x ServiceState) String() string {
 }
 
 func (ServiceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
 }
 
 func (ServiceState) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
 }
 
 func (x ServiceState) Number() protoreflect.EnumNumber {
@@ -93,7 +150,7 @@ func (x ServiceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServiceState.Descriptor instead.
 func (ServiceState) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
 }
 
 // Outcome says what an update did.
@@ -133,11 +190,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -146,7 +203,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
 }
 
 // Metadata is what every resource has.
@@ -354,12 +411,25 @@ func (x *SourceSpec) GetGit() *GitSource {
 
 type GitSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// https://host/path, or http:// to a loopback address.
+	// https://host/path, ssh://user@host/path or user@host:path; http:// to a loopback address only.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// How often upstream is asked whether a ref moved. Default 120s, at least 5s.
 	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Name of a Secret with `username` and `password`, or `token`.
-	Secret        string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Name of a Secret with the credentials. For https `username` and `password`, or `token`, or
+	// `githubAppID`, `githubAppInstallationID` and `githubAppPrivateKey`; for ssh `identity` (a private
+	// key, with `passphrase` if it has one) and `known_hosts`, without which no host is trusted. Also
+	// `ca.crt` (PEM; only certificates from it are trusted then), `proxyUsername` and `proxyPassword`.
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// http:// or https:// URL of the proxy to the Git host, without credentials. Empty: the one of the
+	// gitcache's environment, if any. Not for ssh.
+	Proxy string `protobuf:"bytes,4,opt,name=proxy,proto3" json:"proxy,omitempty"`
+	// Fetch submodules, too: same rules for their URLs, same credentials only on the same host.
+	Submodules bool `protobuf:"varint,5,opt,name=submodules,proto3" json:"submodules,omitempty"`
+	// Publish only what is signed. What is not keeps the last good head.
+	Verification *Verification `protobuf:"bytes,6,opt,name=verification,proto3" json:"verification,omitempty"`
+	// Name of a Secret with `token`: lets the Git host say that something was pushed, by
+	// POST /v1/webhooks/<name of this source> to any gitcache. A webhook only causes a poll.
+	WebhookSecret string `protobuf:"bytes,7,opt,name=webhook_secret,json=webhookSecret,proto3" json:"webhook_secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,6 +485,88 @@ func (x *GitSource) GetSecret() string {
 	return ""
 }
 
+func (x *GitSource) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
+func (x *GitSource) GetSubmodules() bool {
+	if x != nil {
+		return x.Submodules
+	}
+	return false
+}
+
+func (x *GitSource) GetVerification() *Verification {
+	if x != nil {
+		return x.Verification
+	}
+	return nil
+}
+
+func (x *GitSource) GetWebhookSecret() string {
+	if x != nil {
+		return x.WebhookSecret
+	}
+	return ""
+}
+
+// Verification says who must have signed.
+type Verification struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Public keys that are trusted: ASCII-armoured OpenPGP, or SSH as in authorized_keys.
+	Keys          []string         `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Mode          VerificationMode `protobuf:"varint,2,opt,name=mode,proto3,enum=fairlead.console.v1.VerificationMode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verification) Reset() {
+	*x = Verification{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verification) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verification) ProtoMessage() {}
+
+func (x *Verification) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verification.ProtoReflect.Descriptor instead.
+func (*Verification) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Verification) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Verification) GetMode() VerificationMode {
+	if x != nil {
+		return x.Mode
+	}
+	return VerificationMode_VERIFICATION_MODE_UNSPECIFIED
+}
+
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Last good heads. They stay when upstream fails.
@@ -430,7 +582,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +594,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +607,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -489,18 +641,23 @@ func (x *SourceStatus) GetProblem() *Problem {
 // Head is where a ref of a source points.
 type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// refs/heads/<name>, refs/tags/<name>, a full commit id, or HEAD for the default branch.
+	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
+	// branch.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.
-	FetchTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
+	FetchTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
+	// The tag that a semver range chose: refs/tags/<name>.
+	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
+	// Fingerprint of the key that signed it; empty: nobody asked.
+	SignedBy      string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +669,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +682,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Head) GetRef() string {
@@ -549,6 +706,20 @@ func (x *Head) GetFetchTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Head) GetResolvedRef() string {
+	if x != nil {
+		return x.ResolvedRef
+	}
+	return ""
+}
+
+func (x *Head) GetSignedBy() string {
+	if x != nil {
+		return x.SignedBy
+	}
+	return ""
+}
+
 // Problem is a thing that is wrong: what, since when. The message says what to do.
 type Problem struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -562,7 +733,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +745,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +758,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Problem) GetMessage() string {
@@ -624,7 +795,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +807,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +820,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -682,7 +853,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +865,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +878,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -733,7 +904,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +916,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +929,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -809,7 +980,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +992,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1005,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -862,21 +1033,28 @@ type ServiceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of a Source.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// A branch, refs/heads/<branch>, refs/tags/<tag> or a full commit id. Empty: the default branch.
+	// A branch, refs/heads/<branch>, refs/tags/<tag>, a full commit id, or semver:<range> for the
+	// highest version among the tags (semver:^1.4, semver:>=2.0.0 <3; semver:~1.2-0 takes
+	// pre-releases). Empty: the default branch.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Folder within the repository. Empty: all of it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Name of a Cluster.
 	Cluster string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Namespace for objects that name none. Empty: "default".
-	Namespace     string `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Namespace string `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Which files of the folder belong to the service, as in .gitignore: with include only what
+	// matches one of its rules, without what matches ignore. A .fairleadignore in the folder or below
+	// leaves files out, too.
+	Include       []string `protobuf:"bytes,6,rep,name=include,proto3" json:"include,omitempty"`
+	Ignore        []string `protobuf:"bytes,7,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1066,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1079,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -939,6 +1117,20 @@ func (x *ServiceSpec) GetNamespace() string {
 	return ""
 }
 
+func (x *ServiceSpec) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetIgnore() []string {
+	if x != nil {
+		return x.Ignore
+	}
+	return nil
+}
+
 // ServiceStatus holds the three truths side by side, each with its own time.
 type ServiceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -955,7 +1147,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1159,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1172,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1038,7 +1230,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1242,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1255,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -1102,7 +1294,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1306,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1319,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -1176,7 +1368,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1380,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1393,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -1230,7 +1422,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1434,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1447,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -1298,23 +1490,34 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"F\n" +
 	"\n" +
 	"SourceSpec\x128\n" +
-	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceB\x06\xbaH\x03\xc8\x01\x01R\x03git\"\x93\x01\n" +
+	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceB\x06\xbaH\x03\xc8\x01\x01R\x03git\"\xca\x02\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
 	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x04\b\x80\xa3\x052\x02\b\x05R\binterval\x12\x1f\n" +
-	"\x06secret\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\"\xa3\x01\n" +
+	"\x06secret\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\x12\x1e\n" +
+	"\x05proxy\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x05proxy\x12\x1e\n" +
+	"\n" +
+	"submodules\x18\x05 \x01(\bR\n" +
+	"submodules\x12E\n" +
+	"\fverification\x18\x06 \x01(\v2!.fairlead.console.v1.VerificationR\fverification\x12.\n" +
+	"\x0ewebhook_secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\"}\n" +
+	"\fVerification\x12(\n" +
+	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12C\n" +
+	"\x04mode\x18\x02 \x01(\x0e2%.fairlead.console.v1.VerificationModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\"\xa3\x01\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x05heads\x18\x01 \x03(\v2\x19.fairlead.console.v1.HeadR\x05heads\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x126\n" +
-	"\aproblem\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\x8f\x01\n" +
+	"\aproblem\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\xcf\x01\n" +
 	"\x04Head\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12:\n" +
 	"\brevision\x18\x02 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
-	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\"i\n" +
+	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12!\n" +
+	"\fresolved_ref\x18\x04 \x01(\tR\vresolvedRef\x12\x1b\n" +
+	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"i\n" +
 	"\aProblem\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
@@ -1334,14 +1537,16 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\"\xfb\x02\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\"\xd3\x03\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
 	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12#\n" +
 	"\acluster\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\acluster\x12\xe9\x01\n" +
 	"\tnamespace\x18\x05 \x01(\tB\xca\x01\xbaH\xc6\x01\xba\x01\xc2\x01\n" +
-	"\x13namespace.dns_label\x12gmust be empty or 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1aBthis == '' || this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tnamespace\"\xc9\x02\n" +
+	"\x13namespace.dns_label\x12gmust be empty or 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1aBthis == '' || this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tnamespace\x12+\n" +
+	"\ainclude\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
+	"\x06ignore\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"\xc9\x02\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -1369,7 +1574,12 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x03(\v2%.fairlead.console.v1.Secret.DataEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\ar\x05\x10\x01\x18\xfd\x01*\x06r\x04\x18\x80\x80\x04R\x04data\x1a7\n" +
 	"\tDataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xd3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x94\x01\n" +
+	"\x10VerificationMode\x12!\n" +
+	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +
+	"\x15VERIFICATION_MODE_TAG\x10\x02\x12$\n" +
+	" VERIFICATION_MODE_TAG_AND_COMMIT\x10\x03*\xd3\x01\n" +
 	"\fServiceState\x12\x1d\n" +
 	"\x19SERVICE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SERVICE_STATE_PENDING\x10\x01\x12\x1d\n" +
@@ -1397,79 +1607,83 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_resources_proto_rawDescData
 }
 
-var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
-	(ServiceState)(0),             // 0: fairlead.console.v1.ServiceState
-	(Outcome)(0),                  // 1: fairlead.console.v1.Outcome
-	(*Metadata)(nil),              // 2: fairlead.console.v1.Metadata
-	(*Source)(nil),                // 3: fairlead.console.v1.Source
-	(*SourceSpec)(nil),            // 4: fairlead.console.v1.SourceSpec
-	(*GitSource)(nil),             // 5: fairlead.console.v1.GitSource
-	(*SourceStatus)(nil),          // 6: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 7: fairlead.console.v1.Head
-	(*Problem)(nil),               // 8: fairlead.console.v1.Problem
-	(*Cluster)(nil),               // 9: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 10: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 11: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 12: fairlead.console.v1.Service
-	(*ServiceSpec)(nil),           // 13: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 14: fairlead.console.v1.ServiceStatus
-	(*GitTruth)(nil),              // 15: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 16: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 17: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 18: fairlead.console.v1.Secret
-	nil,                           // 19: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 20: fairlead.console.v1.Secret.DataEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 23: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 24: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 25: fairlead.delivery.v1.ServiceReport
+	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
+	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
+	(Outcome)(0),                  // 2: fairlead.console.v1.Outcome
+	(*Metadata)(nil),              // 3: fairlead.console.v1.Metadata
+	(*Source)(nil),                // 4: fairlead.console.v1.Source
+	(*SourceSpec)(nil),            // 5: fairlead.console.v1.SourceSpec
+	(*GitSource)(nil),             // 6: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 7: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 8: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 9: fairlead.console.v1.Head
+	(*Problem)(nil),               // 10: fairlead.console.v1.Problem
+	(*Cluster)(nil),               // 11: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 12: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 13: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 14: fairlead.console.v1.Service
+	(*ServiceSpec)(nil),           // 15: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 16: fairlead.console.v1.ServiceStatus
+	(*GitTruth)(nil),              // 17: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 18: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 19: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 20: fairlead.console.v1.Secret
+	nil,                           // 21: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 22: fairlead.console.v1.Secret.DataEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 25: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 26: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 27: fairlead.delivery.v1.ServiceReport
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	19, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	21, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	21, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
-	2,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
-	4,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	6,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	5,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	22, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	7,  // 8: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	8,  // 9: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	23, // 10: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	21, // 11: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	21, // 12: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	2,  // 13: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	10, // 14: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	11, // 15: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	21, // 16: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	21, // 17: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	2,  // 18: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	13, // 19: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	14, // 20: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	0,  // 21: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	21, // 22: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	15, // 23: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	16, // 24: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	17, // 25: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	23, // 26: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	21, // 27: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	8,  // 28: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	23, // 29: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	24, // 30: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	21, // 31: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	8,  // 32: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	25, // 33: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	21, // 34: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	2,  // 35: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	20, // 36: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	21, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	23, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	23, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
+	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
+	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	24, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	25, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	23, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	23, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	23, // 18: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	23, // 19: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	3,  // 20: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	15, // 21: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	16, // 22: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	1,  // 23: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	23, // 24: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	17, // 25: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	18, // 26: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	19, // 27: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	25, // 28: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	23, // 29: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 30: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	25, // 31: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	26, // 32: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	23, // 33: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 34: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	27, // 35: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	23, // 36: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 37: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 38: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -1482,8 +1696,8 @@ func file_fairlead_console_v1_resources_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   19,
+			NumEnums:      3,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,7 @@ package gitcachev1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v11 "fairlead.dev/gen/fairlead/artifact/v1"
 	v1 "fairlead.dev/gen/fairlead/console/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -26,6 +27,209 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type TreeEntry_Kind int32
+
+const (
+	TreeEntry_KIND_UNSPECIFIED TreeEntry_Kind = 0
+	TreeEntry_KIND_FOLDER      TreeEntry_Kind = 1
+	TreeEntry_KIND_FILE        TreeEntry_Kind = 2
+	TreeEntry_KIND_EXECUTABLE  TreeEntry_Kind = 3
+	TreeEntry_KIND_LINK        TreeEntry_Kind = 4
+	TreeEntry_KIND_SUBMODULE   TreeEntry_Kind = 5
+)
+
+// Enum value maps for TreeEntry_Kind.
+var (
+	TreeEntry_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_FOLDER",
+		2: "KIND_FILE",
+		3: "KIND_EXECUTABLE",
+		4: "KIND_LINK",
+		5: "KIND_SUBMODULE",
+	}
+	TreeEntry_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_FOLDER":      1,
+		"KIND_FILE":        2,
+		"KIND_EXECUTABLE":  3,
+		"KIND_LINK":        4,
+		"KIND_SUBMODULE":   5,
+	}
+)
+
+func (x TreeEntry_Kind) Enum() *TreeEntry_Kind {
+	p := new(TreeEntry_Kind)
+	*p = x
+	return p
+}
+
+func (x TreeEntry_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TreeEntry_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_gitcache_v1_source_proto_enumTypes[0].Descriptor()
+}
+
+func (TreeEntry_Kind) Type() protoreflect.EnumType {
+	return &file_fairlead_gitcache_v1_source_proto_enumTypes[0]
+}
+
+func (x TreeEntry_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TreeEntry_Kind.Descriptor instead.
+func (TreeEntry_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{13, 0}
+}
+
+type ListSourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 means 100, the most is 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before, with the same filter and order.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms that must all hold, with spaces between: name:<part of the name>, host:<part of the Git
+	// host>, owner:<replica> (owner:none for nobody), problem:true or problem:false.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// name (the default), owner, last_poll_time, next_poll_time, stale_since, mirror_bytes or
+	// upstream_requests_last_hour; followed by " desc" for the other way round.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSourcesRequest) Reset() {
+	*x = ListSourcesRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesRequest) ProtoMessage() {}
+
+func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListSourcesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSourcesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListSourcesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSourcesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+type ListSourcesResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sources []*LiveSource          `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many the filter lets through.
+	Total int32 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Replicas that did not answer: of what they own only owner and heads are told.
+	SilentReplicas []string `protobuf:"bytes,4,rep,name=silent_replicas,json=silentReplicas,proto3" json:"silent_replicas,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListSourcesResponse) Reset() {
+	*x = ListSourcesResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesResponse) ProtoMessage() {}
+
+func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListSourcesResponse) GetSources() []*LiveSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *ListSourcesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListSourcesResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListSourcesResponse) GetSilentReplicas() []string {
+	if x != nil {
+		return x.SilentReplicas
+	}
+	return nil
+}
+
 type GetSourceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -35,7 +239,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[0]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +251,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[0]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +264,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -79,7 +283,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[1]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -91,7 +295,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[1]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -104,7 +308,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetSourceResponse) GetSource() *LiveSource {
@@ -114,25 +318,144 @@ func (x *GetSourceResponse) GetSource() *LiveSource {
 	return nil
 }
 
+type WatchSourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListSourcesRequest.
+	Filter        string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSourcesRequest) Reset() {
+	*x = WatchSourcesRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSourcesRequest) ProtoMessage() {}
+
+func (x *WatchSourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSourcesRequest.ProtoReflect.Descriptor instead.
+func (*WatchSourcesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchSourcesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+type WatchSourcesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// New or changed.
+	Sources []*LiveSource `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Names that are gone, or that the filter does not let through any more.
+	Gone []string `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
+	// True once, when everything there was at the begin has been sent. An empty message is a heartbeat.
+	Synced        bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSourcesResponse) Reset() {
+	*x = WatchSourcesResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSourcesResponse) ProtoMessage() {}
+
+func (x *WatchSourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSourcesResponse.ProtoReflect.Descriptor instead.
+func (*WatchSourcesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WatchSourcesResponse) GetSources() []*LiveSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *WatchSourcesResponse) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *WatchSourcesResponse) GetSynced() bool {
+	if x != nil {
+		return x.Synced
+	}
+	return false
+}
+
 type LiveSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Replica that fetches this source; empty: nobody holds it.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	// True if the replica that answers is the owner.
-	OwnedHere     bool                   `protobuf:"varint,3,opt,name=owned_here,json=ownedHere,proto3" json:"owned_here,omitempty"`
-	Epoch         int64                  `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	LastPollTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_poll_time,json=lastPollTime,proto3" json:"last_poll_time,omitempty"`
-	NextPollTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
-	Heads         []*v1.Head             `protobuf:"bytes,7,rep,name=heads,proto3" json:"heads,omitempty"`
-	Problem       *v1.Problem            `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	OwnedHere    bool                   `protobuf:"varint,3,opt,name=owned_here,json=ownedHere,proto3" json:"owned_here,omitempty"`
+	Epoch        int64                  `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LastPollTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_poll_time,json=lastPollTime,proto3" json:"last_poll_time,omitempty"`
+	NextPollTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
+	Heads        []*v1.Head             `protobuf:"bytes,7,rep,name=heads,proto3" json:"heads,omitempty"`
+	Problem      *v1.Problem            `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Without userinfo.
+	Url string `protobuf:"bytes,9,opt,name=url,proto3" json:"url,omitempty"`
+	// Since when upstream has not answered as it should; unset: the last poll went well.
+	StaleSince *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stale_since,json=staleSince,proto3" json:"stale_since,omitempty"`
+	// Requests to the Git host in the last hour, or since the owner has it if that is less.
+	UpstreamRequestsLastHour int32 `protobuf:"varint,11,opt,name=upstream_requests_last_hour,json=upstreamRequestsLastHour,proto3" json:"upstream_requests_last_hour,omitempty"`
+	// On the owner's disk.
+	MirrorBytes int64 `protobuf:"varint,12,opt,name=mirror_bytes,json=mirrorBytes,proto3" json:"mirror_bytes,omitempty"`
+	MirrorPacks int32 `protobuf:"varint,13,opt,name=mirror_packs,json=mirrorPacks,proto3" json:"mirror_packs,omitempty"`
+	// Replicas that have a copy of all that was published.
+	Standbys      []string `protobuf:"bytes,14,rep,name=standbys,proto3" json:"standbys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LiveSource) Reset() {
 	*x = LiveSource{}
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[2]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -144,7 +467,7 @@ func (x *LiveSource) String() string {
 func (*LiveSource) ProtoMessage() {}
 
 func (x *LiveSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[2]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -157,7 +480,7 @@ func (x *LiveSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveSource.ProtoReflect.Descriptor instead.
 func (*LiveSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LiveSource) GetName() string {
@@ -216,6 +539,48 @@ func (x *LiveSource) GetProblem() *v1.Problem {
 	return nil
 }
 
+func (x *LiveSource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *LiveSource) GetStaleSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StaleSince
+	}
+	return nil
+}
+
+func (x *LiveSource) GetUpstreamRequestsLastHour() int32 {
+	if x != nil {
+		return x.UpstreamRequestsLastHour
+	}
+	return 0
+}
+
+func (x *LiveSource) GetMirrorBytes() int64 {
+	if x != nil {
+		return x.MirrorBytes
+	}
+	return 0
+}
+
+func (x *LiveSource) GetMirrorPacks() int32 {
+	if x != nil {
+		return x.MirrorPacks
+	}
+	return 0
+}
+
+func (x *LiveSource) GetStandbys() []string {
+	if x != nil {
+		return x.Standbys
+	}
+	return nil
+}
+
 type RefreshSourceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -225,7 +590,7 @@ type RefreshSourceRequest struct {
 
 func (x *RefreshSourceRequest) Reset() {
 	*x = RefreshSourceRequest{}
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[3]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +602,7 @@ func (x *RefreshSourceRequest) String() string {
 func (*RefreshSourceRequest) ProtoMessage() {}
 
 func (x *RefreshSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[3]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +615,7 @@ func (x *RefreshSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshSourceRequest.ProtoReflect.Descriptor instead.
 func (*RefreshSourceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RefreshSourceRequest) GetName() string {
@@ -268,7 +633,7 @@ type RefreshSourceResponse struct {
 
 func (x *RefreshSourceResponse) Reset() {
 	*x = RefreshSourceResponse{}
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[4]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +645,7 @@ func (x *RefreshSourceResponse) String() string {
 func (*RefreshSourceResponse) ProtoMessage() {}
 
 func (x *RefreshSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[4]
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,18 +658,495 @@ func (x *RefreshSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshSourceResponse.ProtoReflect.Descriptor instead.
 func (*RefreshSourceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{8}
+}
+
+type ListCommitsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// A full commit id, or a ref as services name it. Empty: the default branch.
+	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// At most this many; 0 means 50, the most is 500.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCommitsRequest) Reset() {
+	*x = ListCommitsRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCommitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCommitsRequest) ProtoMessage() {}
+
+func (x *ListCommitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCommitsRequest.ProtoReflect.Descriptor instead.
+func (*ListCommitsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListCommitsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListCommitsRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *ListCommitsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCommitsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListCommitsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Commits []*v11.Revision        `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCommitsResponse) Reset() {
+	*x = ListCommitsResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCommitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCommitsResponse) ProtoMessage() {}
+
+func (x *ListCommitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCommitsResponse.ProtoReflect.Descriptor instead.
+func (*ListCommitsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListCommitsResponse) GetCommits() []*v11.Revision {
+	if x != nil {
+		return x.Commits
+	}
+	return nil
+}
+
+func (x *ListCommitsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type ListTreeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// As in ListCommitsRequest.
+	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Folder, without leading or trailing slash. Empty: the root.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// At most this many; 0 means 1000, the most is 10000.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTreeRequest) Reset() {
+	*x = ListTreeRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTreeRequest) ProtoMessage() {}
+
+func (x *ListTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTreeRequest.ProtoReflect.Descriptor instead.
+func (*ListTreeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListTreeRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListTreeRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *ListTreeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListTreeRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTreeRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListTreeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit that the revision stands for.
+	Revision *v11.Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Entries  []*TreeEntry  `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTreeResponse) Reset() {
+	*x = ListTreeResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTreeResponse) ProtoMessage() {}
+
+func (x *ListTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTreeResponse.ProtoReflect.Descriptor instead.
+func (*ListTreeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListTreeResponse) GetRevision() *v11.Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *ListTreeResponse) GetEntries() []*TreeEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListTreeResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type TreeEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  TreeEntry_Kind         `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.gitcache.v1.TreeEntry_Kind" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a file or link.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// Git's name of the object.
+	ObjectId      string `protobuf:"bytes,4,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeEntry) Reset() {
+	*x = TreeEntry{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeEntry) ProtoMessage() {}
+
+func (x *TreeEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeEntry.ProtoReflect.Descriptor instead.
+func (*TreeEntry) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TreeEntry) GetKind() TreeEntry_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return TreeEntry_KIND_UNSPECIFIED
+}
+
+func (x *TreeEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TreeEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *TreeEntry) GetObjectId() string {
+	if x != nil {
+		return x.ObjectId
+	}
+	return ""
+}
+
+type ReadFileRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// As in ListCommitsRequest.
+	Revision      string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileRequest) Reset() {
+	*x = ReadFileRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileRequest) ProtoMessage() {}
+
+func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadFileRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReadFileRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ReadFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit that the revision stands for.
+	Revision *v11.Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Entry    *TreeEntry    `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	// Of a link: where it points.
+	Content       []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileResponse) Reset() {
+	*x = ReadFileResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileResponse) ProtoMessage() {}
+
+func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
+func (*ReadFileResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReadFileResponse) GetRevision() *v11.Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetEntry() *TreeEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
 }
 
 var File_fairlead_gitcache_v1_source_proto protoreflect.FileDescriptor
 
 const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"!fairlead/gitcache/v1/source.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"/\n" +
+	"!fairlead/gitcache/v1/source.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x01\n" +
+	"\x12ListSourcesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06filter\x12\"\n" +
+	"\border_by\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\aorderBy\"\xb8\x01\n" +
+	"\x13ListSourcesResponse\x12:\n" +
+	"\asources\x18\x01 \x03(\v2 .fairlead.gitcache.v1.LiveSourceR\asources\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x05R\x05total\x12'\n" +
+	"\x0fsilent_replicas\x18\x04 \x03(\tR\x0esilentReplicas\"/\n" +
 	"\x10GetSourceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"M\n" +
 	"\x11GetSourceResponse\x128\n" +
-	"\x06source\x18\x01 \x01(\v2 .fairlead.gitcache.v1.LiveSourceR\x06source\"\xd8\x02\n" +
+	"\x06source\x18\x01 \x01(\v2 .fairlead.gitcache.v1.LiveSourceR\x06source\"7\n" +
+	"\x13WatchSourcesRequest\x12 \n" +
+	"\x06filter\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06filter\"~\n" +
+	"\x14WatchSourcesResponse\x12:\n" +
+	"\asources\x18\x01 \x03(\v2 .fairlead.gitcache.v1.LiveSourceR\asources\x12\x12\n" +
+	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x16\n" +
+	"\x06synced\x18\x03 \x01(\bR\x06synced\"\xc8\x04\n" +
 	"\n" +
 	"LiveSource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -315,13 +1157,69 @@ const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
 	"\x0elast_poll_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastPollTime\x12@\n" +
 	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12/\n" +
 	"\x05heads\x18\a \x03(\v2\x19.fairlead.console.v1.HeadR\x05heads\x126\n" +
-	"\aproblem\x18\b \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"3\n" +
+	"\aproblem\x18\b \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\x12\x10\n" +
+	"\x03url\x18\t \x01(\tR\x03url\x12;\n" +
+	"\vstale_since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"staleSince\x12=\n" +
+	"\x1bupstream_requests_last_hour\x18\v \x01(\x05R\x18upstreamRequestsLastHour\x12!\n" +
+	"\fmirror_bytes\x18\f \x01(\x03R\vmirrorBytes\x12!\n" +
+	"\fmirror_packs\x18\r \x01(\x05R\vmirrorPacks\x12\x1a\n" +
+	"\bstandbys\x18\x0e \x03(\tR\bstandbys\"3\n" +
 	"\x14RefreshSourceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"\x17\n" +
-	"\x15RefreshSourceResponse2\xe1\x01\n" +
-	"\rSourceService\x12a\n" +
-	"\tGetSource\x12&.fairlead.gitcache.v1.GetSourceRequest\x1a'.fairlead.gitcache.v1.GetSourceResponse\"\x03\x90\x02\x01\x12m\n" +
-	"\rRefreshSource\x12*.fairlead.gitcache.v1.RefreshSourceRequest\x1a+.fairlead.gitcache.v1.RefreshSourceResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
+	"\x15RefreshSourceResponse\"\xad\x01\n" +
+	"\x12ListCommitsRequest\x12\x1f\n" +
+	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
+	"\brevision\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\brevision\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"w\n" +
+	"\x13ListCommitsResponse\x128\n" +
+	"\acommits\x18\x01 \x03(\v2\x1e.fairlead.artifact.v1.RevisionR\acommits\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc8\x01\n" +
+	"\x0fListTreeRequest\x12\x1f\n" +
+	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
+	"\brevision\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\brevision\x12\x1c\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"\xb1\x01\n" +
+	"\x10ListTreeResponse\x12:\n" +
+	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
+	"\aentries\x18\x02 \x03(\v2\x1f.fairlead.gitcache.v1.TreeEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x80\x02\n" +
+	"\tTreeEntry\x128\n" +
+	"\x04kind\x18\x01 \x01(\x0e2$.fairlead.gitcache.v1.TreeEntry.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x1b\n" +
+	"\tobject_id\x18\x04 \x01(\tR\bobjectId\"t\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vKIND_FOLDER\x10\x01\x12\r\n" +
+	"\tKIND_FILE\x10\x02\x12\x13\n" +
+	"\x0fKIND_EXECUTABLE\x10\x03\x12\r\n" +
+	"\tKIND_LINK\x10\x04\x12\x12\n" +
+	"\x0eKIND_SUBMODULE\x10\x05\"x\n" +
+	"\x0fReadFileRequest\x12\x1f\n" +
+	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
+	"\brevision\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\brevision\x12\x1e\n" +
+	"\x04path\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x04path\"\x9f\x01\n" +
+	"\x10ReadFileResponse\x12:\n" +
+	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x125\n" +
+	"\x05entry\x18\x02 \x01(\v2\x1f.fairlead.gitcache.v1.TreeEntryR\x05entry\x12\x18\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent2\xde\x05\n" +
+	"\rSourceService\x12g\n" +
+	"\vListSources\x12(.fairlead.gitcache.v1.ListSourcesRequest\x1a).fairlead.gitcache.v1.ListSourcesResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\tGetSource\x12&.fairlead.gitcache.v1.GetSourceRequest\x1a'.fairlead.gitcache.v1.GetSourceResponse\"\x03\x90\x02\x01\x12i\n" +
+	"\fWatchSources\x12).fairlead.gitcache.v1.WatchSourcesRequest\x1a*.fairlead.gitcache.v1.WatchSourcesResponse\"\x000\x01\x12m\n" +
+	"\rRefreshSource\x12*.fairlead.gitcache.v1.RefreshSourceRequest\x1a+.fairlead.gitcache.v1.RefreshSourceResponse\"\x03\x90\x02\x02\x12g\n" +
+	"\vListCommits\x12(.fairlead.gitcache.v1.ListCommitsRequest\x1a).fairlead.gitcache.v1.ListCommitsResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\bListTree\x12%.fairlead.gitcache.v1.ListTreeRequest\x1a&.fairlead.gitcache.v1.ListTreeResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\bReadFile\x12%.fairlead.gitcache.v1.ReadFileRequest\x1a&.fairlead.gitcache.v1.ReadFileResponse\"\x03\x90\x02\x01B\xcb\x01\n" +
 	"\x18com.fairlead.gitcache.v1B\vSourceProtoP\x01Z0fairlead.dev/gen/fairlead/gitcache/v1;gitcachev1\xa2\x02\x03FGX\xaa\x02\x14Fairlead.Gitcache.V1\xca\x02\x14Fairlead\\Gitcache\\V1\xe2\x02 Fairlead\\Gitcache\\V1\\GPBMetadata\xea\x02\x16Fairlead::Gitcache::V1b\x06proto3"
 
 var (
@@ -336,32 +1234,65 @@ func file_fairlead_gitcache_v1_source_proto_rawDescGZIP() []byte {
 	return file_fairlead_gitcache_v1_source_proto_rawDescData
 }
 
-var file_fairlead_gitcache_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_fairlead_gitcache_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fairlead_gitcache_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fairlead_gitcache_v1_source_proto_goTypes = []any{
-	(*GetSourceRequest)(nil),      // 0: fairlead.gitcache.v1.GetSourceRequest
-	(*GetSourceResponse)(nil),     // 1: fairlead.gitcache.v1.GetSourceResponse
-	(*LiveSource)(nil),            // 2: fairlead.gitcache.v1.LiveSource
-	(*RefreshSourceRequest)(nil),  // 3: fairlead.gitcache.v1.RefreshSourceRequest
-	(*RefreshSourceResponse)(nil), // 4: fairlead.gitcache.v1.RefreshSourceResponse
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*v1.Head)(nil),               // 6: fairlead.console.v1.Head
-	(*v1.Problem)(nil),            // 7: fairlead.console.v1.Problem
+	(TreeEntry_Kind)(0),           // 0: fairlead.gitcache.v1.TreeEntry.Kind
+	(*ListSourcesRequest)(nil),    // 1: fairlead.gitcache.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),   // 2: fairlead.gitcache.v1.ListSourcesResponse
+	(*GetSourceRequest)(nil),      // 3: fairlead.gitcache.v1.GetSourceRequest
+	(*GetSourceResponse)(nil),     // 4: fairlead.gitcache.v1.GetSourceResponse
+	(*WatchSourcesRequest)(nil),   // 5: fairlead.gitcache.v1.WatchSourcesRequest
+	(*WatchSourcesResponse)(nil),  // 6: fairlead.gitcache.v1.WatchSourcesResponse
+	(*LiveSource)(nil),            // 7: fairlead.gitcache.v1.LiveSource
+	(*RefreshSourceRequest)(nil),  // 8: fairlead.gitcache.v1.RefreshSourceRequest
+	(*RefreshSourceResponse)(nil), // 9: fairlead.gitcache.v1.RefreshSourceResponse
+	(*ListCommitsRequest)(nil),    // 10: fairlead.gitcache.v1.ListCommitsRequest
+	(*ListCommitsResponse)(nil),   // 11: fairlead.gitcache.v1.ListCommitsResponse
+	(*ListTreeRequest)(nil),       // 12: fairlead.gitcache.v1.ListTreeRequest
+	(*ListTreeResponse)(nil),      // 13: fairlead.gitcache.v1.ListTreeResponse
+	(*TreeEntry)(nil),             // 14: fairlead.gitcache.v1.TreeEntry
+	(*ReadFileRequest)(nil),       // 15: fairlead.gitcache.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 16: fairlead.gitcache.v1.ReadFileResponse
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*v1.Head)(nil),               // 18: fairlead.console.v1.Head
+	(*v1.Problem)(nil),            // 19: fairlead.console.v1.Problem
+	(*v11.Revision)(nil),          // 20: fairlead.artifact.v1.Revision
 }
 var file_fairlead_gitcache_v1_source_proto_depIdxs = []int32{
-	2, // 0: fairlead.gitcache.v1.GetSourceResponse.source:type_name -> fairlead.gitcache.v1.LiveSource
-	5, // 1: fairlead.gitcache.v1.LiveSource.last_poll_time:type_name -> google.protobuf.Timestamp
-	5, // 2: fairlead.gitcache.v1.LiveSource.next_poll_time:type_name -> google.protobuf.Timestamp
-	6, // 3: fairlead.gitcache.v1.LiveSource.heads:type_name -> fairlead.console.v1.Head
-	7, // 4: fairlead.gitcache.v1.LiveSource.problem:type_name -> fairlead.console.v1.Problem
-	0, // 5: fairlead.gitcache.v1.SourceService.GetSource:input_type -> fairlead.gitcache.v1.GetSourceRequest
-	3, // 6: fairlead.gitcache.v1.SourceService.RefreshSource:input_type -> fairlead.gitcache.v1.RefreshSourceRequest
-	1, // 7: fairlead.gitcache.v1.SourceService.GetSource:output_type -> fairlead.gitcache.v1.GetSourceResponse
-	4, // 8: fairlead.gitcache.v1.SourceService.RefreshSource:output_type -> fairlead.gitcache.v1.RefreshSourceResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7,  // 0: fairlead.gitcache.v1.ListSourcesResponse.sources:type_name -> fairlead.gitcache.v1.LiveSource
+	7,  // 1: fairlead.gitcache.v1.GetSourceResponse.source:type_name -> fairlead.gitcache.v1.LiveSource
+	7,  // 2: fairlead.gitcache.v1.WatchSourcesResponse.sources:type_name -> fairlead.gitcache.v1.LiveSource
+	17, // 3: fairlead.gitcache.v1.LiveSource.last_poll_time:type_name -> google.protobuf.Timestamp
+	17, // 4: fairlead.gitcache.v1.LiveSource.next_poll_time:type_name -> google.protobuf.Timestamp
+	18, // 5: fairlead.gitcache.v1.LiveSource.heads:type_name -> fairlead.console.v1.Head
+	19, // 6: fairlead.gitcache.v1.LiveSource.problem:type_name -> fairlead.console.v1.Problem
+	17, // 7: fairlead.gitcache.v1.LiveSource.stale_since:type_name -> google.protobuf.Timestamp
+	20, // 8: fairlead.gitcache.v1.ListCommitsResponse.commits:type_name -> fairlead.artifact.v1.Revision
+	20, // 9: fairlead.gitcache.v1.ListTreeResponse.revision:type_name -> fairlead.artifact.v1.Revision
+	14, // 10: fairlead.gitcache.v1.ListTreeResponse.entries:type_name -> fairlead.gitcache.v1.TreeEntry
+	0,  // 11: fairlead.gitcache.v1.TreeEntry.kind:type_name -> fairlead.gitcache.v1.TreeEntry.Kind
+	20, // 12: fairlead.gitcache.v1.ReadFileResponse.revision:type_name -> fairlead.artifact.v1.Revision
+	14, // 13: fairlead.gitcache.v1.ReadFileResponse.entry:type_name -> fairlead.gitcache.v1.TreeEntry
+	1,  // 14: fairlead.gitcache.v1.SourceService.ListSources:input_type -> fairlead.gitcache.v1.ListSourcesRequest
+	3,  // 15: fairlead.gitcache.v1.SourceService.GetSource:input_type -> fairlead.gitcache.v1.GetSourceRequest
+	5,  // 16: fairlead.gitcache.v1.SourceService.WatchSources:input_type -> fairlead.gitcache.v1.WatchSourcesRequest
+	8,  // 17: fairlead.gitcache.v1.SourceService.RefreshSource:input_type -> fairlead.gitcache.v1.RefreshSourceRequest
+	10, // 18: fairlead.gitcache.v1.SourceService.ListCommits:input_type -> fairlead.gitcache.v1.ListCommitsRequest
+	12, // 19: fairlead.gitcache.v1.SourceService.ListTree:input_type -> fairlead.gitcache.v1.ListTreeRequest
+	15, // 20: fairlead.gitcache.v1.SourceService.ReadFile:input_type -> fairlead.gitcache.v1.ReadFileRequest
+	2,  // 21: fairlead.gitcache.v1.SourceService.ListSources:output_type -> fairlead.gitcache.v1.ListSourcesResponse
+	4,  // 22: fairlead.gitcache.v1.SourceService.GetSource:output_type -> fairlead.gitcache.v1.GetSourceResponse
+	6,  // 23: fairlead.gitcache.v1.SourceService.WatchSources:output_type -> fairlead.gitcache.v1.WatchSourcesResponse
+	9,  // 24: fairlead.gitcache.v1.SourceService.RefreshSource:output_type -> fairlead.gitcache.v1.RefreshSourceResponse
+	11, // 25: fairlead.gitcache.v1.SourceService.ListCommits:output_type -> fairlead.gitcache.v1.ListCommitsResponse
+	13, // 26: fairlead.gitcache.v1.SourceService.ListTree:output_type -> fairlead.gitcache.v1.ListTreeResponse
+	16, // 27: fairlead.gitcache.v1.SourceService.ReadFile:output_type -> fairlead.gitcache.v1.ReadFileResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_gitcache_v1_source_proto_init() }
@@ -374,13 +1305,14 @@ func file_fairlead_gitcache_v1_source_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_gitcache_v1_source_proto_rawDesc), len(file_fairlead_gitcache_v1_source_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   5,
+			NumEnums:      1,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_fairlead_gitcache_v1_source_proto_goTypes,
 		DependencyIndexes: file_fairlead_gitcache_v1_source_proto_depIdxs,
+		EnumInfos:         file_fairlead_gitcache_v1_source_proto_enumTypes,
 		MessageInfos:      file_fairlead_gitcache_v1_source_proto_msgTypes,
 	}.Build()
 	File_fairlead_gitcache_v1_source_proto = out.File

@@ -21,13 +21,32 @@ type Remote struct {
 	// Secret is the name of the secret that Credentials came from, for messages. Empty: there is none.
 	Secret      string
 	Credentials Credentials
+	// Proxy to the Git host; nil: the environment's, if it has one.
+	Proxy *url.URL
 }
 
-// Credentials authenticate to a Git host. They are bound to the scheme, host and port of the Remote
-// that they are part of.
+// Credentials authenticate to a Git host, and say which host is the right one. They are bound to the
+// scheme, host and port of the Remote that they are part of. Comparable; the zero value is none.
 type Credentials struct {
 	Username string
 	Password string // or a token
+
+	GitHubApp GitHubApp
+
+	// For ssh.
+	Identity   string // private key, PEM
+	Passphrase string // of Identity
+	KnownHosts string // lines of a known_hosts file
+
+	CA string // PEM; for https instead of the system's certificates
+
+	ProxyUsername, ProxyPassword string
+}
+
+// GitHubApp is an installation of a GitHub App: it gets tokens that live an hour.
+type GitHubApp struct {
+	ID, InstallationID string
+	PrivateKey         string // PEM
 }
 
 // LogValue keeps credentials out of logs.
@@ -76,6 +95,8 @@ type Target interface {
 	// AddPack stores a pack. It reads to the end, checks everything, and returns only once the
 	// objects are durable. After an error none of them is there.
 	AddPack(ctx context.Context, pack io.Reader) (bytes int64, err error)
+	// ObjectsDir is the folder of the objects that are there already, for Git's own tools to read.
+	ObjectsDir() string
 }
 
 // Fetcher talks to upstream. Implementations hold no state per repository, and may be used by many

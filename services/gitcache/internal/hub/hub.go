@@ -81,15 +81,22 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 		return fetch.Credentials{}, fmt.Errorf("secret %q can't be read: the console answers %s. Fairlead tries again", secret, connect.CodeOf(err))
 	}
 	data := resp.GetData()
-	credentials := fetch.Credentials{Username: data["username"], Password: data["password"]}
+	credentials := fetch.Credentials{
+		Username: data["username"], Password: data["password"], CA: data["ca.crt"],
+		GitHubApp: fetch.GitHubApp{
+			ID: data["githubAppID"], InstallationID: data["githubAppInstallationID"], PrivateKey: data["githubAppPrivateKey"],
+		},
+		Identity: data["identity"], Passphrase: data["passphrase"], KnownHosts: data["known_hosts"],
+		ProxyUsername: data["proxyUsername"], ProxyPassword: data["proxyPassword"],
+	}
 	if token := data["token"]; token != "" {
 		credentials.Password = token
 		if credentials.Username == "" {
 			credentials.Username = tokenUser
 		}
 	}
-	if credentials.Password == "" || credentials.Username == "" {
-		return fetch.Credentials{}, fmt.Errorf("secret %q has neither a token nor a username and password. Add the keys", secret)
+	if credentials == (fetch.Credentials{}) {
+		return credentials, fmt.Errorf("secret %q has none of the keys that a source can use. Add a token, username and password, an identity with known_hosts, or a GitHub App", secret)
 	}
 	return credentials, nil
 }
@@ -126,7 +133,8 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
-		Secret: git.GetSecret(), Wants: map[string][]string{},
+		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(),
+		Verification: verification(git.GetVerification()), Wants: map[string][]string{},
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
@@ -138,6 +146,15 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	return plan
 }
 
+func verification(v *consolev1.Verification) owner.Verification {
+	if v == nil {
+		return owner.Verification{}
+	}
+	tag := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG
+	both := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT
+	return owner.Verification{Commit: !tag, Tag: tag || both, Keys: v.GetKeys()}
+}
+
 // Source returns one source as it was published last.
 func (c *Catalog) Source(name string) (origin.Source, bool) {
 	s, ok := c.catalog.Source(name)
@@ -145,7 +162,7 @@ func (c *Catalog) Source(name string) (origin.Source, bool) {
 		return origin.Source{}, false
 	}
 	return origin.Source{
-		UID: s.GetMetadata().GetUid(), Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
+		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(), Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
 	}, true
 }
 
@@ -157,6 +174,7 @@ func Heads(messages []*consolev1.Head) []mirror.Head {
 		h := mirror.Head{
 			Ref: m.GetRef(), Commit: plumbing.NewHash(r.GetCommit()), CommitTime: Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(), FetchTime: Time(m.GetFetchTime()),
+			Resolved: m.GetResolvedRef(), SignedBy: m.GetSignedBy(),
 		}
 		if h.Ref != "" && !h.Commit.IsZero() {
 			heads = append(heads, h)
@@ -169,7 +187,9 @@ func Heads(messages []*consolev1.Head) []mirror.Head {
 func HeadMessages(heads []mirror.Head) []*consolev1.Head {
 	messages := make([]*consolev1.Head, 0, len(heads))
 	for _, h := range heads {
-		messages = append(messages, &consolev1.Head{Ref: h.Ref, Revision: RevisionMessage(h), FetchTime: Timestamp(h.FetchTime)})
+		messages = append(messages, &consolev1.Head{
+			Ref: h.Ref, Revision: RevisionMessage(h), FetchTime: Timestamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
+		})
 	}
 	return messages
 }

@@ -31,6 +31,8 @@ type Head struct {
 	Author      string        `json:"author"`
 	Traceparent string        `json:"traceparent,omitempty"` // of the poll that found the commit
 	FetchTime   time.Time     `json:"fetch_time"`
+	Resolved    string        `json:"resolved,omitempty"`  // the tag that a semver range chose
+	SignedBy    string        `json:"signed_by,omitempty"` // fingerprint of the key
 }
 
 // Mirror is a source's bare repository and its heads. Safe for many goroutines; AddPack, SetHeads and
@@ -250,6 +252,9 @@ func (m *Mirror) AddPack(ctx context.Context, pack io.Reader) (int64, error) {
 	return addPack(ctx, m.repo(), pack)
 }
 
+// ObjectsDir is where Git's own tools find the objects.
+func (m *Mirror) ObjectsDir() string { return filepath.Join(m.repo(), "objects") }
+
 // Objects opens the mirror for reading by one goroutine, which closes it.
 func (m *Mirror) Objects() *Objects {
 	m.mu.RLock()
@@ -294,6 +299,9 @@ func (m *Mirror) Fresh() (*Fresh, error) {
 
 // Haves of a fresh clone are none.
 func (f *Fresh) Haves() ([]plumbing.Hash, error) { return nil, nil }
+
+// ObjectsDir is where Git's own tools find the objects.
+func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.fresh(), "objects") }
 
 // AddPack stores a pack in the fresh clone.
 func (f *Fresh) AddPack(ctx context.Context, pack io.Reader) (int64, error) {

@@ -26,6 +26,8 @@ type Query struct {
 	Source   string // name
 	Revision string // full commit id, or canonical ref
 	Path     string
+	// Rules as in .gitignore: with Include only what matches, without what matches Ignore.
+	Include, Ignore []string
 }
 
 // Answer is the content of a folder, or Err.
@@ -58,8 +60,9 @@ func (e *Error) Error() string { return e.Message }
 
 // Source is what the catalog knows of one.
 type Source struct {
-	UID   string
-	Heads []mirror.Head // as published last
+	UID        string
+	Submodules bool          // are fetched, and belong to the content
+	Heads      []mirror.Head // as published last
 	// Problem is what is wrong with it, in words; empty: nothing.
 	Problem string
 }

@@ -28,14 +28,29 @@ type Source struct {
 	// Secret is the name of the secret with the credentials; empty: none.
 	Secret         string
 	SecretRevision int64
+	// Proxy is the URL of the proxy to the Git host; empty: the environment's, if it has one.
+	Proxy        string
+	Submodules   bool // fetch them, too
+	Verification Verification
 	// Wants are canonical refs and the names of the services that want them. HEAD is wanted always.
 	Wants map[string][]string
+}
+
+// Verification says what must be signed to be published. The zero value is nothing.
+type Verification struct {
+	Commit, Tag bool
+	Keys        []string // OpenPGP or SSH public keys
+}
+
+func (v Verification) equal(o Verification) bool {
+	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
 
 func (s Source) equal(o Source) bool {
 	same := func(a, b []string) bool { return slices.Equal(a, b) }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
-		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision && maps.EqualFunc(s.Wants, o.Wants, same)
+		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
+		s.Proxy == o.Proxy && s.Submodules == o.Submodules && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
 }
 
 func (s Source) interval() time.Duration {

@@ -25,10 +25,18 @@ import (
 func Policy() identity.Policy {
 	return identity.Policy{
 		artifactv1connect.ArtifactServiceResolveProcedure:     ArtifactRole,
-		gitcachev1connect.SourceServiceGetSourceProcedure:     identity.RoleUser,
+		gitcachev1connect.SourceServiceListSourcesProcedure:   SourceRole,
+		gitcachev1connect.SourceServiceGetSourceProcedure:     SourceRole,
+		gitcachev1connect.SourceServiceWatchSourcesProcedure:  SourceRole,
 		gitcachev1connect.SourceServiceRefreshSourceProcedure: identity.RoleUser,
+		gitcachev1connect.SourceServiceListCommitsProcedure:   SourceRole,
+		gitcachev1connect.SourceServiceListTreeProcedure:      SourceRole,
+		gitcachev1connect.SourceServiceReadFileProcedure:      SourceRole,
 	}
 }
+
+// SourceRole may look at sources: users, and gitcaches that hand on what users ask.
+const SourceRole = identity.RoleUser | identity.RoleGitcache
 
 // ArtifactRole may resolve and download: distributors, and the other gitcaches.
 const ArtifactRole = identity.RoleDistributor | identity.RoleGitcache
@@ -78,6 +86,8 @@ func Bytes(store *artifact.Store, built, peers artifact.FetchFunc) http.Handler 
 
 // Sources is SourceService.
 type Sources struct {
+	gitcachev1connect.UnimplementedSourceServiceHandler
+
 	Catalog interface {
 		Source(name string) (origin.Source, bool)
 	}

@@ -35,23 +35,50 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// SourceServiceListSourcesProcedure is the fully-qualified name of the SourceService's ListSources
+	// RPC.
+	SourceServiceListSourcesProcedure = "/fairlead.gitcache.v1.SourceService/ListSources"
 	// SourceServiceGetSourceProcedure is the fully-qualified name of the SourceService's GetSource RPC.
 	SourceServiceGetSourceProcedure = "/fairlead.gitcache.v1.SourceService/GetSource"
+	// SourceServiceWatchSourcesProcedure is the fully-qualified name of the SourceService's
+	// WatchSources RPC.
+	SourceServiceWatchSourcesProcedure = "/fairlead.gitcache.v1.SourceService/WatchSources"
 	// SourceServiceRefreshSourceProcedure is the fully-qualified name of the SourceService's
 	// RefreshSource RPC.
 	SourceServiceRefreshSourceProcedure = "/fairlead.gitcache.v1.SourceService/RefreshSource"
+	// SourceServiceListCommitsProcedure is the fully-qualified name of the SourceService's ListCommits
+	// RPC.
+	SourceServiceListCommitsProcedure = "/fairlead.gitcache.v1.SourceService/ListCommits"
+	// SourceServiceListTreeProcedure is the fully-qualified name of the SourceService's ListTree RPC.
+	SourceServiceListTreeProcedure = "/fairlead.gitcache.v1.SourceService/ListTree"
+	// SourceServiceReadFileProcedure is the fully-qualified name of the SourceService's ReadFile RPC.
+	SourceServiceReadFileProcedure = "/fairlead.gitcache.v1.SourceService/ReadFile"
 )
 
 // SourceServiceClient is a client for the fairlead.gitcache.v1.SourceService service.
 type SourceServiceClient interface {
-	// GetSource returns the live state of one source as this replica sees it.
-	// Called by users. Errors: NotFound (no such source).
+	// ListSources returns a page of live states.
+	// Called by users. Errors: InvalidArgument (filter, order_by or page_token).
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// GetSource returns the live state of one source. Called by users.
 	GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error)
+	// WatchSources sends the live states that the filter lets through, then each that changes, with a
+	// heartbeat at least every 15 s. What other replicas own comes with a delay of some seconds.
+	// Called by users. Errors: InvalidArgument (filter).
+	WatchSources(context.Context, *v1.WatchSourcesRequest) (*connect.ServerStreamForClient[v1.WatchSourcesResponse], error)
 	// RefreshSource makes the owner poll the source now instead of at its next interval. Any
 	// replica takes the call; many calls while one poll runs cause one more poll.
 	// Called by users and by the local Git server of `fairlead up` after a push. Idempotent.
-	// Errors: NotFound (no such source), Unavailable (coordination is down; the interval still works).
+	// Errors: Unavailable (coordination is down; the interval still works).
 	RefreshSource(context.Context, *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error)
+	// ListCommits returns a page of the history of a revision, newest first, first parents only.
+	// Called by users.
+	ListCommits(context.Context, *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error)
+	// ListTree returns what is in a folder at a revision. Called by users.
+	ListTree(context.Context, *v1.ListTreeRequest) (*v1.ListTreeResponse, error)
+	// ReadFile returns a file at a revision. Called by users.
+	// Errors: ResourceExhausted (the file is larger than 1 MiB).
+	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 }
 
 // NewSourceServiceClient constructs a client for the fairlead.gitcache.v1.SourceService service. By
@@ -65,11 +92,24 @@ func NewSourceServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 	baseURL = strings.TrimRight(baseURL, "/")
 	sourceServiceMethods := v1.File_fairlead_gitcache_v1_source_proto.Services().ByName("SourceService").Methods()
 	return &sourceServiceClient{
+		listSources: connect.NewClient[v1.ListSourcesRequest, v1.ListSourcesResponse](
+			httpClient,
+			baseURL+SourceServiceListSourcesProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("ListSources")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getSource: connect.NewClient[v1.GetSourceRequest, v1.GetSourceResponse](
 			httpClient,
 			baseURL+SourceServiceGetSourceProcedure,
 			connect.WithSchema(sourceServiceMethods.ByName("GetSource")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		watchSources: connect.NewClient[v1.WatchSourcesRequest, v1.WatchSourcesResponse](
+			httpClient,
+			baseURL+SourceServiceWatchSourcesProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("WatchSources")),
 			connect.WithClientOptions(opts...),
 		),
 		refreshSource: connect.NewClient[v1.RefreshSourceRequest, v1.RefreshSourceResponse](
@@ -79,13 +119,48 @@ func NewSourceServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		listCommits: connect.NewClient[v1.ListCommitsRequest, v1.ListCommitsResponse](
+			httpClient,
+			baseURL+SourceServiceListCommitsProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("ListCommits")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listTree: connect.NewClient[v1.ListTreeRequest, v1.ListTreeResponse](
+			httpClient,
+			baseURL+SourceServiceListTreeProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("ListTree")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		readFile: connect.NewClient[v1.ReadFileRequest, v1.ReadFileResponse](
+			httpClient,
+			baseURL+SourceServiceReadFileProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("ReadFile")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // sourceServiceClient implements SourceServiceClient.
 type sourceServiceClient struct {
+	listSources   *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
 	getSource     *connect.Client[v1.GetSourceRequest, v1.GetSourceResponse]
+	watchSources  *connect.Client[v1.WatchSourcesRequest, v1.WatchSourcesResponse]
 	refreshSource *connect.Client[v1.RefreshSourceRequest, v1.RefreshSourceResponse]
+	listCommits   *connect.Client[v1.ListCommitsRequest, v1.ListCommitsResponse]
+	listTree      *connect.Client[v1.ListTreeRequest, v1.ListTreeResponse]
+	readFile      *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+}
+
+// ListSources calls fairlead.gitcache.v1.SourceService.ListSources.
+func (c *sourceServiceClient) ListSources(ctx context.Context, req *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	response, err := c.listSources.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetSource calls fairlead.gitcache.v1.SourceService.GetSource.
@@ -97,6 +172,11 @@ func (c *sourceServiceClient) GetSource(ctx context.Context, req *v1.GetSourceRe
 	return nil, err
 }
 
+// WatchSources calls fairlead.gitcache.v1.SourceService.WatchSources.
+func (c *sourceServiceClient) WatchSources(ctx context.Context, req *v1.WatchSourcesRequest) (*connect.ServerStreamForClient[v1.WatchSourcesResponse], error) {
+	return c.watchSources.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // RefreshSource calls fairlead.gitcache.v1.SourceService.RefreshSource.
 func (c *sourceServiceClient) RefreshSource(ctx context.Context, req *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error) {
 	response, err := c.refreshSource.CallUnary(ctx, connect.NewRequest(req))
@@ -106,16 +186,57 @@ func (c *sourceServiceClient) RefreshSource(ctx context.Context, req *v1.Refresh
 	return nil, err
 }
 
+// ListCommits calls fairlead.gitcache.v1.SourceService.ListCommits.
+func (c *sourceServiceClient) ListCommits(ctx context.Context, req *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error) {
+	response, err := c.listCommits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTree calls fairlead.gitcache.v1.SourceService.ListTree.
+func (c *sourceServiceClient) ListTree(ctx context.Context, req *v1.ListTreeRequest) (*v1.ListTreeResponse, error) {
+	response, err := c.listTree.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ReadFile calls fairlead.gitcache.v1.SourceService.ReadFile.
+func (c *sourceServiceClient) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
+	response, err := c.readFile.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // SourceServiceHandler is an implementation of the fairlead.gitcache.v1.SourceService service.
 type SourceServiceHandler interface {
-	// GetSource returns the live state of one source as this replica sees it.
-	// Called by users. Errors: NotFound (no such source).
+	// ListSources returns a page of live states.
+	// Called by users. Errors: InvalidArgument (filter, order_by or page_token).
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// GetSource returns the live state of one source. Called by users.
 	GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error)
+	// WatchSources sends the live states that the filter lets through, then each that changes, with a
+	// heartbeat at least every 15 s. What other replicas own comes with a delay of some seconds.
+	// Called by users. Errors: InvalidArgument (filter).
+	WatchSources(context.Context, *v1.WatchSourcesRequest, *connect.ServerStream[v1.WatchSourcesResponse]) error
 	// RefreshSource makes the owner poll the source now instead of at its next interval. Any
 	// replica takes the call; many calls while one poll runs cause one more poll.
 	// Called by users and by the local Git server of `fairlead up` after a push. Idempotent.
-	// Errors: NotFound (no such source), Unavailable (coordination is down; the interval still works).
+	// Errors: Unavailable (coordination is down; the interval still works).
 	RefreshSource(context.Context, *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error)
+	// ListCommits returns a page of the history of a revision, newest first, first parents only.
+	// Called by users.
+	ListCommits(context.Context, *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error)
+	// ListTree returns what is in a folder at a revision. Called by users.
+	ListTree(context.Context, *v1.ListTreeRequest) (*v1.ListTreeResponse, error)
+	// ReadFile returns a file at a revision. Called by users.
+	// Errors: ResourceExhausted (the file is larger than 1 MiB).
+	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 }
 
 // NewSourceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -125,11 +246,24 @@ type SourceServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSourceServiceHandler(svc SourceServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sourceServiceMethods := v1.File_fairlead_gitcache_v1_source_proto.Services().ByName("SourceService").Methods()
+	sourceServiceListSourcesHandler := connect.NewUnaryHandlerSimple(
+		SourceServiceListSourcesProcedure,
+		svc.ListSources,
+		connect.WithSchema(sourceServiceMethods.ByName("ListSources")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	sourceServiceGetSourceHandler := connect.NewUnaryHandlerSimple(
 		SourceServiceGetSourceProcedure,
 		svc.GetSource,
 		connect.WithSchema(sourceServiceMethods.ByName("GetSource")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sourceServiceWatchSourcesHandler := connect.NewServerStreamHandlerSimple(
+		SourceServiceWatchSourcesProcedure,
+		svc.WatchSources,
+		connect.WithSchema(sourceServiceMethods.ByName("WatchSources")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sourceServiceRefreshSourceHandler := connect.NewUnaryHandlerSimple(
@@ -139,12 +273,43 @@ func NewSourceServiceHandler(svc SourceServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	sourceServiceListCommitsHandler := connect.NewUnaryHandlerSimple(
+		SourceServiceListCommitsProcedure,
+		svc.ListCommits,
+		connect.WithSchema(sourceServiceMethods.ByName("ListCommits")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sourceServiceListTreeHandler := connect.NewUnaryHandlerSimple(
+		SourceServiceListTreeProcedure,
+		svc.ListTree,
+		connect.WithSchema(sourceServiceMethods.ByName("ListTree")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sourceServiceReadFileHandler := connect.NewUnaryHandlerSimple(
+		SourceServiceReadFileProcedure,
+		svc.ReadFile,
+		connect.WithSchema(sourceServiceMethods.ByName("ReadFile")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.gitcache.v1.SourceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case SourceServiceListSourcesProcedure:
+			sourceServiceListSourcesHandler.ServeHTTP(w, r)
 		case SourceServiceGetSourceProcedure:
 			sourceServiceGetSourceHandler.ServeHTTP(w, r)
+		case SourceServiceWatchSourcesProcedure:
+			sourceServiceWatchSourcesHandler.ServeHTTP(w, r)
 		case SourceServiceRefreshSourceProcedure:
 			sourceServiceRefreshSourceHandler.ServeHTTP(w, r)
+		case SourceServiceListCommitsProcedure:
+			sourceServiceListCommitsHandler.ServeHTTP(w, r)
+		case SourceServiceListTreeProcedure:
+			sourceServiceListTreeHandler.ServeHTTP(w, r)
+		case SourceServiceReadFileProcedure:
+			sourceServiceReadFileHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -154,10 +319,30 @@ func NewSourceServiceHandler(svc SourceServiceHandler, opts ...connect.HandlerOp
 // UnimplementedSourceServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedSourceServiceHandler struct{}
 
+func (UnimplementedSourceServiceHandler) ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.ListSources is not implemented"))
+}
+
 func (UnimplementedSourceServiceHandler) GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.GetSource is not implemented"))
 }
 
+func (UnimplementedSourceServiceHandler) WatchSources(context.Context, *v1.WatchSourcesRequest, *connect.ServerStream[v1.WatchSourcesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.WatchSources is not implemented"))
+}
+
 func (UnimplementedSourceServiceHandler) RefreshSource(context.Context, *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.RefreshSource is not implemented"))
+}
+
+func (UnimplementedSourceServiceHandler) ListCommits(context.Context, *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.ListCommits is not implemented"))
+}
+
+func (UnimplementedSourceServiceHandler) ListTree(context.Context, *v1.ListTreeRequest) (*v1.ListTreeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.ListTree is not implemented"))
+}
+
+func (UnimplementedSourceServiceHandler) ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.ReadFile is not implemented"))
 }
