@@ -96,7 +96,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 		}
 	}
 	if credentials == (fetch.Credentials{}) {
-		return credentials, fmt.Errorf("secret %q has none of the keys that a source can use. Add a token, username and password, an identity with known_hosts, or a GitHub App", secret)
+		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App or a ca.crt. Add the keys", secret)
 	}
 	return credentials, nil
 }
