@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,6 +129,33 @@ func (p *Peers) Owner(ctx context.Context, uid string) (string, error) {
 	return p.deps.Coordinator.Holder(ctx, owner.LeaseKey(uid))
 }
 
+// OwnerMember is another replica that holds a source and can be asked; false: this one holds it, or
+// nobody, or it can't be told.
+func (p *Peers) OwnerMember(ctx context.Context, uid string) (coordination.Member, bool) {
+	holder, err := p.Owner(ctx, uid)
+	if err != nil {
+		return coordination.Member{}, false
+	}
+	return p.member(ctx, holder)
+}
+
+// Others are the other replicas that can be asked, in the order of their names.
+func (p *Peers) Others() []coordination.Member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	others := make([]coordination.Member, 0, len(p.known))
+	for _, id := range slices.Sorted(maps.Keys(p.known)) {
+		if m := p.known[id]; id != p.cfg.Replica && m.URL != "" {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// HTTP is the client for requests to other replicas. They are made as this service, and marked as
+// forwarded: who gets one answers from what it has.
+func (p *Peers) HTTP() *http.Client { return p.client }
+
 // Resolve asks the owner of a source.
 func (p *Peers) Resolve(ctx context.Context, uid string, queries []origin.Query) ([]origin.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -169,15 +198,7 @@ func (p *Peers) member(ctx context.Context, id string) (coordination.Member, boo
 
 // Open finds an artifact at any other replica, as an artifact.FetchFunc.
 func (p *Peers) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-	p.mu.Lock()
-	members := make([]coordination.Member, 0, len(p.known))
-	for id, m := range p.known {
-		if id != p.cfg.Replica && m.URL != "" {
-			members = append(members, m)
-		}
-	}
-	p.mu.Unlock()
-	for _, m := range members {
+	for _, m := range p.Others() {
 		r, err := artifact.Fetch(ctx, p.client, m.URL, d, 0)
 		if err == nil {
 			return r, nil
