@@ -1,0 +1,83 @@
+package owner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// trouble is what a poll could not do.
+type trouble struct {
+	ref  string // what it is about; "": all of the source
+	text string
+}
+
+// told puts troubles into words, and says which refs they are about: none if they are about all.
+func told(s Source, troubles []trouble) (message string, refs []string) {
+	texts := make([]string, 0, len(troubles))
+	whole := false
+	for _, t := range troubles {
+		texts = append(texts, t.text)
+		refs = append(refs, t.ref)
+		whole = whole || t.ref == ""
+	}
+	if len(texts) > 0 {
+		message = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; "))
+	}
+	if whole {
+		return message, nil
+	}
+	slices.Sort(refs)
+	return message, slices.Compact(refs)
+}
+
+// emptied says that upstream has no refs at all.
+func (t *tenure) emptied() string {
+	if len(t.heads) == 0 {
+		return "the repository is empty. Push a first commit"
+	}
+	return fmt.Sprintf("the repository has no refs any more. The last good heads are kept (%s). Push again, or correct the source's url", t.commitOf(RefHead))
+}
+
+// lost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
+// services that use it.
+func (t *tenure) lost(s Source, ref string) string {
+	services := s.Wants[ref]
+	if len(services) == 0 {
+		return ""
+	}
+	what := fmt.Sprintf("ref %q", ref)
+	if ref == RefHead {
+		what = "the default branch"
+	}
+	if h, ok := t.heads[ref]; ok {
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, named(services), short(h.Commit))
+	}
+	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, named(services))
+}
+
+// maxNamed services in one message; the rest is counted.
+const maxNamed = 5
+
+func named(services []string) string {
+	quoted := make([]string, 0, maxNamed)
+	for _, s := range services[:min(maxNamed, len(services))] {
+		quoted = append(quoted, fmt.Sprintf("%q", s))
+	}
+	text := "service " + strings.Join(quoted, ", ")
+	if more := len(services) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func (t *tenure) commitOf(ref string) string {
+	if h, ok := t.heads[ref]; ok {
+		return ref + " at " + short(h.Commit)
+	}
+	return fmt.Sprintf("%d of them", len(t.heads))
+}
+
+func short(id plumbing.Hash) string { return id.String()[:8] }
