@@ -1,0 +1,127 @@
+// Package giturl is the one grammar of repositories' URLs: what the console takes into the catalog a
+// gitcache can be pointed at, and nothing else.
+//
+// An error says what is wrong with "the url", and what to write instead. It never repeats the URL, which
+// could hold a password.
+package giturl
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"fairlead.dev/platform/loopback"
+)
+
+// MaxBytes bounds a URL.
+const MaxBytes = 2048
+
+var (
+	// user of ssh: what can't be taken for an option or for a part of a URL.
+	sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	// scpForm is user@host:path, without a scheme.
+	scpForm = regexp.MustCompile(`^([^@:/]+)@(\[[^\]/@]*\]|[^:/@\[\]]+):(.*)$`)
+)
+
+// Parse reads https://host/path, ssh://user@host/path or user@host:path; http:// to this machine only.
+//
+// For ssh the path is what git-upload-pack is to be given: absolute after ssh://, relative to the home
+// of the user in the other form.
+func Parse(text string) (*url.URL, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	if m := scpForm.FindStringSubmatch(text); m != nil && !strings.Contains(text, "://") && !strings.HasPrefix(m[3], ":") {
+		return checkSSH(&url.URL{Scheme: "ssh", User: url.User(m[1]), Host: m[2], Path: strings.TrimRight(m[3], "/")})
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		// The parser's error quotes the URL.
+		return nil, errors.New("can't be parsed. Write it as https://host/path")
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#") {
+		return nil, errors.New("has a query or a fragment. Credentials belong into a secret, a branch into the ref of a service")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	switch u.Scheme {
+	case "https", "http":
+		return checkHTTP(u)
+	case "ssh":
+		return checkSSH(u)
+	}
+	return nil, errors.New("must begin with https:// or ssh://, or be written as user@host:path")
+}
+
+func checkText(text string) error {
+	switch {
+	case len(text) > MaxBytes:
+		return errors.New("is longer than 2048 bytes")
+	case strings.HasPrefix(text, "-"), strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return errors.New("must not begin with '-' nor hold spaces or control characters")
+	}
+	return nil
+}
+
+func checkHTTP(u *url.URL) (*url.URL, error) {
+	switch {
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password. Put them into a secret and name it in the source")
+	case !validHost(u.Hostname()):
+		return nil, errors.New("names no host. Write it as https://host/path")
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
+		return nil, errors.New("begins with http://, which is for loopback addresses (this machine only). Use https://")
+	case u.Path == "":
+		return nil, errors.New("names no repository. Write it as https://host/path")
+	}
+	return u, nil
+}
+
+func checkSSH(u *url.URL) (*url.URL, error) {
+	_, password := u.User.Password()
+	switch {
+	case password:
+		return nil, errors.New("must not hold a password. Put a private key into a secret and name it in the source")
+	case !sshUser.MatchString(u.User.Username()):
+		return nil, errors.New("names no user. Write it as ssh://git@host/path")
+	case !validHost(u.Hostname()):
+		return nil, errors.New("names no host. Write it as ssh://git@host/path")
+	case strings.Trim(u.Path, "/") == "" || strings.HasPrefix(u.Path, "-"):
+		return nil, errors.New("names no repository. Write it as ssh://git@host/path")
+	case strings.ContainsFunc(u.Path, unicode.IsControl):
+		return nil, errors.New("must not hold control characters")
+	}
+	return u, nil
+}
+
+// validHost keeps out what other programs would take for an option or for more than a host. Whether it
+// exists is for the resolver to say.
+func validHost(host string) bool {
+	return host != "" && !strings.HasPrefix(host, "-") && !strings.ContainsFunc(host, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_:", r) // colons of IPv6
+	})
+}
+
+// ParseProxy reads the URL of a proxy: http://host:port or https://host:port.
+func ParseProxy(text string) (*url.URL, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	const form = "Write it as http://host:port"
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("can't be parsed. " + form)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with http:// or https://")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password. Put them into the source's secret as proxyUsername and proxyPassword")
+	case !validHost(u.Hostname()):
+		return nil, errors.New("names no host. " + form)
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("has more than a host and a port. " + form)
+	}
+	u.Path = ""
+	return u, nil
+}
