@@ -122,6 +122,7 @@ func TestURLPolicy(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{
 		"https://git.example.com/shop.git", "https://git.example.com:8443/a/b/", "http://127.0.0.1:9/x",
+		"ssh://git@git.example.com/x", "git@git.example.com:x",
 		"http://[::1]/x", "http://localhost/x",
 	} {
 		if _, err := fetch.ParseURL(good); err != nil {
@@ -129,12 +130,11 @@ func TestURLPolicy(t *testing.T) {
 		}
 	}
 	for bad, words := range map[string]string{
-		"git://git.example.com/x":               `"git" is not supported`,
-		"file:///etc":                           `"file" is not supported`,
-		"ext::sh -c id":                         "is not supported",
-		"ssh://git@git.example.com/x":           `"ssh" is not supported`,
-		"git@git.example.com:x":                 "Write it as https://host/path",
-		"-oProxyCommand=x":                      "is not supported",
+		"git://git.example.com/x":               "must begin with https://",
+		"file:///etc":                           "must begin with https://",
+		"ext::sh -c id":                         "spaces",
+		"ssh://git:s3cret@git.example.com/x":    "password",
+		"-oProxyCommand=x":                      "begin with '-'",
 		"http://git.example.com/x":              "this machine only",
 		"http://127.0.0.1.example.com/x":        "this machine only",
 		"https://ada:s3cret@git.example.com/x":  "Put them into a secret",

@@ -5,36 +5,16 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"fairlead.dev/platform/giturl"
 )
 
-// maxURLBytes is what the catalog takes, too.
-const maxURLBytes = 2048
-
-// ParseURL checks a source's URL against the policy: https to any host, http to this machine only, no
-// other scheme, and no credentials in it.
+// ParseURL reads a source's URL: what the catalog takes, see giturl.Parse.
 func ParseURL(raw string) (*url.URL, error) {
-	if len(raw) > maxURLBytes {
-		return nil, refuse("the url is longer than %d bytes", maxURLBytes)
-	}
-	u, err := url.Parse(raw)
+	u, err := giturl.Parse(raw)
 	if err != nil {
-		// The parser's error quotes the URL, which may hold a password.
-		return nil, refuse("the url can't be parsed. Write it as https://host/path")
+		return nil, refuse("the url %s", err)
 	}
-	switch {
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, refuse("the url's scheme %q is not supported. Use https://", shorten(u.Scheme))
-	case u.User != nil:
-		return nil, refuse("the url holds credentials. Put them into a secret and name it in the source")
-	case u.Hostname() == "" || strings.HasPrefix(u.Host, "-"):
-		return nil, refuse("the url names no host. Write it as https://host/path")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, refuse("the url has a query or a fragment. Write it as https://host/path")
-	case u.Scheme == "http" && !loopbackName(u.Hostname()):
-		return nil, refuse("http:// is for this machine only, and %s is not. Use https://", u.Host)
-	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	u.RawPath = strings.TrimRight(u.RawPath, "/")
 	return u, nil
 }
 
