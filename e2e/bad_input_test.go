@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 )
 
@@ -96,7 +97,7 @@ func waitSourceProblem(t *testing.T, s *stack.Stack, name, resources string, wor
 		t.Fatal(err)
 	}
 	var seen string
-	err := stack.Await(ctx, "source "+name+" has a problem", func(ctx context.Context) error {
+	err := process.Await(ctx, "source "+name+" has a problem", func(ctx context.Context) error {
 		var err error
 		if seen, err = s.Fairlead(ctx, "get", "sources", name, "-o", "yaml"); err == nil && !strings.Contains(seen, "problem:") {
 			err = fmt.Errorf("no problem in:\n%s", seen)
@@ -162,7 +163,7 @@ func TestBadCommitKeepsWhatWasAppliedBefore(t *testing.T) {
 func waitFailed(ctx context.Context, t *testing.T, s *stack.Stack, ship *stack.Ship, why string) {
 	t.Helper()
 	for _, c := range s.Clusters {
-		err := stack.Await(ctx, ship.Service(c)+" says "+why, func(ctx context.Context) error {
+		err := process.Await(ctx, ship.Service(c)+" says "+why, func(ctx context.Context) error {
 			svc, err := s.Service(ctx, ship.Service(c))
 			if err == nil && (svc.Status.State != "SERVICE_STATE_FAILED" || !strings.Contains(svc.Status.StateMessage, why)) {
 				err = fmt.Errorf("%s: %s", svc.Status.State, svc.Status.StateMessage)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/postgrestest"
@@ -26,7 +27,7 @@ type Servers struct {
 func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process{}}
+	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
 	servers := Servers{Redis: redistest.Start(t), Postgres: &postgrestest.Server{}}
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
@@ -71,16 +72,16 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 	}
 	console := append(common("console", 0), "--database-url", databaseURL,
 		"--advertise-console", url(0), "--advertise-gitcaches", url(1), "--advertise-distributors", url(2), "--advertise-tunnels", url(3))
-	if err := s.add(newProcess(s.Dir, "console", s.bins.path("console"), console...)); err != nil {
+	if err := s.add(process.New(s.Dir, "console", s.bins.path("console"), console...)); err != nil {
 		return err
 	}
 	for i, name := range []string{"gitcache", "distributor", "tunnel"} {
 		args := append(common(name, i+1), "--console-url", url(0), "--hub-ca-file", ca.CAFile, "--redis-url", redisURL, "--advertise-url", url(i+1))
-		if err := s.add(newProcess(s.Dir, name, s.bins.path(name), args...)); err != nil {
+		if err := s.add(process.New(s.Dir, name, s.bins.path(name), args...)); err != nil {
 			return err
 		}
 	}
-	err = Await(ctx, "the console takes a login", func(ctx context.Context) error {
+	err = process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
 		_, err := s.Fairlead(ctx, "login", url(0), "--hub-secret-file", secret, "--ca-file", ca.CAFile)
 		return err
 	})
@@ -103,12 +104,12 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) error {
 	dir := filepath.Join(s.Dir, "cluster-"+name)
 	c := Cluster{Name: name, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := s.add(newProcess(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name)); err != nil {
+	if err := s.add(process.New(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name)); err != nil {
 		return err
 	}
 	// People in the hub's group of administrators are administrators of this cluster.
 	bind := []string{"create", "clusterrolebinding", "fairlead-admins", "--clusterrole=cluster-admin", "--group=fairlead:admins"}
-	err := Await(ctx, "cluster "+name+" answers", func(ctx context.Context) error {
+	err := process.Await(ctx, "cluster "+name+" answers", func(ctx context.Context) error {
 		_, err := s.Kubectl(ctx, c.Kubeconfig, bind...)
 		return err
 	})
@@ -128,7 +129,7 @@ func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) 
 		return err
 	}
 	s.Clusters = append(s.Clusters, c)
-	return s.add(newProcess(s.Dir, "agent-"+name, s.bins.path("agent"),
+	return s.add(process.New(s.Dir, "agent-"+name, s.bins.path("agent"),
 		"--hub-url", consoleURL, "--hub-ca-file", caFile, "--join-token-file", file, "--data-dir", filepath.Join(s.Dir, "agent-"+name+".data"),
 		"--kubeconfig", c.Kubeconfig, "--log-level", "debug"))
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/e2e/process"
 )
 
 // Repository is a clone of the stack's repository to commit in and push from.
@@ -19,7 +21,7 @@ func (s *Stack) Clone(ctx context.Context) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := run(ctx, nil, "", "git", "clone", "--quiet", s.GitURL, dir); err != nil {
+	if _, err := process.Run(ctx, nil, "", "git", "clone", "--quiet", s.GitURL, dir); err != nil {
 		return nil, err
 	}
 	return &Repository{dir: dir}, nil
@@ -27,7 +29,7 @@ func (s *Stack) Clone(ctx context.Context) (*Repository, error) {
 
 func (r *Repository) git(ctx context.Context, args ...string) (string, error) {
 	identity := []string{"-C", r.dir, "-c", "user.name=e2e", "-c", "user.email=e2e@example.com"}
-	return run(ctx, nil, "", "git", append(identity, args...)...)
+	return process.Run(ctx, nil, "", "git", append(identity, args...)...)
 }
 
 // Push commits files (path -> content; empty content removes the file) and pushes the commit.
@@ -53,7 +55,7 @@ func (r *Repository) Push(ctx context.Context, message string, files map[string]
 		}
 	}
 	// Other tests push to the same branch.
-	err := Await(ctx, "the push is taken", func(ctx context.Context) error {
+	err := process.Await(ctx, "the push is taken", func(ctx context.Context) error {
 		if _, err := r.git(ctx, "pull", "--quiet", "--rebase"); err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (s *Ship) PushFiles(ctx context.Context, message string, files map[string]s
 // WaitApplied waits until every cluster holds the marker.
 func (s *Ship) WaitApplied(ctx context.Context, marker string) error {
 	for _, c := range s.stack.Clusters {
-		err := Await(ctx, fmt.Sprintf("marker %q is in cluster %s", marker, c.Name), func(ctx context.Context) error {
+		err := process.Await(ctx, fmt.Sprintf("marker %q is in cluster %s", marker, c.Name), func(ctx context.Context) error {
 			got, err := s.stack.Kubectl(ctx, c.Kubeconfig, "-n", s.Namespace, "get", "configmap", "marker", "-o", "jsonpath={.data.marker}")
 			if err == nil && got != marker {
 				err = fmt.Errorf("the marker is %q", got)
@@ -166,7 +168,7 @@ func (s *Ship) WaitApplied(ctx context.Context, marker string) error {
 // WaitGone waits until an object of the folder is in no cluster any more.
 func (s *Ship) WaitGone(ctx context.Context, kind, name string) error {
 	for _, c := range s.stack.Clusters {
-		err := Await(ctx, fmt.Sprintf("%s %s is gone from cluster %s", kind, name, c.Name), func(ctx context.Context) error {
+		err := process.Await(ctx, fmt.Sprintf("%s %s is gone from cluster %s", kind, name, c.Name), func(ctx context.Context) error {
 			got, err := s.stack.Kubectl(ctx, c.Kubeconfig, "-n", s.Namespace, "get", kind, name, "--ignore-not-found", "-o", "name")
 			if err == nil && got != "" {
 				err = fmt.Errorf("%s is still there", strings.TrimSpace(got))
@@ -184,7 +186,7 @@ func (s *Ship) WaitGone(ctx context.Context, kind, name string) error {
 // somebody else, and is healthy.
 func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 	for _, c := range s.stack.Clusters {
-		err := Await(ctx, fmt.Sprintf("service %s is healthy at %.7s", s.Service(c), commit), func(ctx context.Context) error {
+		err := process.Await(ctx, fmt.Sprintf("service %s is healthy at %.7s", s.Service(c), commit), func(ctx context.Context) error {
 			svc, err := s.stack.Service(ctx, s.Service(c))
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/kubetest"
 )
 
@@ -56,7 +57,7 @@ type Stack struct {
 	CAFile   string            // what the hub's certificates are signed by
 
 	bins  Binaries
-	parts map[string]*process
+	parts map[string]*process.Process
 	order []string // parts in the order they were started
 	close []func() error
 }
@@ -89,17 +90,17 @@ func (s *Stack) Token() (string, error) {
 
 // FairleadConfig runs the CLI with another configuration file.
 func (s *Stack) FairleadConfig(ctx context.Context, file string, args ...string) (string, error) {
-	return run(ctx, []string{"FAIRLEAD_CONFIG=" + file}, "", s.bins.path("fairlead"), args...)
+	return process.Run(ctx, []string{"FAIRLEAD_CONFIG=" + file}, "", s.bins.path("fairlead"), args...)
 }
 
 // FairleadStdin is Fairlead with text on stdin.
 func (s *Stack) FairleadStdin(ctx context.Context, stdin string, args ...string) (string, error) {
-	return run(ctx, []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}, stdin, s.bins.path("fairlead"), args...)
+	return process.Run(ctx, []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}, stdin, s.bins.path("fairlead"), args...)
 }
 
 // Kubectl runs the real kubectl with a kubeconfig file.
 func (s *Stack) Kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
-	return run(ctx, nil, "", s.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
+	return process.Run(ctx, nil, "", s.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
 }
 
 // TunnelKubeconfig has the CLI write a kubeconfig that goes through the tunnel.
@@ -116,20 +117,20 @@ func (s *Stack) TunnelKubeconfig(ctx context.Context, cluster string) (string, e
 func (s *Stack) Parts() []string { return s.order }
 
 // Kill ends a part as kill -9 does.
-func (s *Stack) Kill(part string) error { return s.parts[part].kill() }
+func (s *Stack) Kill(part string) error { return s.parts[part].Kill() }
 
 // Start starts a part again after Kill.
-func (s *Stack) Start(part string) error { return s.parts[part].start() }
+func (s *Stack) Start(part string) error { return s.parts[part].Start() }
 
 // Tail returns the last words of a part.
-func (s *Stack) Tail(part string) string { return s.parts[part].tail() }
+func (s *Stack) Tail(part string) string { return s.parts[part].Tail() }
 
 // Stop ends everything in the reverse order and says what did not end well.
 func (s *Stack) Stop() error {
 	const grace = 20 * time.Second // more than any part's own drain deadline
 	var errs []error
 	for _, name := range slices.Backward(s.order) {
-		errs = append(errs, s.parts[name].stop(grace))
+		errs = append(errs, s.parts[name].Stop(grace))
 	}
 	for _, end := range slices.Backward(s.close) {
 		errs = append(errs, end())
@@ -138,12 +139,12 @@ func (s *Stack) Stop() error {
 }
 
 // add starts a part and keeps it for Kill, Start and Stop.
-func (s *Stack) add(p *process) error {
-	if err := p.start(); err != nil {
+func (s *Stack) add(p *process.Process) error {
+	if err := p.Start(); err != nil {
 		return err
 	}
-	s.parts[p.name] = p
-	s.order = append(s.order, p.name)
+	s.parts[p.Name] = p
+	s.order = append(s.order, p.Name)
 	return nil
 }
 

@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"fairlead.dev/e2e/process"
 )
 
 // Up runs `fairlead up` on free ports with its data in dir, and waits until everything is up.
 func Up(ctx context.Context, bins Binaries, dir string) (*Stack, error) {
-	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process{}}
-	up := newProcess(dir, "up", bins.path("fairlead"), "up", "--port-base", "0", "--data-dir", filepath.Join(dir, "data"),
+	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
+	up := process.New(dir, "up", bins.path("fairlead"), "up", "--port-base", "0", "--data-dir", filepath.Join(dir, "data"),
 		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", s.readyFile(), "--log-level", "debug")
-	up.env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
+	up.Env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
 	if err := s.add(up); err != nil {
 		return nil, err
 	}
 	if err := s.awaitReady(ctx, up); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w\n%s", err, up.tail()), s.Stop())
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, up.Tail()), s.Stop())
 	}
 	return s, nil
 }
@@ -30,27 +32,27 @@ func (s *Stack) readyFile() string { return filepath.Join(s.Dir, "ready.json") }
 // everything is up.
 func (s *Stack) KillUp(ctx context.Context) error {
 	up := s.parts["up"]
-	if err := errors.Join(up.kill(), os.Remove(s.readyFile())); err != nil {
+	if err := errors.Join(up.Kill(), os.Remove(s.readyFile())); err != nil {
 		return err
 	}
-	if err := up.start(); err != nil {
+	if err := up.Start(); err != nil {
 		return err
 	}
 	return s.awaitReady(ctx, up)
 }
 
-func (s *Stack) awaitReady(ctx context.Context, up *process) error {
+func (s *Stack) awaitReady(ctx context.Context, up *process.Process) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-up.exited:
+		case <-up.Exited():
 			cancel(errors.New("fairlead up ended"))
 		case <-ctx.Done():
 		}
 	}()
 	var text []byte
-	err := Await(ctx, "everything is up", func(context.Context) (err error) {
+	err := process.Await(ctx, "everything is up", func(context.Context) (err error) {
 		text, err = os.ReadFile(s.readyFile())
 		return err
 	})

@@ -1,4 +1,6 @@
-package stack
+// Package process runs programs for the tests across services: each can be killed, stopped and started
+// again with the same arguments, and dies with whoever started it.
+package process
 
 import (
 	"bytes"
@@ -16,13 +18,14 @@ import (
 	"fairlead.dev/platform/subprocess"
 )
 
-// process is one program that a stack runs. It can be killed and started again with the same
-// arguments, and it dies with the test whatever way the test ends.
-type process struct {
-	name string
+// Process is one program. It can be killed and started again with the same arguments, and it dies with
+// the test whatever way the test ends.
+type Process struct {
+	Name string
+	Args []string
+	Env  []string // besides that of this process
+
 	path string
-	args []string
-	env  []string
 	log  string // file that gets stdout and stderr of every run
 
 	mu     sync.Mutex
@@ -30,19 +33,20 @@ type process struct {
 	exited <-chan struct{}     // closed when that has ended
 }
 
-func newProcess(dir, name, path string, args ...string) *process {
-	return &process{name: name, path: path, args: args, log: filepath.Join(dir, name+".log")}
+// New is a program that does not run yet. Its log is in dir.
+func New(dir, name, path string, args ...string) *Process {
+	return &Process{Name: name, path: path, Args: args, log: filepath.Join(dir, name+".log")}
 }
 
-// start runs the program; it returns once it is running, not once it is ready.
-func (p *process) start() error {
+// Start runs the program; it returns once it is running, not once it is ready.
+func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil {
 		select {
 		case <-p.exited:
 		default:
-			return fmt.Errorf("start %s: it is running already", p.name)
+			return fmt.Errorf("start %s: it is running already", p.Name)
 		}
 	}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -50,49 +54,63 @@ func (p *process) start() error {
 		return err
 	}
 	defer func() { _ = out.Close() }()     // the program has its own copy
-	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it outlives the call; kill and stop end it
-	cmd.Env = append(os.Environ(), p.env...)
+	cmd := exec.Command(p.path, p.Args...) //nolint:noctx // it outlives the call; kill and stop end it
+	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	run, err := subprocess.Start(cmd)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	p.run, p.exited = run, run.Ended()
 	return nil
 }
 
-// signal sends sig to the program alone, not to its children.
-func (p *process) signal(sig syscall.Signal) error {
+// Signal sends sig to the program alone, not to its children.
+func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run == nil {
-		return fmt.Errorf("signal %s: it was never started", p.name)
+		return fmt.Errorf("signal %s: it was never started", p.Name)
 	}
 	return p.run.Signal(sig)
 }
 
-// kill ends the program without a chance to clean up, and waits until it is gone.
-func (p *process) kill() error {
-	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// Kill ends the program without a chance to clean up, and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-p.exited
 	return nil
 }
 
-// stop asks the program to end, and kills it when it does not do so within the grace.
-func (p *process) stop(grace time.Duration) error {
+// Exited is closed when the last run has ended.
+func (p *Process) Exited() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exited
+}
+
+// Pid of the last run.
+func (p *Process) Pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run.Pid()
+}
+
+// Stop asks the program to end, and kills it when it does not do so within the grace.
+func (p *Process) Stop(grace time.Duration) error {
 	if p.run == nil {
 		return nil
 	}
 	if err := p.run.Stop(grace); err != nil {
-		return fmt.Errorf("%s %w; its last words:\n%s", p.name, err, p.tail())
+		return fmt.Errorf("%s %w; its last words:\n%s", p.Name, err, p.Tail())
 	}
 	return nil
 }
 
-// tail returns the end of the log, for error messages.
-func (p *process) tail() string {
+// Tail returns the end of the log, for error messages.
+func (p *Process) Tail() string {
 	f, err := os.Open(p.log)
 	if err != nil {
 		return err.Error()
@@ -106,8 +124,8 @@ func (p *process) tail() string {
 	return string(bytes.TrimSpace(b))
 }
 
-// run executes a program to its end and returns what it wrote to stdout. The error holds stderr.
-func run(ctx context.Context, env []string, stdin, path string, args ...string) (string, error) {
+// Run executes a program to its end and returns what it wrote to stdout. The error holds stderr.
+func Run(ctx context.Context, env []string, stdin, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	if stdin != "" {
