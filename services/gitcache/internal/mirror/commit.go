@@ -16,6 +16,7 @@ import (
 type Commit struct {
 	ID      plumbing.Hash
 	Tree    plumbing.Hash
+	Parent  plumbing.Hash // the first; zero: there is none
 	Time    time.Time
 	Author  string
 	Subject string
@@ -72,11 +73,19 @@ func parseCommit(b []byte) (Commit, error) {
 	if err != nil {
 		return Commit{}, fmt.Errorf("tree: %w", err)
 	}
+	parent := plumbing.ZeroHash
+	if first, ok := h["parent"]; ok {
+		if parent, err = parseID(first); err != nil {
+			return Commit{}, fmt.Errorf("parent: %w", err)
+		}
+	}
 	_, message, _ := bytes.Cut(b, []byte("\n\n"))
 	subject, _, _ := strings.Cut(strings.TrimLeft(string(message), "\n"), "\n")
 	name, _ := person(h["author"])
 	_, when := person(h["committer"])
-	return Commit{Tree: tree, Time: when, Author: line(name, maxAuthorBytes), Subject: line(subject, maxSubjectBytes)}, nil
+	return Commit{
+		Tree: tree, Parent: parent, Time: when, Author: line(name, maxAuthorBytes), Subject: line(subject, maxSubjectBytes),
+	}, nil
 }
 
 // headers returns the first value of every header; lines that continue one are left out.

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,20 @@ type Head struct {
 	FetchTime   time.Time     `json:"fetch_time"`
 	Resolved    string        `json:"resolved,omitempty"`  // the tag that a semver range chose
 	SignedBy    string        `json:"signed_by,omitempty"` // fingerprint of the key
+	// Submodules are commits of other repositories that the commit's content needs. Their objects are
+	// in the same mirror and are kept as the head's own are.
+	Submodules []plumbing.Hash `json:"submodules,omitempty"`
 }
+
+// Equal tells whether two heads say the same.
+func (h Head) Equal(o Head) bool {
+	return h.Ref == o.Ref && h.Object == o.Object && h.Commit == o.Commit && h.CommitTime.Equal(o.CommitTime) &&
+		h.Subject == o.Subject && h.Author == o.Author && h.Traceparent == o.Traceparent && h.FetchTime.Equal(o.FetchTime) &&
+		h.Resolved == o.Resolved && h.SignedBy == o.SignedBy && slices.Equal(h.Submodules, o.Submodules)
+}
+
+// needs are the commits that must not be lost.
+func (h Head) needs() []plumbing.Hash { return append([]plumbing.Hash{h.Commit}, h.Submodules...) }
 
 // Mirror is a source's bare repository and its heads. Safe for many goroutines; AddPack, SetHeads and
 // the fresh clone are for the one that fetches.
@@ -212,7 +226,9 @@ func (m *Mirror) keepReachable(heads []Head) error {
 	b.WriteString("# pack-refs with: sorted\n")
 	seen := map[plumbing.Hash]bool{}
 	for _, h := range heads {
-		seen[h.Commit] = true
+		for _, id := range h.needs() {
+			seen[id] = true
+		}
 	}
 	o := m.idle.take(m.repo())
 	defer o.Close()

@@ -105,11 +105,12 @@ func TestHeadsAreThereAfterAReopen(t *testing.T) {
 	h := mirror.Head{
 		Ref: "refs/heads/a/../..", Object: plumbing.Hash{1}, Commit: plumbing.Hash{2}, CommitTime: now.Truncate(time.Second),
 		Subject: "s", Author: "a", Traceparent: "t", FetchTime: now,
+		Submodules: []plumbing.Hash{{3}},
 	}
 	if err := open(t, dir).SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := open(t, dir).Head(h.Ref); !ok || got != h {
+	if got, ok := open(t, dir).Head(h.Ref); !ok || !got.Equal(h) {
 		t.Errorf("got %+v", got)
 	}
 }

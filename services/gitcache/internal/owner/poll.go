@@ -97,8 +97,8 @@ func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trou
 	if err != nil {
 		return false, p.troubles, err
 	}
-	moved = !maps.Equal(heads, t.heads)
-	if moved || !maps.Equal(t.mirror.Heads(), heads) {
+	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
+	if moved || !maps.EqualFunc(t.mirror.Heads(), heads, mirror.Head.Equal) {
 		if err := t.keep(heads); err != nil {
 			return false, p.troubles, err
 		}
