@@ -62,10 +62,15 @@ var (
 	errIdle     = errors.New("nothing came")
 )
 
-// Options of an HTTP fetcher.
+// Options of fetchers.
 type Options struct {
 	RootCAs *x509.CertPool // nil: the system's
 	Limits  Limits
+	// Git is "auto", "builtin" or "binary": see New. Empty: "auto".
+	Git string
+	// Dir is for what lasts as long as a fetch; what is in it at the start is removed. Empty: a folder
+	// in the system's own for temporary files.
+	Dir string
 }
 
 // HTTP is a Fetcher that speaks Git's smart HTTP protocol (version 0), with go-git's codecs.
@@ -186,25 +191,3 @@ func expect(r Remote, resp *http.Response, mediaType string) error {
 	}
 	return nil
 }
-
-// watchdog ends a context when nothing was read for a while.
-type watchdog struct {
-	r     io.Reader
-	timer *time.Timer
-	idle  time.Duration
-}
-
-// newWatchdog begins to count at once; stop ends it.
-func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	return &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
-}
-
-func (w *watchdog) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if n > 0 {
-		w.timer.Reset(w.idle)
-	}
-	return n, err
-}
-
-func (w *watchdog) stop() { w.timer.Stop() }

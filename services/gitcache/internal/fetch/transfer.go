@@ -1,0 +1,134 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+)
+
+// transfer brings one pack, whatever carries it: send sends what it is given and returns the answer.
+func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
+	send func(ctx context.Context, ask *packp.UploadPackRequest) (io.ReadCloser, error),
+) (int64, error) {
+	haves, err := into.Haves()
+	if err != nil {
+		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + clean(err.Error()), cause: err}
+	}
+	ask, err := newAsk(l, wants, haves)
+	if err != nil {
+		return 0, err
+	}
+	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
+	defer stop()
+	limited, cancel := context.WithCancelCause(limited)
+	defer cancel(nil)
+	dog := newWatchdog(limits.IdleTime, cancel)
+	defer dog.stop()
+
+	answer, err := send(limited, ask)
+	if err != nil {
+		return 0, fetchError(ctx, limited, limits, r, err)
+	}
+	defer answer.Close()
+	dog.r = answer
+	pack, err := decodePack(ask, dog)
+	if err != nil {
+		return 0, fetchError(ctx, limited, limits, r, err)
+	}
+	n, err := into.AddPack(limited, limits.pack(&ending{pack, dog.stop}))
+	if err != nil {
+		return 0, fetchError(ctx, limited, limits, r, err)
+	}
+	return n, nil
+}
+
+// fetchError says why a fetch did not go through. own is the caller's context, limited ours.
+func fetchError(own, limited context.Context, limits Limits, r Remote, err error) error {
+	if own.Err() != nil {
+		return own.Err()
+	}
+	if limited.Err() != nil {
+		e := &Error{Kind: KindTimeout, cause: err}
+		e.Message = fmt.Sprintf("%s sent nothing for %s in the middle of a fetch. Fairlead tries again", r.URL.Host, limits.IdleTime)
+		if !errors.Is(context.Cause(limited), errIdle) {
+			e.Message = fmt.Sprintf("the fetch from %s was not done after %s. Fairlead tries again", r.URL.Host, limits.FetchTime)
+		}
+		return e
+	}
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	var op interface{ Timeout() bool }
+	var network *url.Error
+	if errors.As(err, &network) || errors.As(err, &op) {
+		return transportError(limited, r.URL.Host, limits.IdleTime, err)
+	}
+	return broken(r, "pack", err)
+}
+
+func (l Limits) list(r io.Reader) *capped {
+	return &capped{r: r, left: l.ListBytes + 1, most: l.ListBytes, what: "list of refs"}
+}
+
+func (l Limits) pack(r io.Reader) *capped {
+	return &capped{r: r, left: l.PackBytes + 1, most: l.PackBytes, what: "pack"}
+}
+
+// capped fails, naming the limit, where io.LimitReader would end quietly.
+type capped struct {
+	r    io.Reader
+	left int64 // most and one: only what is really larger fails
+	most int64
+	what string
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("the %s is larger than the limit of %d MiB", c.what, c.most>>20)}
+	}
+	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+// ending calls end when all was read: what the reader does then is no longer upstream's time.
+type ending struct {
+	r   io.Reader
+	end func()
+}
+
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil {
+		e.end()
+	}
+	return n, err
+}
+
+// watchdog ends a context when nothing was read for a while.
+type watchdog struct {
+	r     io.Reader
+	timer *time.Timer
+	idle  time.Duration
+}
+
+// newWatchdog begins to count at once; stop ends it.
+func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	return &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
+}
+
+func (w *watchdog) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.idle)
+	}
+	return n, err
+}
+
+func (w *watchdog) stop() { w.timer.Stop() }
