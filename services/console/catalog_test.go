@@ -133,6 +133,7 @@ func TestBadFieldsAreNamed(t *testing.T) {
 		"http://git.example.com/shop":              "loopback",
 		"ext::sh -c id":                            "spaces",
 		"file:///etc/passwd":                       "https://",
+		"ssh://git.example.com/shop":               "names no user",
 		"--upload-pack=id":                         "begin with '-'",
 	} {
 		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{

@@ -77,10 +77,7 @@ func (c *Catalog) UpdateSource(ctx context.Context, actor string, in Source, wan
 	if err := in.validate(); err != nil {
 		return Source{}, "", err
 	}
-	d := store.Draft{Kind: store.KindSource, Name: in.Meta.Name, Labels: in.Meta.Labels}
-	if in.Spec.Git.Secret != "" {
-		d.Refs = []store.Ref{{Kind: store.KindSecret, Name: in.Spec.Git.Secret}}
-	}
+	d := store.Draft{Kind: store.KindSource, Name: in.Meta.Name, Labels: in.Meta.Labels, Refs: in.Spec.Git.secrets()}
 	return update(ctx, c, actor, d, in.Spec, want, c.sources)
 }
 

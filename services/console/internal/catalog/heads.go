@@ -95,7 +95,7 @@ func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resour
 }
 
 // merge returns the status after a publication, and whether it tells anything new. A head that
-// points to the same commit stays as it was published first, and a problem keeps its beginning.
+// points to the same commit keeps what was published of that first, and a problem keeps its beginning.
 func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool) {
 	after := SourceStatus{Heads: make([]Head, 0, len(p.Heads)), Problem: c.since(before.Problem, p.Problem)}
 	changed := len(p.Heads) != len(before.Heads) || !sameProblem(before.Problem, p.Problem)
@@ -106,6 +106,8 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 	for _, h := range p.Heads {
 		old, ok := known[h.Ref]
 		if ok && old.Revision.Commit == h.Revision.Commit {
+			changed = changed || old.Resolved != h.Resolved || old.SignedBy != h.SignedBy
+			old.Resolved, old.SignedBy = h.Resolved, h.SignedBy
 			after.Heads = append(after.Heads, old)
 			continue
 		}

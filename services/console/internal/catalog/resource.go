@@ -39,7 +39,31 @@ type GitSource struct {
 	Interval time.Duration `json:"intervalNanos,omitzero"`
 	// Secret names the credentials; empty: none.
 	Secret string `json:"secret,omitempty"`
+	// Proxy to the Git host; empty: the fetcher's own way.
+	Proxy        string        `json:"proxy,omitempty"`
+	Submodules   bool          `json:"submodules,omitempty"`
+	Verification *Verification `json:"verification,omitempty"`
+	// WebhookSecret names what a Git host authenticates with; empty: none may.
+	WebhookSecret string `json:"webhookSecret,omitempty"`
 }
+
+// Verification says who must have signed what is published.
+type Verification struct {
+	// Keys are OpenPGP or SSH public keys.
+	Keys []string `json:"keys"`
+	// Mode is empty for what the fetcher takes for the default.
+	Mode VerificationMode `json:"mode,omitempty"`
+}
+
+// VerificationMode is what must be signed.
+type VerificationMode string
+
+// The modes.
+const (
+	VerifyCommit       VerificationMode = "commit"
+	VerifyTag          VerificationMode = "tag"
+	VerifyTagAndCommit VerificationMode = "tagAndCommit"
+)
 
 // SourceStatus is what the source's fetcher published.
 type SourceStatus struct {
@@ -54,6 +78,10 @@ type Head struct {
 	Ref       string    `json:"ref"`
 	Revision  Revision  `json:"revision"`
 	FetchTime time.Time `json:"fetchTime,omitzero"`
+	// Resolved is the tag that a range of versions chose.
+	Resolved string `json:"resolved,omitempty"`
+	// SignedBy is a key's fingerprint.
+	SignedBy string `json:"signedBy,omitempty"`
 }
 
 // Revision is a commit.
@@ -122,6 +150,9 @@ type ServiceSpec struct {
 	Path      string `json:"path,omitempty"`
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace,omitempty"`
+	// Include and Ignore are rules as in .gitignore, for the files of the folder.
+	Include []string `json:"include,omitempty"`
+	Ignore  []string `json:"ignore,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

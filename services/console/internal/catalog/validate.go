@@ -1,13 +1,16 @@
 package catalog
 
 import (
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
-	"fairlead.dev/platform/loopback"
+	"github.com/Masterminds/semver/v3"
+
+	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/console/internal/store"
 )
 
 var (
@@ -15,33 +18,43 @@ var (
 	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// validateURL accepts what a fetcher may be pointed at. The URL is not repeated in an error: it
-// could hold a password.
-func validateURL(text string) error {
-	bad := func(why string) error { return refuse(Invalid, "spec.git.url: %s", why) }
-	if strings.HasPrefix(text, "-") || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return bad("must not begin with '-' nor hold spaces or control characters")
-	}
-	u, err := url.Parse(text)
+// validate accepts what a fetcher can be pointed at. No value is repeated in an error: it could hold
+// a password or a private key.
+func (g GitSource) validate() error {
+	u, err := giturl.Parse(g.URL)
 	if err != nil {
-		return bad("is not a URL; write https://host/path")
+		return refuse(Invalid, "spec.git.url: %s", err)
 	}
-	host := u.Hostname()
-	switch {
-	case u.Scheme != "https" && u.Scheme != "http":
-		return bad("must begin with https://")
-	case host == "" || strings.HasPrefix(host, "-"):
-		return bad("names no host; write https://host/path")
-	case u.User != nil:
-		return bad("must not hold a user or password; put them in a secret and name it in spec.git.secret")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return bad("must not have a query or fragment; credentials belong in a secret, a branch in spec.ref of the service")
-	case strings.Trim(u.Path, "/") == "":
-		return bad("names no repository; write https://host/path")
-	case u.Scheme == "http" && !loopback.Host(host):
-		return bad("must begin with https://; http:// is for loopback addresses only")
+	if g.Secret != "" && !dnsLabel.MatchString(g.Secret) {
+		return refuse(Invalid, "spec.git.secret %q: is not a name of a secret", g.Secret)
 	}
-	return nil
+	if g.WebhookSecret != "" && !dnsLabel.MatchString(g.WebhookSecret) {
+		return refuse(Invalid, "spec.git.webhookSecret %q: is not a name of a secret", g.WebhookSecret)
+	}
+	if g.Proxy != "" {
+		if u.Scheme == "ssh" {
+			return refuse(Invalid, "spec.git.proxy: is not for ssh. Remove it, or use an https:// url")
+		}
+		if _, err := giturl.ParseProxy(g.Proxy); err != nil {
+			return refuse(Invalid, "spec.git.proxy: the url %s", err)
+		}
+	}
+	if g.Verification == nil {
+		return nil
+	}
+	return g.Verification.validate()
+}
+
+// secrets are those that a source names, each once.
+func (g GitSource) secrets() []store.Ref {
+	var refs []store.Ref
+	for _, name := range []string{g.Secret, g.WebhookSecret} {
+		ref := store.Ref{Kind: store.KindSecret, Name: name}
+		if name != "" && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // refForbidden may not be in a ref, by the rules of git check-ref-format.
@@ -52,8 +65,14 @@ func validateRef(ref string) error {
 		return nil
 	}
 	bad := func(why string) error { return refuse(Invalid, "spec.ref %q: %s", ref, why) }
+	if versions, ok := strings.CutPrefix(ref, platform.SemverPrefix); ok {
+		if _, err := semver.NewConstraint(versions); err != nil || strings.TrimSpace(versions) == "" || strings.ContainsFunc(versions, unicode.IsControl) {
+			return bad("is not a range of versions; write it like semver:^1.4, semver:~2.1 or semver:>=2.0.0 <3")
+		}
+		return nil
+	}
 	if strings.HasPrefix(ref, "refs/") && !strings.HasPrefix(ref, "refs/heads/") && !strings.HasPrefix(ref, "refs/tags/") {
-		return bad("must be a branch, refs/heads/<branch>, refs/tags/<tag> or a full commit id")
+		return bad("must be a branch, refs/heads/<branch>, refs/tags/<tag>, a full commit id or semver:<range>")
 	}
 	if strings.HasPrefix(ref, "-") || strings.ContainsAny(ref, refForbidden) || strings.ContainsFunc(ref, unicode.IsControl) ||
 		strings.Contains(ref, "..") || strings.Contains(ref, "@{") || ref == "@" || strings.HasSuffix(ref, ".") {
@@ -95,10 +114,7 @@ func (s *Source) validate() error {
 	if !dnsLabel.MatchString(s.Meta.Name) {
 		return badName(s.Meta.Name)
 	}
-	if secret := s.Spec.Git.Secret; secret != "" && !dnsLabel.MatchString(secret) {
-		return refuse(Invalid, "spec.git.secret %q: is not a name of a secret", secret)
-	}
-	return validateURL(s.Spec.Git.URL)
+	return s.Spec.Git.validate()
 }
 
 func (c *Cluster) validate() error {
@@ -123,7 +139,28 @@ func (s *Service) validate() (err error) {
 	if s.Spec.Path, err = cleanPath(s.Spec.Path); err != nil {
 		return err
 	}
+	if err := validateRules("include", s.Spec.Include); err != nil {
+		return err
+	}
+	if err := validateRules("ignore", s.Spec.Ignore); err != nil {
+		return err
+	}
 	return validateRef(s.Spec.Ref)
+}
+
+// validateRules refuses what would be no rule in a .gitignore: anything else is one.
+func validateRules(field string, rules []string) error {
+	for i, rule := range rules {
+		switch {
+		case strings.TrimSpace(rule) == "":
+			return refuse(Invalid, "spec.%s[%d]: is empty", field, i)
+		case strings.HasPrefix(rule, "#"):
+			return refuse(Invalid, "spec.%s[%d] %q: is a comment; write \\# for a name that begins with #", field, i, rule)
+		case strings.ContainsFunc(rule, unicode.IsControl):
+			return refuse(Invalid, "spec.%s[%d] %q: must be one line without control characters", field, i, rule)
+		}
+	}
+	return nil
 }
 
 func badName(name string) error {

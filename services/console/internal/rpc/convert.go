@@ -40,21 +40,63 @@ func encodeMeta(m catalog.Meta) *consolev1.Metadata {
 }
 
 func decodeSource(s *consolev1.Source) catalog.Source {
-	git := s.GetSpec().GetGit()
-	return catalog.Source{
-		Meta: decodeMeta(s.GetMetadata()),
-		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret()}},
+	return catalog.Source{Meta: decodeMeta(s.GetMetadata()), Spec: catalog.SourceSpec{Git: decodeGit(s.GetSpec().GetGit())}}
+}
+
+func decodeGit(git *consolev1.GitSource) catalog.GitSource {
+	return catalog.GitSource{
+		URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret(), Proxy: git.GetProxy(),
+		Submodules: git.GetSubmodules(), Verification: decodeVerification(git.GetVerification()), WebhookSecret: git.GetWebhookSecret(),
 	}
 }
 
-func encodeSource(s catalog.Source) *consolev1.Source {
-	git := &consolev1.GitSource{Url: s.Spec.Git.URL, Secret: s.Spec.Git.Secret}
-	if s.Spec.Git.Interval != 0 {
-		git.Interval = durationpb.New(s.Spec.Git.Interval)
+func encodeGit(g catalog.GitSource) *consolev1.GitSource {
+	git := &consolev1.GitSource{
+		Url: g.URL, Secret: g.Secret, Proxy: g.Proxy,
+		Submodules: g.Submodules, Verification: encodeVerification(g.Verification), WebhookSecret: g.WebhookSecret,
 	}
+	if g.Interval != 0 {
+		git.Interval = durationpb.New(g.Interval)
+	}
+	return git
+}
+
+func decodeVerification(v *consolev1.Verification) *catalog.Verification {
+	if v == nil {
+		return nil
+	}
+	out := &catalog.Verification{Keys: v.GetKeys()}
+	switch v.GetMode() {
+	case consolev1.VerificationMode_VERIFICATION_MODE_COMMIT:
+		out.Mode = catalog.VerifyCommit
+	case consolev1.VerificationMode_VERIFICATION_MODE_TAG:
+		out.Mode = catalog.VerifyTag
+	case consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT:
+		out.Mode = catalog.VerifyTagAndCommit
+	}
+	return out
+}
+
+func encodeVerification(v *catalog.Verification) *consolev1.Verification {
+	if v == nil {
+		return nil
+	}
+	out := &consolev1.Verification{Keys: v.Keys}
+	switch v.Mode {
+	case catalog.VerifyCommit:
+		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_COMMIT
+	case catalog.VerifyTag:
+		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_TAG
+	case catalog.VerifyTagAndCommit:
+		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT
+	}
+	return out
+}
+
+func encodeSource(s catalog.Source) *consolev1.Source {
 	return &consolev1.Source{
 		Metadata: encodeMeta(s.Meta),
-		Spec:     &consolev1.SourceSpec{Git: git},
+		Spec:     &consolev1.SourceSpec{Git: encodeGit(s.Spec.Git)},
 		Status: &consolev1.SourceStatus{
 			Heads: each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
 		},
@@ -62,11 +104,16 @@ func encodeSource(s catalog.Source) *consolev1.Source {
 }
 
 func decodeHead(h *consolev1.Head) catalog.Head {
-	return catalog.Head{Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: moment(h.GetFetchTime())}
+	return catalog.Head{
+		Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: moment(h.GetFetchTime()),
+		Resolved: h.GetResolvedRef(), SignedBy: h.GetSignedBy(),
+	}
 }
 
 func encodeHead(h catalog.Head) *consolev1.Head {
-	return &consolev1.Head{Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: stamp(h.FetchTime)}
+	return &consolev1.Head{
+		Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: stamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
+	}
 }
 
 func decodeRevision(r *artifactv1.Revision) catalog.Revision {
@@ -115,12 +162,17 @@ func decodeService(s *consolev1.Service) catalog.Service {
 	spec := s.GetSpec()
 	return catalog.Service{
 		Meta: decodeMeta(s.GetMetadata()),
-		Spec: catalog.ServiceSpec{Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace()},
+		Spec: catalog.ServiceSpec{
+			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
+			Include: spec.GetInclude(), Ignore: spec.GetIgnore(),
+		},
 	}
 }
 
 func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
-	return &consolev1.ServiceSpec{Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace}
+	return &consolev1.ServiceSpec{
+		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
+	}
 }
 
 func encodeService(s catalog.Service) *consolev1.Service {

@@ -1,0 +1,256 @@
+package console_test
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"golang.org/x/crypto/ssh"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+)
+
+func pgpKey(t testing.TB, private bool) string {
+	t.Helper()
+	entity, err := openpgp.NewEntity("Ada", "", "ada@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, serialize := openpgp.PublicKeyType, entity.Serialize
+	if private {
+		kind = openpgp.PrivateKeyType
+	}
+	var b strings.Builder
+	w, err := armor.Encode(&b, kind, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if private {
+		err = entity.SerializePrivate(w, nil)
+	} else {
+		err = serialize(w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func sshKey(t testing.TB) string {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(ssh.MarshalAuthorizedKey(key))
+}
+
+// fill sets every field of a message, at any depth: one that is added later, too. given are those that
+// must be something sensible.
+func fill(m protoreflect.Message, given map[protoreflect.FullName]any) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		switch {
+		case fd.IsList():
+			list := m.Mutable(fd).List()
+			for _, v := range given[fd.FullName()].([]string) {
+				list.Append(protoreflect.ValueOfString(v))
+			}
+		case fd.Kind() == protoreflect.MessageKind:
+			switch part := m.Mutable(fd).Message().Interface().(type) {
+			case *durationpb.Duration:
+				part.Seconds = 90
+			case *timestamppb.Timestamp:
+				part.Seconds = 1e9
+			default:
+				fill(part.ProtoReflect(), given)
+			}
+		case fd.Kind() == protoreflect.StringKind:
+			value, ok := given[fd.FullName()].(string)
+			if !ok {
+				value = "a-" + strings.ReplaceAll(string(fd.Name()), "_", "-")
+			}
+			m.Set(fd, protoreflect.ValueOfString(value))
+		case fd.Kind() == protoreflect.BoolKind:
+			m.Set(fd, protoreflect.ValueOfBool(true))
+		case fd.Kind() == protoreflect.EnumKind:
+			values := fd.Enum().Values()
+			m.Set(fd, protoreflect.ValueOfEnum(values.Get(values.Len()-1).Number()))
+		default:
+			panic("say here how " + string(fd.FullName()) + " is filled")
+		}
+	}
+}
+
+// Everything that can be written down is stored, and comes back by Get, List and Watch.
+func TestEveryFieldIsCarried(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, gitcache := r.admin(t), r.service(t, identity.ServiceGitcache)
+	spec := &consolev1.SourceSpec{}
+	fill(spec.ProtoReflect(), map[protoreflect.FullName]any{
+		"fairlead.console.v1.GitSource.url": "https://git.example.com/shop", "fairlead.console.v1.GitSource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.Verification.keys": []string{pgpKey(t, false), sshKey(t)},
+	})
+	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
+			Metadata: meta(name), Data: map[string]string{"token": "hunter2"},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin.putCluster(t, "edge-1")
+	service := &consolev1.ServiceSpec{}
+	fill(service.ProtoReflect(), map[protoreflect.FullName]any{
+		"fairlead.console.v1.ServiceSpec.source": "shop", "fairlead.console.v1.ServiceSpec.cluster": "edge-1",
+		"fairlead.console.v1.ServiceSpec.ref":     "semver:>=2.0.0 <3",
+		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
+	})
+	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}}); err != nil {
+		t.Fatal(err)
+	}
+	head := &consolev1.Head{}
+	fill(head.ProtoReflect(), map[protoreflect.FullName]any{"fairlead.artifact.v1.Revision.commit": strings.Repeat("a", 40)})
+	uid := source.GetSource().GetMetadata().GetUid()
+	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func() {
+		t.Helper()
+		if _, err := gitcache.heads.PublishHeads(t.Context(), &consolev1.PublishHeadsRequest{Source: "shop", Uid: uid, Epoch: claim.GetEpoch(), Heads: []*consolev1.Head{head}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish()
+
+	f := newFollower()
+	f.follow(t, gitcache, func() bool { return f.snapshots == 1 && !f.inside })
+	one, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ got, want proto.Message }{
+		{one.GetSource().GetSpec(), spec},
+		{f.sources["shop"].GetSpec(), spec},
+		{all.GetServices()[0].GetSpec(), service},
+		{f.services["web"].GetSpec(), service},
+		{one.GetSource().GetStatus().GetHeads()[0], head},
+		{f.sources["shop"].GetStatus().GetHeads()[0], head},
+	} {
+		if !proto.Equal(c.got, c.want) {
+			t.Errorf("got %v\nwant %v", c.got, c.want)
+		}
+	}
+
+	// A tag that moves to a better name, or a key that came later, is news of the same commit.
+	head.ResolvedRef, head.SignedBy = "refs/tags/v2.0.1", "SHA256:other"
+	publish()
+	if one, err = admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"}); err != nil || !proto.Equal(one.GetSource().GetStatus().GetHeads()[0], head) {
+		t.Errorf("got %v, %v", one, err)
+	}
+}
+
+func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	pgp := pgpKey(t, false)
+	const repo = "https://git.example.com/x"
+	keys := func(keys ...string) *consolev1.GitSource {
+		return &consolev1.GitSource{Url: repo, Verification: &consolev1.Verification{Keys: keys}}
+	}
+	for name, c := range map[string]struct {
+		git   *consolev1.GitSource
+		words []string
+	}{
+		"ssh password":     {&consolev1.GitSource{Url: "ssh://git:hunter2@git.example.com/x"}, []string{"spec.git.url", "password"}},
+		"proxy scheme":     {&consolev1.GitSource{Url: repo, Proxy: "socks5://proxy"}, []string{"spec.git.proxy", "http://"}},
+		"proxy password":   {&consolev1.GitSource{Url: repo, Proxy: "http://ada:hunter2@proxy:3128"}, []string{"spec.git.proxy", "proxyUsername"}},
+		"proxy of ssh":     {&consolev1.GitSource{Url: "git@git.example.com:x", Proxy: "http://proxy:3128"}, []string{"spec.git.proxy", "ssh"}},
+		"webhook secret":   {&consolev1.GitSource{Url: repo, WebhookSecret: "No"}, []string{"spec.git.webhookSecret"}},
+		"no keys":          {keys(), []string{"keys"}},
+		"no key":           {keys("hunter2"), []string{"spec.git.verification.keys[0]", "neither an OpenPGP public key", "nor an SSH public key"}},
+		"only a comment":   {keys("# hunter2"), []string{"keys[0]", "holds no key"}},
+		"second is bad":    {keys(sshKey(t), "ssh-ed25519 hunter2"), []string{"keys[1]"}},
+		"bad line":         {keys(sshKey(t) + "hunter2\n"), []string{"keys[0]"}},
+		"damaged OpenPGP":  {keys(pgp[:len(pgp)/2] + "\n-----END PGP PUBLIC KEY BLOCK-----\n"), []string{"keys[0]", "damaged"}},
+		"private OpenPGP":  {keys(pgpKey(t, true)), []string{"keys[0]", "private key"}},
+		"private SSH":      {keys("-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n-----END OPENSSH PRIVATE KEY-----"), []string{"keys[0]", "private key"}},
+		"mode of tomorrow": {&consolev1.GitSource{Url: repo, Verification: &consolev1.Verification{Keys: []string{pgp}, Mode: 99}}, []string{"mode"}},
+	} {
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
+			Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Git: c.git},
+		}})
+		if err == nil {
+			t.Errorf("%s: was taken", name)
+			continue
+		}
+		wantCode(t, err, connect.CodeInvalidArgument, c.words...)
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error gives away what was written: %v", name, err)
+		}
+	}
+	for word, change := range map[string]func(*consolev1.ServiceSpec){
+		"spec.ref":            func(s *consolev1.ServiceSpec) { s.Ref = "semver:newest" },
+		"spec.include[1]":     func(s *consolev1.ServiceSpec) { s.Include = []string{"a", "  "} },
+		"is a comment":        func(s *consolev1.ServiceSpec) { s.Ignore = []string{"#a"} },
+		"control characters":  func(s *consolev1.ServiceSpec) { s.Ignore = []string{"a\nb"} },
+		"is not a range":      func(s *consolev1.ServiceSpec) { s.Ref = "semver:" },
+		"semver:^1.4, semver": func(s *consolev1.ServiceSpec) { s.Ref = "semver:^1.4 ||" },
+	} {
+		spec := &consolev1.ServiceSpec{Source: "shop", Cluster: "edge-1"}
+		change(spec)
+		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("bad"), Spec: spec}})
+		wantCode(t, err, connect.CodeInvalidArgument, word)
+	}
+}
+
+func TestWebhookSecretsExistAndStay(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	put := func(secret, webhook string) error {
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
+			Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "git@git.example.com:shop", Secret: secret, WebhookSecret: webhook}},
+		}})
+		return err
+	}
+	wantCode(t, put("", "hook"), connect.CodeFailedPrecondition, `source "shop" names secret "hook", which does not exist: create it first`)
+	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
+		Metadata: meta("hook"), Data: map[string]string{"token": "hunter2"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"", "hook"} { // one secret may be both
+		if err := put(secret, "hook"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := admin.secrets.DeleteSecret(t.Context(), &consolev1.DeleteSecretRequest{Name: "hook"})
+	wantCode(t, err, connect.CodeFailedPrecondition, `source "shop"`)
+}
