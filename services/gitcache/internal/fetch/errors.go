@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -155,6 +156,35 @@ func credentialsHint(r Remote, answered *url.URL) string {
 
 // maxRetryAfter bounds how long upstream can make us wait.
 const maxRetryAfter = time.Hour
+
+// throttles tells whether an answer means that too much was asked.
+func throttles(resp *http.Response) bool {
+	_, asked := pauseOf(resp)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusForbidden, http.StatusServiceUnavailable: // the former is GitHub's
+		return asked
+	}
+	return false
+}
+
+// pauseOf is how long a host wants to be left alone, by Retry-After or by the time at which its rate limit,
+// if used up, begins anew.
+func pauseOf(resp *http.Response) (d time.Duration, asked bool) {
+	if header := resp.Header.Get("Retry-After"); header != "" {
+		d = retryAfter(header)
+		return d, d > 0
+	}
+	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} { // GitHub's and Gitea's; GitLab's
+		seconds, err := strconv.ParseInt(resp.Header.Get(prefix+"Reset"), 10, 64)
+		if err == nil && resp.Header.Get(prefix+"Remaining") == "0" {
+			d = max(0, min(time.Until(time.Unix(seconds, 0)), maxRetryAfter))
+			return d, d > 0
+		}
+	}
+	return 0, false
+}
 
 func retryAfter(header string) time.Duration {
 	var d time.Duration

@@ -34,6 +34,7 @@ const (
 	defaultPackBytes = 4 << 30          // a first clone of a large repository
 
 	dialTime     = 10 * time.Second
+	keepAlive    = 30 * time.Second
 	maxRedirects = 5
 	idleConns    = 2 // per host: a poll every two minutes hardly reuses one
 )
@@ -66,6 +67,10 @@ var (
 type Options struct {
 	RootCAs *x509.CertPool // nil: the system's
 	Limits  Limits
+	// Addresses that may be dialled; nil: public ones.
+	Addresses *Policy
+	// Budget of requests per host, shared with other fetchers; nil: one of its own.
+	Budget *Budget
 	// Git is "auto", "builtin" or "binary": see New. Empty: "auto".
 	Git string
 	// Dir is for what lasts as long as a fetch; what is in it at the start is removed. Empty: a folder
