@@ -115,6 +115,46 @@ func TestNewCommitChangesOnlyWhatItTouches(t *testing.T) {
 	}
 }
 
+// Two services with one folder differ by their rules, and a change of rules is one of content.
+func TestRulesAreAskedForWithTheFolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.commit(t, commit("1"), "apps", "all of it")
+	w.git.commit(t, commit("1"), "apps +*.yaml,!x.yaml -test/", "a part")
+	w.git.commit(t, commit("1"), "apps + -test/", "nearly all of it")
+	part := func(include ...string) *consolev1.Change {
+		s := service("part", "edge-1", "apps")
+		s.GetService().Spec.Include, s.GetService().Spec.Ignore = include, []string{"test/"}
+		return s
+	}
+	w.console.put(shop("HEAD", commit("1")), service("all", "edge-1", "apps"), part("*.yaml", "!x.yaml"))
+	e := w.start()
+	a := e.agent("edge-1")
+	a.awaitCommit("all", commit("1"))
+	a.awaitCommit("part", commit("1"))
+	digest := func(service string) string { return a.got[service].GetArtifact().GetDigest() }
+	before := digest("part")
+	if digest("all") == before {
+		t.Fatal("the rules were not asked for")
+	}
+	w.console.put(part())
+	w.eventually("the other rules are delivered", func() bool { return a.sync() && digest("part") != before })
+	if digest("part") == digest("all") {
+		t.Error("a rule was lost")
+	}
+	if _, err := a.download(digest("part")); err != nil {
+		t.Error(err)
+	}
+
+	// What is on the disk is of these rules.
+	e.stop()
+	w.gitServer.stop()
+	again := w.start().agent("edge-1")
+	if resp := again.ask(&deliveryv1.SyncRequest{Digest: a.digest()}); resp.GetNotModified() == nil {
+		t.Errorf("got %v", resp)
+	}
+}
+
 func TestServiceThatLeftTheCatalogIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -152,8 +192,8 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 		change *consolev1.Change
 		want   string
 	}{
-		{service("hello", "edge-1", "apps/nope"), `service "hello": folder "apps/nope" is not in commit 1111111 of source "shop". Check spec.path.`},
-		{shop("HEAD", commit("2")), `service "hello": folder "apps/nope" is not in commit 2222222 of source "shop". Check spec.path.`},
+		{service("hello", "edge-1", "apps/nope"), `service "hello": folder "apps/nope" is not in commit 11111111 of source "shop". Check spec.path.`},
+		{shop("HEAD", commit("2")), `service "hello": folder "apps/nope" is not in commit 22222222 of source "shop". Check spec.path.`},
 	} {
 		w.console.put(step.change)
 		w.eventually(step.want, func() bool { return w.console.hubOf("hello").GetProblem().GetMessage() == step.want })
@@ -601,7 +641,7 @@ func TestRefusedFolderIsSaid(t *testing.T) {
 	w.start()
 	w.eventually("the problem is told", func() bool {
 		return w.console.hubOf("hello").GetProblem().GetMessage() ==
-			`service "hello": folder "apps/hello" in commit 1111111 of source "shop" can't be delivered: link "a" leaves the folder.`
+			`service "hello": folder "apps/hello" in commit 11111111 of source "shop" can't be delivered: link "a" leaves the folder.`
 	})
 }
 

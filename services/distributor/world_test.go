@@ -566,7 +566,7 @@ type gitcache struct {
 	store *artifact.Store
 
 	mu       sync.Mutex                  // guards what follows
-	folders  map[string]artifact.Summary // "<commit> <path>"
+	folders  map[string]artifact.Summary // "<commit> <path>", and "<commit> <path> +<include> -<ignore>"
 	resolves int
 	serves   int
 	failing  *artifactv1.ResolveError
@@ -645,7 +645,11 @@ func (g *gitcache) result(q *artifactv1.Query) *artifactv1.Result {
 	if g.failing != nil {
 		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: g.failing}}
 	}
-	sum, ok := g.folders[q.GetRevision()+" "+q.GetPath()]
+	key := q.GetRevision() + " " + q.GetPath()
+	if len(q.GetInclude())+len(q.GetIgnore()) > 0 {
+		key += fmt.Sprintf(" +%s -%s", strings.Join(q.GetInclude(), ","), strings.Join(q.GetIgnore(), ","))
+	}
+	sum, ok := g.folders[key]
 	if !ok {
 		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
 			Reason: artifactv1.ResolveError_REASON_PATH_NOT_FOUND, Message: "no such folder",

@@ -141,7 +141,9 @@ func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answer
 	defer cancel()
 	req := &artifactv1.ResolveRequest{}
 	for _, w := range wants {
-		req.Queries = append(req.Queries, &artifactv1.Query{Source: w.Source, Revision: w.Commit, Path: w.Path})
+		req.Queries = append(req.Queries, &artifactv1.Query{
+			Source: w.Source, Revision: w.Commit, Path: w.Path, Include: w.Include.Lines(), Ignore: w.Ignore.Lines(),
+		})
 	}
 	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, origin, e.cfg.Options...).Resolve(ctx, req)
 	if err == nil && len(resp.GetResults()) != len(wants) {

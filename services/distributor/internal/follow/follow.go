@@ -72,14 +72,15 @@ func put(u *plan.Update, c Catalog, s *consolev1.Service) {
 	spec := plan.Spec{
 		Name: s.GetMetadata().GetName(), UID: s.GetMetadata().GetUid(), Cluster: s.GetSpec().GetCluster(),
 		Namespace: s.GetSpec().GetNamespace(), Source: s.GetSpec().GetSource(), Ref: s.GetSpec().GetRef(),
-		Path: strings.Trim(s.GetSpec().GetPath(), "/"),
+		Path:    strings.Trim(s.GetSpec().GetPath(), "/"),
+		Include: plan.NewRules(s.GetSpec().GetInclude()), Ignore: plan.NewRules(s.GetSpec().GetIgnore()),
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = defaultNamespace
 	}
 	var head plan.Revision
 	if source, ok := c.Source(spec.Source); ok {
-		spec.SourceUID = source.GetMetadata().GetUid()
+		spec.SourceUID, spec.Submodules = source.GetMetadata().GetUid(), source.GetSpec().GetGit().GetSubmodules()
 		if h, ok := catalog.Head(source, spec.Ref); ok {
 			head = revision(h.GetRevision())
 		}

@@ -87,7 +87,7 @@ func missingSource(s Spec) string {
 }
 
 // short is as much of a commit id as people read.
-func short(commit string) string { return commit[:min(len(commit), 7)] }
+func short(commit string) string { return commit[:min(len(commit), 8)] }
 
 func sentence(s string) string {
 	if s == "" || s[len(s)-1] == '.' {

@@ -11,6 +11,7 @@
 package plan
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -40,14 +41,35 @@ type Spec struct {
 	Namespace          string // never empty
 	Source, SourceUID  string // no UID: the source is not in the catalog
 	Ref, Path          string
+	Include, Ignore    Rules
+	Submodules         bool // of the source: they belong to the content
 }
 
-// Want is a folder at a commit: what a gitcache is asked for.
+// Want is a folder at a commit: what a gitcache is asked for. All that its content depends on is in it,
+// because the answer is never asked for again.
 type Want struct {
-	Source    string `json:"source"`
-	SourceUID string `json:"source_uid"`
-	Commit    string `json:"commit"`
-	Path      string `json:"path"`
+	Source     string `json:"source"`
+	SourceUID  string `json:"source_uid"`
+	Commit     string `json:"commit"`
+	Path       string `json:"path"`
+	Include    Rules  `json:"include,omitempty"`
+	Ignore     Rules  `json:"ignore,omitempty"`
+	Submodules bool   `json:"submodules,omitempty"`
+}
+
+// Rules are lines as in .gitignore, in one string: so a Want can be compared. The catalog takes no rule
+// of more than one line.
+type Rules string
+
+// NewRules puts rules together.
+func NewRules(lines []string) Rules { return Rules(strings.Join(lines, "\n")) }
+
+// Lines takes rules apart.
+func (r Rules) Lines() []string {
+	if r == "" {
+		return nil
+	}
+	return strings.Split(string(r), "\n")
 }
 
 // Delivery is all that an agent needs of one service. It is never changed once it is made.

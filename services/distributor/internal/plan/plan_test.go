@@ -20,7 +20,7 @@ import (
 // content is the artifact that a folder has at a commit, in a world where commits alternate between two
 // contents per folder.
 func content(w plan.Want) plan.Artifact {
-	sum := sha256.Sum256([]byte(w.Path + w.Commit[:1]))
+	sum := sha256.Sum256(fmt.Append(nil, w.Path, w.Commit[:1], w.Include, "|", w.Ignore, w.Submodules))
 	return plan.Artifact{Digest: artifact.SumDigest(sum[:])}
 }
 
@@ -186,7 +186,7 @@ func (m *model) converge() {
 			}
 			want[name] = delivery.ServiceDigest(delivery.Service{
 				Name: name, Namespace: s.Namespace, Path: s.Path,
-				Artifact: string(content(plan.Want{Path: s.Path, Commit: m.heads[s.Source]}).Digest),
+				Artifact: string(content(plan.Want{Path: s.Path, Commit: m.heads[s.Source], Include: s.Include, Ignore: s.Ignore, Submodules: s.Submodules}).Digest),
 			})
 		}
 		got := maps.Clone(m.agents[cluster])
@@ -224,6 +224,8 @@ func TestPlanAgainstModel(t *testing.T) {
 				}
 				s.Name, s.Cluster, s.Source = name, cluster.Draw(t, "cluster"), src.Draw(t, "source")
 				s.Namespace, s.Path = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "path")
+				s.Include, s.Ignore = rapid.SampledFrom([]plan.Rules{"", "a"}).Draw(t, "include"), rapid.SampledFrom([]plan.Rules{"", "a"}).Draw(t, "ignore")
+				s.Submodules = rapid.Bool().Draw(t, "submodules")
 				m.specs[name] = s
 				m.update(func(u *plan.Update) { m.put(u, name) })
 			},
@@ -296,7 +298,7 @@ func TestFailureThatMayPassIsToldLater(t *testing.T) {
 	if truth.Problem.From.Sub(now) != 15*time.Second {
 		t.Errorf("told from %v", truth.Problem.From)
 	}
-	if want := `service "hello": commit 1a2b3c4 of source "shop" can't be had from a gitcache: connection refused. It is tried again.`; truth.Problem.Text != want {
+	if want := `service "hello": commit 1a2b3c4d of source "shop" can't be had from a gitcache: connection refused. It is tried again.`; truth.Problem.Text != want {
 		t.Errorf("got %s", truth.Problem.Text)
 	}
 	// It begins once, however often it is tried.
@@ -361,5 +363,14 @@ func TestArtifactBeforeTheLastMayStillBeDownloaded(t *testing.T) {
 	}
 	if p.Uses("edge-1", "") || p.Uses("edge-2", digests[2]) {
 		t.Error("a stranger may download")
+	}
+}
+
+func TestRulesComeApartAsTheyWerePutTogether(t *testing.T) {
+	t.Parallel()
+	for _, lines := range [][]string{nil, {"a"}, {"/deploy/**", "!*.md", " x "}} {
+		if got := plan.NewRules(lines).Lines(); !slices.Equal(got, lines) {
+			t.Errorf("%q became %q", lines, got)
+		}
 	}
 }

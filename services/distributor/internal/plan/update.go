@@ -122,7 +122,10 @@ func (u *Update) ask(s *service) {
 		u.drop(s)
 		return
 	}
-	key := Want{Source: s.spec.Source, SourceUID: s.spec.SourceUID, Commit: s.head.Commit, Path: s.spec.Path}
+	key := Want{
+		Source: s.spec.Source, SourceUID: s.spec.SourceUID, Commit: s.head.Commit, Path: s.spec.Path,
+		Include: s.spec.Include, Ignore: s.spec.Ignore, Submodules: s.spec.Submodules,
+	}
 	if s.want != nil && s.want.key == key {
 		return
 	}
