@@ -75,7 +75,7 @@ func (r *Repository) includes(ctx context.Context, head, commit string) error {
 		return err
 	}
 	if _, err := r.git(ctx, "merge-base", "--is-ancestor", commit, head); err != nil {
-		return fmt.Errorf("commit %.7s is applied: %w", head, err)
+		return fmt.Errorf("commit %.8s is applied: %w", head, err)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (s *Ship) WaitGone(ctx context.Context, kind, name string) error {
 // somebody else, and is healthy.
 func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 	for _, c := range s.stack.Clusters {
-		err := process.Await(ctx, fmt.Sprintf("service %s is healthy at %.7s", s.Service(c), commit), func(ctx context.Context) error {
+		err := process.Await(ctx, fmt.Sprintf("service %s is healthy at %.8s", s.Service(c), commit), func(ctx context.Context) error {
 			svc, err := s.stack.Service(ctx, s.Service(c))
 			if err != nil {
 				return err

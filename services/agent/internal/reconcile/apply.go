@@ -185,7 +185,7 @@ func empty(service desired.Service, record inventory.Record) *problem {
 	if service.Path != "" {
 		folder = service.Path
 	}
-	text := fmt.Sprintf("%s at %.12s holds no manifests (.yaml, .yml or .json).", folder, service.Commit)
+	text := fmt.Sprintf("%s at %.8s holds no manifests (.yaml, .yml or .json).", folder, service.Commit)
 	if count := len(record.Entries); count > 0 {
 		text += fmt.Sprintf(" Nothing is removed for an empty folder: the %d objects that were applied stay. To remove them delete the service; to keep them put the manifests back and push.", count)
 	} else {
