@@ -61,10 +61,12 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // keeps its memory; also to callers with the same holder name. It MUST give epochs of one key in
 // growing order, also over a flushed store whose clock is right. It returns a *HeldError at once
 // when the key is taken, and never waits for it. After any other error the key may be taken for up
-// to ttl. Holder returns "" for a free key.
+// to ttl. Holder returns "" for a free key. Holders is Holder for many keys, in their order, at the
+// price of about one.
 type Leases interface {
 	Acquire(ctx context.Context, key, holder string, ttl time.Duration) (*Lease, error)
 	Holder(ctx context.Context, key string) (string, error)
+	Holders(ctx context.Context, keys []string) ([]string, error)
 }
 
 // Member is one replica in a group.

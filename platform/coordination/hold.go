@@ -14,8 +14,11 @@ const (
 	// renewDivisor: a lease or membership is renewed at a third of its ttl, so that one failure or
 	// slow answer costs nothing.
 	renewDivisor = 3
-	// retryDivisor: after a failure it is tried again at a tenth of its ttl.
+	// retryDivisor: after a failure it is tried again at a tenth of its ttl, and so does who should have
+	// a lease that somebody else has.
 	retryDivisor = 10
+	// minPause between two looks at a key.
+	minPause = 10 * time.Millisecond
 )
 
 // Hold holds a lease whenever it can, and works while it does.
@@ -28,6 +31,13 @@ type Hold struct {
 	// it must return then, well within a tenth of TTL. When it returns earlier, the lease is
 	// released, an error is logged, and after a pause the next lease is tried for.
 	Do func(ctx context.Context, l *Lease) error
+	// Turn, if there is one, says before each try how long a free lease is to be left to others; with
+	// a negative answer it is not tried for. Who is asked to leave it to nobody tries more often.
+	Turn func() time.Duration
+	// Wake, if there is one, ends a pause: Turn is asked again.
+	Wake <-chan struct{}
+	// Over, if there is one, is called after each lease was given back.
+	Over func()
 }
 
 // Run tries for the lease, with jittered pauses of about a third of TTL, until ctx ends. It
@@ -37,21 +47,68 @@ func (h Hold) Run(ctx context.Context) error {
 	if err := validateLease(h.Key, h.Holder, h.TTL); err != nil {
 		return fmt.Errorf("hold lease: %w", err)
 	}
-	log := outageLog{log: h.Log.With("lease", h.Key), what: "acquire lease"}
+	log := &outageLog{log: h.Log.With("lease", h.Key), what: "acquire lease"}
 	for ctx.Err() == nil {
-		l, err := h.Leases.Acquire(ctx, h.Key, h.Holder, h.TTL)
-		switch {
-		case err == nil:
-			log.ok(ctx)
-			h.work(ctx, l)
-		case errors.Is(err, ErrHeld):
-			log.ok(ctx)
-		default:
-			log.failed(ctx, err)
-		}
-		pause(ctx, jitter(h.TTL/renewDivisor))
+		h.pause(ctx, jitter(h.try(ctx, log)))
 	}
 	return nil
+}
+
+// try works under the lease if it can be had and it is this holder's turn. It returns about how long
+// to wait before the next try.
+func (h Hold) try(ctx context.Context, log *outageLog) time.Duration {
+	turn, rarely, often := h.turn(), h.TTL/renewDivisor, h.TTL/retryDivisor
+	if turn < 0 {
+		return rarely
+	}
+	if turn > 0 {
+		switch holder, err := h.Leases.Holder(ctx, h.Key); {
+		case err != nil:
+			log.failed(ctx, err)
+			return rarely
+		case holder != "":
+			log.ok(ctx)
+			return rarely
+		case !h.pause(ctx, turn):
+			return minPause
+		}
+	}
+	l, err := h.Leases.Acquire(ctx, h.Key, h.Holder, h.TTL)
+	switch {
+	case err == nil:
+		log.ok(ctx)
+		h.work(ctx, l)
+		return rarely
+	case !errors.Is(err, ErrHeld):
+		log.failed(ctx, err)
+		return rarely
+	}
+	log.ok(ctx)
+	if h.Turn != nil && turn == 0 {
+		return often
+	}
+	return rarely
+}
+
+func (h Hold) turn() time.Duration {
+	if h.Turn == nil {
+		return 0
+	}
+	return h.Turn()
+}
+
+// pause waits for d; false: ctx ended before, or something was woken.
+func (h Hold) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-h.Wake: // nil: never
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 func (h Hold) work(ctx context.Context, l *Lease) {
@@ -80,6 +137,9 @@ func (h Hold) work(ctx context.Context, l *Lease) {
 	// Also while shutting down, so that another replica goes on at once; Release bounds it.
 	if err := l.Release(context.WithoutCancel(ctx)); err != nil {
 		log.DebugContext(ctx, "release lease", "err", err)
+	}
+	if h.Over != nil {
+		h.Over()
 	}
 }
 

@@ -89,6 +89,17 @@ func (m *memory) Holder(ctx context.Context, key string) (string, error) {
 	return cur.lease.holder, nil
 }
 
+func (m *memory) Holders(ctx context.Context, keys []string) ([]string, error) {
+	holders := make([]string, len(keys))
+	for i, key := range keys {
+		var err error
+		if holders[i], err = m.Holder(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return holders, nil
+}
+
 func (m *memory) renewLease(ctx context.Context, l *Lease) (bool, error) {
 	if err := m.lock(ctx); err != nil {
 		return false, err

@@ -166,19 +166,52 @@ func (r *redisStore) releaseLease(ctx context.Context, l *Lease) error {
 }
 
 func (r *redisStore) Holder(ctx context.Context, key string) (string, error) {
-	if err := validateName("lease key", key); err != nil {
-		return "", fmt.Errorf("read lease: %w", err)
+	holders, err := r.Holders(ctx, []string{key})
+	if err != nil {
+		return "", err
+	}
+	return holders[0], nil
+}
+
+// holdersAtOnce bounds one pipeline, so that it ends within OpTimeout.
+const holdersAtOnce = 1000
+
+func (r *redisStore) Holders(ctx context.Context, keys []string) ([]string, error) {
+	holders := make([]string, 0, len(keys))
+	for part := range slices.Chunk(keys, holdersAtOnce) {
+		var err error
+		if holders, err = r.appendHolders(ctx, holders, part); err != nil {
+			return nil, err
+		}
+	}
+	return holders, nil
+}
+
+// appendHolders sends one GET per key, all at once: a Cluster has them on different nodes.
+func (r *redisStore) appendHolders(ctx context.Context, holders, keys []string) ([]string, error) {
+	pipe := r.client.Pipeline()
+	gets := make([]*redis.StringCmd, 0, len(keys))
+	for _, key := range keys {
+		if err := validateName("lease key", key); err != nil {
+			return nil, fmt.Errorf("read lease: %w", err)
+		}
+		gets = append(gets, pipe.Get(ctx, leaseKeys(key)[0]))
 	}
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	value, err := r.client.Get(ctx, leaseKeys(key)[0]).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
+	_, _ = pipe.Exec(ctx) // the error is that of one of the commands
+	for i, get := range gets {
+		value, err := get.Result()
+		switch {
+		case errors.Is(err, redis.Nil):
+			holders = append(holders, "")
+		case err != nil:
+			return nil, fmt.Errorf("read lease %q: %w", keys[i], explain(err))
+		default:
+			holders = append(holders, holderOf(value))
+		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("read lease %q: %w", key, explain(err))
-	}
-	return holderOf(value), nil
+	return holders, nil
 }
 
 func (r *redisStore) Join(ctx context.Context, group string, m Member, ttl time.Duration) error {

@@ -35,6 +35,7 @@ func Run(t *testing.T, open Open) {
 		test func(t *testing.T, a, b coordination.Coordinator)
 	}{
 		{"a key has one holder", oneHolder},
+		{"the holders of many keys are told at once", manyHolders},
 		{"a released key is free", releaseFrees},
 		{"releasing twice is no error and takes nothing from the next holder", releaseTwice},
 		{"a lease that is not renewed ends before the key is free", expiry},
@@ -115,6 +116,27 @@ func oneHolder(t *testing.T, a, b coordination.Coordinator) {
 		t.Errorf("holder: %q, %v", h, err)
 	}
 	must[*coordination.Lease](t)(b.Acquire(ctx, "other", "two", long))
+}
+
+func manyHolders(t *testing.T, a, b coordination.Coordinator) {
+	ctx := t.Context()
+	if got := must[[]string](t)(a.Holders(ctx, nil)); len(got) != 0 {
+		t.Errorf("holders of no keys: %q", got)
+	}
+	var keys, want []string
+	for i := range 2500 { // more than a pipeline takes
+		keys, want = append(keys, fmt.Sprintf("key %d", i)), append(want, "")
+	}
+	for _, i := range []int{0, 7, 2499} {
+		want[i] = fmt.Sprintf("holder of %d", i)
+		must[*coordination.Lease](t)(a.Acquire(ctx, keys[i], want[i], long))
+	}
+	if got := must[[]string](t)(b.Holders(ctx, keys)); !slices.Equal(got, want) {
+		t.Errorf("%d holders, not as they should be", len(got))
+	}
+	if _, err := b.Holders(ctx, []string{"good", ""}); err == nil {
+		t.Error("the holder of a key without a name")
+	}
 }
 
 func releaseFrees(t *testing.T, a, b coordination.Coordinator) {
