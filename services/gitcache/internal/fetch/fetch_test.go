@@ -262,7 +262,7 @@ func TestUpstreamTroubleIsSaidInWords(t *testing.T) {
 		}, "/shop.git", fetch.KindContent, "list of refs"},
 		{"an error in Git's way", func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-			_, _ = w.Write([]byte("001e# service=git-upload-pack\n0000001aERR quota\x1b[31m exceeded"))
+			_, _ = w.Write([]byte("001e# service=git-upload-pack\n0000001bERR quota\x1b[31m exceeded"))
 			return true
 		}, "/shop.git", fetch.KindContent, "upstream says: quota [31m exceeded"},
 		{"sha256", func(w http.ResponseWriter, _ *http.Request) bool {

@@ -3,17 +3,17 @@ package fetch
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
-	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
 // Git's protocol, version 0, as it goes over http and ssh alike: a list of refs comes, an ask goes, an
@@ -25,9 +25,12 @@ const refPrefixHead = "HEAD"
 func decodeListing(body io.Reader) (l *Listing, err error) {
 	defer recoverTo(&err)
 	r := bufio.NewReaderSize(body, 8<<10)
-	head, _ := r.Peek(4 << 10)
+	head := firstLines(r)
 	if text, ok := serverError(head); ok {
-		return nil, fmt.Errorf("upstream says: %s", text)
+		return nil, saysNo(text)
+	}
+	if onlyVersion2(head) {
+		return nil, unfit("it speaks only version 2 of Git's protocol")
 	}
 	if bytes.Contains(head, []byte("object-format=sha256")) {
 		return nil, errors.New("the repository uses SHA-256 object names, which Fairlead can't read yet")
@@ -37,17 +40,49 @@ func decodeListing(body io.Reader) (l *Listing, err error) {
 	if err := adv.Decode(r); err != nil && !errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil, fmt.Errorf("decode: %s", clean(err.Error()))
 	}
-	transport.FilterUnsupportedCapabilities(adv.Capabilities)
+	adv.Capabilities.Delete(capability.ThinPack) // the mirror takes packs that stand for themselves
 	l.Refs, l.Peeled = adv.References, adv.Peeled
 	if adv.Head != nil {
 		l.Refs[refPrefixHead] = *adv.Head
 	}
-	for name, id := range l.Refs {
-		if id.IsZero() {
-			delete(l.Refs, name)
-		}
-	}
+	maps.DeleteFunc(l.Refs, func(name string, id plumbing.Hash) bool { return id.IsZero() || !validRef(name) })
+	maps.DeleteFunc(l.Peeled, func(name string, _ plumbing.Hash) bool { _, listed := l.Refs[name]; return !listed })
 	return l, nil
+}
+
+// firstLines are the beginning of a list, up to the first ref. No more is waited for: over ssh no more
+// may come.
+func firstLines(r *bufio.Reader) []byte {
+	end, announced := 0, false
+	for {
+		head, err := r.Peek(end + 4)
+		var size [2]byte
+		if err != nil {
+			return head
+		}
+		if _, err := hex.Decode(size[:], head[end:]); err != nil {
+			return head
+		}
+		length := max(4, int(size[0])<<8|int(size[1]))
+		head, err = r.Peek(end + length)
+		switch {
+		case err != nil:
+			return head
+		case !announced && length > 4 && head[end+4] == '#': // over http the service comes first, and a flush
+			announced = true
+		case announced && length == 4:
+			announced = false
+		default:
+			return head
+		}
+		end += length
+	}
+}
+
+// onlyVersion2 tells whether upstream answers in a version that was not asked for.
+func onlyVersion2(head []byte) bool {
+	at := bytes.Index(head, []byte("000eversion 2"))
+	return at == 0 || at > 4 && string(head[at-4:at]) == "0000"
 }
 
 // serverError finds Git's way to say in words why there is no list.
@@ -56,7 +91,7 @@ func serverError(head []byte) (string, bool) {
 	if !ok || bytes.ContainsRune(head[:len(head)-len(text)], 0) {
 		return "", false
 	}
-	return clean(string(text)), true
+	return string(text), true
 }
 
 func newAsk(l *Listing, wants, haves []plumbing.Hash) (*packp.UploadPackRequest, error) {
@@ -73,8 +108,8 @@ func newAsk(l *Listing, wants, haves []plumbing.Hash) (*packp.UploadPackRequest,
 	return ask, nil
 }
 
-// encodeAsk writes what upstream is asked for. Over http and over ssh it is the same: with no
-// multi_ack, nothing has to be read in between.
+// encodeAsk writes what upstream is asked for: all that is there is named at once, and nothing has to be
+// read in between. That is good for some hundred commits, and spares round trips.
 func encodeAsk(w io.Writer, ask *packp.UploadPackRequest) error {
 	if err := ask.UploadRequest.Encode(w); err != nil {
 		return fmt.Errorf("send wants: %w", err)
@@ -86,27 +121,6 @@ func encodeAsk(w io.Writer, ask *packp.UploadPackRequest) error {
 		return fmt.Errorf("send request: %w", err)
 	}
 	return nil
-}
-
-// decodePack gives the pack within an answer.
-func decodePack(ask *packp.UploadPackRequest, body io.Reader) (pack io.Reader, err error) {
-	defer recoverTo(&err)
-	br := bufio.NewReader(body)
-	if head, _ := br.Peek(8); len(head) == 8 && string(head[4:]) == "ERR " {
-		text, _ := io.ReadAll(io.LimitReader(br, 1<<10))
-		return nil, fmt.Errorf("upstream says: %s", clean(string(text[8:])))
-	}
-	answer := packp.NewUploadPackResponse(ask)
-	if err := answer.Decode(io.NopCloser(br)); err != nil {
-		return nil, fmt.Errorf("decode answer: %w", err)
-	}
-	switch {
-	case ask.Capabilities.Supports(capability.Sideband64k):
-		return sideband.NewDemuxer(sideband.Sideband64k, answer), nil
-	case ask.Capabilities.Supports(capability.Sideband):
-		return sideband.NewDemuxer(sideband.Sideband, answer), nil
-	}
-	return answer, nil
 }
 
 // broken is for an answer that can't be read.

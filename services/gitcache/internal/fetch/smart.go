@@ -62,7 +62,7 @@ func afterRedirect(list, asked *url.URL) *url.URL {
 
 // Fetch brings wants and all that they reach.
 func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return transfer(ctx, h.limits, r, l, wants, into, func(ctx context.Context, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+	return transfer(ctx, h.limits, r, l, wants, into, func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
 		return h.askPack(ctx, r, l, ask)
 	})
 }

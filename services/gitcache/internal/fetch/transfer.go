@@ -14,7 +14,7 @@ import (
 
 // transfer brings one pack, whatever carries it: send sends what it is given and returns the answer.
 func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
-	send func(ctx context.Context, ask *packp.UploadPackRequest) (io.ReadCloser, error),
+	send func(ctx context.Context, dog *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error),
 ) (int64, error) {
 	haves, err := into.Haves()
 	if err != nil {
@@ -31,7 +31,7 @@ func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []
 	dog := newWatchdog(limits.IdleTime, cancel)
 	defer dog.stop()
 
-	answer, err := send(limited, ask)
+	answer, err := send(limited, dog, ask)
 	if err != nil {
 		return 0, fetchError(ctx, limited, limits, r, err)
 	}

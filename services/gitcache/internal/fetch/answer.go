@@ -1,0 +1,114 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+)
+
+// decodePack gives the pack within an answer to an ask that ended with "done". What comes before the
+// pack are acknowledgements, one or many depending on what was agreed. They tell us nothing that we
+// need, and in no dialect does a pack begin like one.
+func decodePack(ask *packp.UploadPackRequest, body io.Reader) (pack io.Reader, err error) {
+	defer recoverTo(&err)
+	br := bufio.NewReader(body)
+	for n := 0; ; n++ {
+		line, err := acknowledgement(br)
+		switch {
+		case err != nil:
+			return nil, err
+		case line == nil && n > 0:
+			return demux(ask, br), nil
+		case line == nil:
+			return nil, unfit("it answers in a way that Fairlead does not know")
+		case n > maxAcknowledgements:
+			return nil, errors.New("it acknowledges without end")
+		}
+	}
+}
+
+// maxAcknowledgements is one and a half for each commit that the largest ask says to have, with room.
+const maxAcknowledgements = 1 << 12
+
+// acknowledgement reads the next one; nil: something else follows.
+func acknowledgement(br *bufio.Reader) ([]byte, error) {
+	head, err := br.Peek(7)
+	if len(head) < 7 {
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("the answer ends early: %w", io.ErrUnexpectedEOF)
+		}
+		return nil, err
+	}
+	var size [2]byte
+	if _, err := hex.Decode(size[:], head[:4]); err != nil {
+		return nil, nil
+	}
+	length := int(size[0])<<8 | int(size[1])
+	word := string(head[4:])
+	if word == "ERR" {
+		text, _ := io.ReadAll(io.LimitReader(br, 1<<10))
+		return nil, saysNo(string(text[7:]))
+	}
+	if word != "ACK" && word != "NAK" || length < 7 || length > maxAcknowledgement {
+		return nil, nil
+	}
+	line := make([]byte, length)
+	if _, err := io.ReadFull(br, line); err != nil {
+		return nil, fmt.Errorf("the answer ends early: %w", err)
+	}
+	return bytes.TrimSuffix(line[4:], []byte("\n")), nil
+}
+
+// maxAcknowledgement is the length of the longest, with room.
+const maxAcknowledgement = 100
+
+func demux(ask *packp.UploadPackRequest, r io.Reader) io.Reader {
+	switch {
+	case ask.Capabilities.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case ask.Capabilities.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	}
+	return r
+}
+
+// saysNo is for words in which upstream says why there is nothing.
+func saysNo(text string) error { return fmt.Errorf("upstream says: %s", clean(text)) }
+
+// validRef keeps out names that Git itself would not take, and those that can't be shown: nobody could
+// want them, and nothing that stores or prints names has to fear them.
+func validRef(name string) bool {
+	if name == refPrefixHead {
+		return true
+	}
+	if !strings.HasPrefix(name, "refs/") || !utf8.ValidString(name) || len(name) > maxRefBytes {
+		return false
+	}
+	for _, c := range name {
+		if !unicode.IsPrint(c) || strings.ContainsRune(" ~^:?*[\\", c) {
+			return false
+		}
+	}
+	if strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.HasSuffix(name, ".") {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
+}
+
+// maxRefBytes is what file systems, and with them most Git hosts, take.
+const maxRefBytes = 1024

@@ -1,0 +1,167 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// handshakeTime is for the exchange of keys and the login, which some hosts are slow at.
+	handshakeTime = 20 * time.Second
+	// partingTime is for a host's last words and its exit status.
+	partingTime = 2 * time.Second
+	// maxStderrBytes of what a host says; it is shown in part.
+	maxStderrBytes = 4 << 10
+
+	sshPort = "22"
+)
+
+// sshCommand is git-upload-pack running on a host. Close ends it, its connection and all that waits.
+type sshCommand struct {
+	remote  Remote
+	signer  ssh.Signer
+	client  *ssh.Client
+	session *ssh.Session
+	in      io.WriteCloser
+	out     io.Reader
+	stderr  stderr
+	ended   chan struct{} // closed when the command is gone and all it said is here
+	unwatch func() bool
+}
+
+// open connects, logs in and starts git-upload-pack. When ctx ends so does the connection.
+func (s *SSH) open(ctx context.Context, r Remote) (*sshCommand, error) {
+	command, err := uploadPackCommand(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if r.Proxy != nil {
+		return nil, refuse("a proxy for ssh is not supported. Use an https:// url, or take the proxy out of the source")
+	}
+	login, err := s.keys.login(r)
+	if err != nil {
+		return nil, err
+	}
+	address := sshAddress(r.URL)
+	conn, err := s.addresses.Dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	count(ctx)
+	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	c := &sshCommand{remote: r, signer: login.signer, ended: make(chan struct{}), unwatch: unwatch}
+	if c.client, err = shake(conn, address, login.config(r, address)); err != nil {
+		unwatch()
+		_ = conn.Close()
+		return nil, handshakeError(ctx, r, login, err)
+	}
+	if err := c.start(command); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// sshAddress is where to dial, and what the host is called in known_hosts.
+func sshAddress(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = sshPort
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func shake(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return nil, err
+	}
+	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return ssh.NewClient(c, channels, requests), nil
+}
+
+func (c *sshCommand) start(command string) (err error) {
+	if c.session, err = c.client.NewSession(); err != nil {
+		close(c.ended)
+		return fmt.Errorf("open session: %w", err)
+	}
+	c.session.Stderr = &c.stderr
+	if c.in, err = c.session.StdinPipe(); err == nil {
+		c.out, err = c.session.StdoutPipe()
+	}
+	if err == nil {
+		err = c.session.Start(command)
+	}
+	if err != nil {
+		close(c.ended)
+		return fmt.Errorf("start %s: %w", uploadPack, err)
+	}
+	go func() {
+		defer close(c.ended)
+		_ = c.session.Wait() // what it said tells more than its status
+	}()
+	return nil
+}
+
+func (c *sshCommand) Read(p []byte) (int, error) { return c.out.Read(p) }
+
+// wait gives the command a moment to say its last words.
+func (c *sshCommand) wait() {
+	timer := time.NewTimer(partingTime)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+	case <-timer.C:
+	}
+}
+
+// Close ends the connection. When it returns, nothing of it is left.
+func (c *sshCommand) Close() error {
+	c.unwatch()
+	err := c.client.Close()
+	_ = c.client.Wait()
+	<-c.ended
+	return err
+}
+
+// stderr keeps the beginning of what a host says.
+type stderr struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (s *stderr) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, p[:min(len(p), maxStderrBytes-len(s.text))]...)
+	return len(p), nil
+}
+
+// words are the lines that say something, without the frames that some hosts draw around them.
+func (s *stderr) words() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var words []string
+	for line := range strings.Lines(string(s.text)) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
+		line = strings.TrimPrefix(line, "ERROR: ")
+		line = strings.TrimPrefix(line, "fatal: ")
+		if strings.ContainsFunc(line, func(c rune) bool { return c != '=' && c != '-' && c != '*' && c != '#' }) {
+			words = append(words, line)
+		}
+	}
+	return clean(strings.Join(words, " "))
+}
