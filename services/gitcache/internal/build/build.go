@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -57,6 +58,17 @@ type Place struct {
 	Source string // uid
 	Commit plumbing.Hash
 	Path   string // "" is the whole repository
+	Filter string // filter.Rules.Canonical
+	// Submodules belong to the content.
+	Submodules bool
+}
+
+// content is what makes up a source_id.
+type content struct {
+	source     string // uid
+	tree       plumbing.Hash
+	filter     string
+	submodules bool
 }
 
 // Built is the content of a place.
@@ -133,20 +145,24 @@ func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
 	if err != nil {
 		return Built{}, err
 	}
-	built := Built{Commit: f.commit, SourceID: SourceID(p.Source, f.tree)}
+	c := content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
+	built := Built{Commit: f.commit, SourceID: c.id()}
 	if r, ok := b.memo.get(built.SourceID); ok && b.deps.Store.Has(r.Digest) {
 		built.Artifact = r.summary()
 		return built, nil
 	}
-	built.Artifact, err = b.once(ctx, built.SourceID, p.Source, f.tree)
+	built.Artifact, err = b.once(ctx, built.SourceID, c)
 	return built, err
 }
 
-// SourceID is the identity of a content before it is built. There are no filter rules yet; the empty
-// one keeps their place.
-func SourceID(source string, folder plumbing.Hash) string {
+// id is the source_id: the identity of a content before it is built.
+func (c content) id() string {
+	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
+	if c.submodules {
+		parts = append(parts, "submodules")
+	}
 	h := sha256.New()
-	for _, part := range []string{format, source, "sha1", folder.String(), ""} {
+	for _, part := range parts {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
 		h.Write(n[:])
@@ -175,7 +191,7 @@ func (b *Builder) find(p Place) (found, error) {
 		}
 		return found{}, b.judge(m, err)
 	}
-	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path); err != nil {
+	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
 		return found{}, b.judge(m, err)
 	}
 	b.mu.Lock()
@@ -197,7 +213,7 @@ func (b *Builder) judge(m *mirror.Mirror, err error) error {
 }
 
 // once builds under a context of its own, so that no caller's end fails the others.
-func (b *Builder) once(ctx context.Context, sourceID, source string, folder plumbing.Hash) (artifact.Summary, error) {
+func (b *Builder) once(ctx context.Context, sourceID string, c content) (artifact.Summary, error) {
 	done := b.flights.DoChan(sourceID, func() (any, error) {
 		if !b.begin() {
 			return nil, context.Canceled
@@ -206,7 +222,7 @@ func (b *Builder) once(ctx context.Context, sourceID, source string, folder plum
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTime)
 		defer cancel()
 		defer context.AfterFunc(b.life, cancel)() //nolint:contextcheck // Close ends it, too
-		return b.build(own, sourceID, source, folder)
+		return b.build(own, sourceID, c)
 	})
 	select {
 	case <-ctx.Done():
@@ -217,7 +233,7 @@ func (b *Builder) once(ctx context.Context, sourceID, source string, folder plum
 	}
 }
 
-func (b *Builder) build(ctx context.Context, sourceID, source string, folder plumbing.Hash) (sum artifact.Summary, err error) {
+func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum artifact.Summary, err error) {
 	select {
 	case b.slots <- struct{}{}:
 		defer func() { <-b.slots }()
@@ -233,7 +249,7 @@ func (b *Builder) build(ctx context.Context, sourceID, source string, folder plu
 		}
 		span.End()
 	}()
-	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.pack(ctx, source, folder, w) })
+	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.pack(ctx, c, w) })
 	if errors.Is(err, artifact.ErrNoSpace) {
 		// The digest is known all the same; Open builds the bytes again for whoever asks.
 		b.deps.Log.WarnContext(ctx, "artifact is not stored; it is built again for every download", "digest", sum.Digest, "err", err)
@@ -242,21 +258,25 @@ func (b *Builder) build(ctx context.Context, sourceID, source string, folder plu
 	if err != nil {
 		return artifact.Summary{}, err
 	}
-	r := record{SourceID: sourceID, Source: source, Tree: folder.String(), Digest: sum.Digest, Size: sum.Size, Files: sum.Files}
+	r := c.record(sourceID, sum)
 	if err := b.memo.put(r); err != nil {
 		b.deps.Log.WarnContext(ctx, "memo is not written; after a restart the artifact is built again", "digest", sum.Digest, "err", err)
 	}
 	return sum, nil
 }
 
-func (b *Builder) pack(ctx context.Context, source string, folder plumbing.Hash, w *artifact.Writer) error {
-	m, err := b.deps.Mirrors.Mirror(source)
+func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error {
+	rules, err := filter.ParseCanonical(c.filter)
+	if err != nil {
+		return err
+	}
+	m, err := b.deps.Mirrors.Mirror(c.source)
 	if err != nil {
 		return err
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	if err := tree.Pack(ctx, objects, folder, limits(), w); err != nil {
+	if err := tree.Pack(ctx, objects, c.tree, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}, w); err != nil {
 		return b.judge(m, err)
 	}
 	return nil
@@ -273,9 +293,9 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	folder := plumbing.NewHash(r.Tree)
+	c := r.content()
 	objects := m.Objects()
-	has := objects.Has(folder)
+	has := objects.Has(c.tree)
 	objects.Close()
 	if !has {
 		return nil, artifact.ErrNotFound
@@ -290,15 +310,11 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 		defer cancel()
 		defer context.AfterFunc(b.life, func() { _ = reader.CloseWithError(context.Canceled) })() //nolint:contextcheck // Close ends it, too
 		w := artifact.NewWriter(writer, limits())
-		err := b.pack(ctx, r.Source, folder, w)
+		err := b.pack(ctx, c, w)
 		if err == nil {
 			_, err = w.Close()
 		}
 		_ = writer.CloseWithError(err)
 	}()
 	return reader, nil
-}
-
-func (r record) summary() artifact.Summary {
-	return artifact.Summary{Digest: r.Digest, Size: r.Size, Files: r.Files}
 }

@@ -122,14 +122,14 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 	seen := map[string]bool{}
 	for _, source := range []string{"a", "ab"} {
 		for _, id := range []plumbing.Hash{{1}, {2}} {
-			seen[SourceID(source, id)] = true
+			seen[(content{source: source, tree: id}).id()] = true
 		}
 	}
 	if len(seen) != 4 {
 		t.Errorf("%d ids for 4 contents", len(seen))
 	}
 	const want = "sha256:d38273bb59772f97" // the format is part of what replicas agree on
-	if got := SourceID("u1", plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")); !strings.HasPrefix(got, want) {
+	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).id(); !strings.HasPrefix(got, want) {
 		t.Errorf("the format has changed: %s", got)
 	}
 }
@@ -143,7 +143,7 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	}
 	digest := artifact.Digest("sha256:" + strings.Repeat("ab", 32))
 	for _, id := range []string{"one", "two", "three"} {
-		if err := m.put(record{SourceID: id, Source: "u1", Tree: "t", Digest: digest, Size: 1}); err != nil {
+		if err := m.put(record{Source: "u1", Record: Record{SourceID: id, Tree: "t", Digest: digest, Size: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add(encodeRecord(record{SourceID: "one", Digest: artifact.Digest("sha256:" + strings.Repeat("ab", 32))}))
+	f.Add(encodeRecord(record{Record: Record{SourceID: "one", Digest: artifact.Digest("sha256:" + strings.Repeat("ab", 32))}}))
 	f.Add([]byte("00000000 {}"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, ok := decodeRecord(bytes.TrimSuffix(line, []byte("\n")))

@@ -19,16 +19,6 @@ import (
 // maxMemos bounds the memo in memory and on disk; about 400 bytes each.
 const maxMemos = 100_000
 
-// record is what is known of a content that was built: enough to build it again.
-type record struct {
-	SourceID string          `json:"id"`
-	Source   string          `json:"source"` // uid
-	Tree     string          `json:"tree"`
-	Digest   artifact.Digest `json:"digest"`
-	Size     int64           `json:"size"`
-	Files    int             `json:"files"`
-}
-
 // memo remembers which artifact a content became. All of it can be computed again, so its file is only
 // appended to, without fsync: a line that a crash has torn fails its checksum and is left out.
 type memo struct {
@@ -145,4 +135,24 @@ func decodeRecord(line []byte) (record, bool) {
 	}
 	_, err := artifact.ParseDigest(string(r.Digest))
 	return r, err == nil && r.SourceID != ""
+}
+
+// of returns what is known of a source.
+func (m *memo) of(uid string) []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var known []Record
+	for _, r := range m.bySource {
+		if r.Source == uid {
+			known = append(known, r.Record)
+		}
+	}
+	return known
+}
+
+// learn takes a record unless there is one already.
+func (m *memo) learn(r record) {
+	if _, known := m.get(r.SourceID); !known {
+		_ = m.put(r) // all that a disk that fails costs is a build after the next start
+	}
 }

@@ -1,11 +1,11 @@
 // Package tree turns a folder of a commit into an artifact, straight from Git's tree objects: there is
 // no work tree in the hub. Objects come hashed from the mirror; what an artifact must not hold at all
-// (names, links, sizes) is platform/artifact's to refuse, what only Git can hold is refused here.
+// (names, links, sizes) is platform/artifact's to refuse, what only Git can hold is refused here. Only
+// what the filter lets through counts: what is left out may be anything.
 package tree
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +21,8 @@ import (
 var (
 	// ErrNotFound: the folder is not in the commit, or is not a folder. Is fs.ErrNotExist.
 	ErrNotFound = fmt.Errorf("folder %w", fs.ErrNotExist)
+	// ErrNoSubmodule: the commit that a submodule names is not in the mirror.
+	ErrNoSubmodule = errors.New("submodule is not fetched")
 	// errDamaged is for trees that hash right but that no Git would have written.
 	errDamaged = errors.New("the tree object is malformed")
 )
@@ -51,8 +53,9 @@ type entry struct {
 	id   plumbing.Hash
 }
 
-// Find returns the tree of a folder. The empty path is the root itself.
-func Find(r Reader, root plumbing.Hash, path string) (plumbing.Hash, error) {
+// Find returns the tree of a folder, through submodules if they are wanted. The empty path is the root
+// itself.
+func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.Hash, error) {
 	id := root
 	if path == "" {
 		return id, nil
@@ -72,7 +75,12 @@ func Find(r Reader, root plumbing.Hash, path string) (plumbing.Hash, error) {
 		case modeFolder:
 			id = entries[i].id
 		case modeSubmodule:
-			return plumbing.ZeroHash, refuse("%q is a submodule, which is not fetched. Name the submodule's repository as a source of its own", walked)
+			if !submodules {
+				return plumbing.ZeroHash, refuse("%q is a submodule, which is not fetched. %s", walked, askForSubmodules)
+			}
+			if id, err = submoduleTree(r, walked, entries[i].id); err != nil {
+				return plumbing.ZeroHash, err
+			}
 		default:
 			return plumbing.ZeroHash, fmt.Errorf("%w: %q is a file", ErrNotFound, walked)
 		}
@@ -80,112 +88,29 @@ func Find(r Reader, root plumbing.Hash, path string) (plumbing.Hash, error) {
 	return id, nil
 }
 
-// Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.
-func Pack(ctx context.Context, r Reader, folder plumbing.Hash, l artifact.Limits, w *artifact.Writer) error {
-	files, err := list(ctx, r, folder, l)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := pack(r, f, l, w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+const askForSubmodules = "Set submodules: true in the source's git, or name the submodule's repository as a source of its own"
 
-func pack(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
-	content, err := r.Read(plumbing.BlobObject, f.id, l.FileBytes)
-	if errors.Is(err, mirror.ErrTooLarge) {
-		return refuse("%q is larger than the limit of %d MiB for one file", f.path, l.FileBytes>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("read %q: %w", f.path, err)
-	}
-	if f.mode == modeLink {
-		return w.Symlink(f.path, string(content))
-	}
-	if isLFSPointer(content) {
-		return refuse("%q is kept in Git LFS, which Fairlead does not fetch. Commit the file itself, or move it out of the folder", f.path)
-	}
-	return w.File(f.path, f.mode == modeExecutable, int64(len(content)), bytes.NewReader(content))
-}
+// maxCommitBytes of the commit that a submodule names.
+const maxCommitBytes = 4 << 20
 
-const (
-	lfsBegin    = "version https://git-lfs.github.com/spec/"
-	lfsMaxBytes = 1024 // by its specification
-)
-
-func isLFSPointer(content []byte) bool {
-	return len(content) < lfsMaxBytes && bytes.HasPrefix(content, []byte(lfsBegin))
-}
-
-// list returns all files below a folder in the order of an artifact: by the bytes of whole paths.
-// (Git sorts a folder as if its name ended with a slash.)
-func list(ctx context.Context, r Reader, folder plumbing.Hash, l artifact.Limits) ([]entry, error) {
-	lister := &lister{r: r, limits: l}
-	if err := lister.walk(ctx, "", folder, 0); err != nil {
-		return nil, err
+// submoduleTree is the tree of the commit that a submodule names.
+func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, error) {
+	b, err := r.Read(plumbing.CommitObject, commit, maxCommitBytes)
+	switch {
+	case errors.Is(err, mirror.ErrMissing):
+		// Nothing is damaged: it is for the fetch of the submodule to bring it.
+		return plumbing.ZeroHash, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
+	case errors.Is(err, mirror.ErrTooLarge):
+		return plumbing.ZeroHash, refuse("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
+	case err != nil:
+		return plumbing.ZeroHash, fmt.Errorf("read submodule %q: %w", path, err)
 	}
-	slices.SortFunc(lister.files, func(a, b entry) int { return strings.Compare(a.path, b.path) })
-	return lister.files, nil
-}
-
-type lister struct {
-	r       Reader
-	limits  artifact.Limits
-	files   []entry
-	folders int
-}
-
-// walk is bounded on the way, not afterwards: few objects can make a tree of 10^9 paths.
-func (s *lister) walk(ctx context.Context, path string, id plumbing.Hash, depth int) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	id, ok := bytes.CutPrefix(line, []byte("tree "))
+	if !ok || len(id) != 2*len(plumbing.ZeroHash) || !plumbing.IsHash(string(id)) {
+		return plumbing.ZeroHash, refuse("submodule %q is at a malformed commit, %s", path, commit)
 	}
-	if depth > s.limits.Depth {
-		return refuse("%q is deeper than the limit of %d folders", path, s.limits.Depth)
-	}
-	if s.folders++; s.folders > s.limits.Files {
-		return refuse("%q is one folder more than the limit of %d", path, s.limits.Files)
-	}
-	entries, err := read(s.r, id)
-	if errors.Is(err, errDamaged) {
-		return refuse("folder %q: %v", path, err)
-	}
-	if err != nil {
-		return fmt.Errorf("read folder %q: %w", path, err)
-	}
-	for _, e := range entries {
-		e.path = join(path, e.path)
-		if err := s.add(ctx, e, depth); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *lister) add(ctx context.Context, e entry, depth int) error {
-	switch e.mode {
-	case modeFolder:
-		return s.walk(ctx, e.path, e.id, depth+1)
-	case modeSubmodule:
-		return refuse("%q is a submodule, which is not fetched. Name the submodule's repository as a source of its own, or move it out of the folder", e.path)
-	case modeFile, modeGroupFile, modeExecutable, modeLink:
-	default:
-		return refuse("%q has the unknown mode %s", e.path, e.mode)
-	}
-	if len(e.path) > s.limits.PathBytes {
-		return refuse("path %.80q... is longer than the limit of %d bytes", e.path, s.limits.PathBytes)
-	}
-	if len(s.files) >= s.limits.Files {
-		return refuse("%q is one file more than the limit of %d", e.path, s.limits.Files)
-	}
-	s.files = append(s.files, e)
-	return nil
+	return plumbing.NewHash(string(id)), nil
 }
 
 func read(r Reader, id plumbing.Hash) ([]entry, error) {

@@ -49,7 +49,7 @@ func pack1(t *testing.T, o objects, root plumbing.Hash, l artifact.Limits) (map[
 	t.Helper()
 	var b bytes.Buffer
 	w := artifact.NewWriter(&b, l)
-	if err := Pack(t.Context(), o, root, l, w); err != nil {
+	if err := Pack(t.Context(), o, root, Options{Limits: l}, w); err != nil {
 		return nil, err
 	}
 	if _, err := w.Close(); err != nil {
@@ -143,14 +143,14 @@ func TestFind(t *testing.T) {
 	o := objects{}
 	leaf := o.tree(entry{modeFile, "f", o.blob("x")})
 	root := o.tree(entry{modeFolder, "a", o.tree(entry{modeFolder, "b", leaf})}, entry{modeSubmodule, "s", plumbing.Hash{1}}, entry{modeFile, "f", o.blob("x")})
-	if id, err := Find(o, root, "a/b"); err != nil || id != leaf {
+	if id, err := Find(o, root, "a/b", false); err != nil || id != leaf {
 		t.Errorf("a/b is %s, %v", id, err)
 	}
-	if id, err := Find(o, root, ""); err != nil || id != root {
+	if id, err := Find(o, root, "", false); err != nil || id != root {
 		t.Errorf("the root is %s, %v", id, err)
 	}
 	for path, want := range map[string]error{"a/c": ErrNotFound, "f": ErrNotFound, "f/x": ErrNotFound, "A": ErrNotFound, "s": artifact.ErrRefused} {
-		if _, err := Find(o, root, path); !errors.Is(err, want) {
+		if _, err := Find(o, root, path, false); !errors.Is(err, want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

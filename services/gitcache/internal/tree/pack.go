@@ -1,0 +1,79 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// Options say what of a folder belongs to its content.
+type Options struct {
+	Limits     artifact.Limits
+	Rules      filter.Rules
+	Submodules bool // are followed, else refused
+}
+
+// Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.
+func Pack(ctx context.Context, r Reader, folder plumbing.Hash, o Options, w *artifact.Writer) error {
+	files, err := list(ctx, r, folder, o)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := pack(r, f, o.Limits, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pack(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
+	content, err := readBlob(r, f.id, f.path, l.FileBytes)
+	if err != nil {
+		return err
+	}
+	if f.mode == modeLink {
+		return w.Symlink(f.path, string(content))
+	}
+	if isLFSPointer(content) {
+		return refuse("%q is kept in Git LFS, which Fairlead does not fetch. Commit the file itself, or leave it out by an ignore rule", f.path)
+	}
+	return w.File(f.path, f.mode == modeExecutable, int64(len(content)), bytes.NewReader(content))
+}
+
+func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, error) {
+	content, err := r.Read(plumbing.BlobObject, id, most)
+	if errors.Is(err, mirror.ErrTooLarge) {
+		return nil, refuse("%q is larger than the limit of %s for one file", path, size(most))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, err)
+	}
+	return content, nil
+}
+
+func size(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+const (
+	lfsBegin    = "version https://git-lfs.github.com/spec/"
+	lfsMaxBytes = 1024 // by its specification
+)
+
+func isLFSPointer(content []byte) bool {
+	return len(content) < lfsMaxBytes && bytes.HasPrefix(content, []byte(lfsBegin))
+}
