@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -27,7 +28,14 @@ type CopyMirrorRequest struct {
 	// uid of the source.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Names of packs that the caller has: the hex checksum at the end of each.
-	Have          []string `protobuf:"bytes,2,rep,name=have,proto3" json:"have,omitempty"`
+	Have []string `protobuf:"bytes,2,rep,name=have,proto3" json:"have,omitempty"`
+	// Name of the caller's replica.
+	Replica string `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"`
+	// What the caller's copy is: a hash of its packs and heads. If it is what the sender has, the sender
+	// knows from now on that there is another copy.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// Send no packs.
+	ManifestOnly  bool `protobuf:"varint,5,opt,name=manifest_only,json=manifestOnly,proto3" json:"manifest_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,6 +82,27 @@ func (x *CopyMirrorRequest) GetHave() []string {
 		return x.Have
 	}
 	return nil
+}
+
+func (x *CopyMirrorRequest) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *CopyMirrorRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *CopyMirrorRequest) GetManifestOnly() bool {
+	if x != nil {
+		return x.ManifestOnly
+	}
+	return false
 }
 
 type CopyMirrorResponse struct {
@@ -165,7 +194,9 @@ type MirrorManifest struct {
 	// heads.json of the mirror.
 	Heads []byte `protobuf:"bytes,2,opt,name=heads,proto3" json:"heads,omitempty"`
 	// What the sender knows of artifacts that were built from this source.
-	Built         []*BuiltArtifact `protobuf:"bytes,3,rep,name=built,proto3" json:"built,omitempty"`
+	Built []*BuiltArtifact `protobuf:"bytes,3,rep,name=built,proto3" json:"built,omitempty"`
+	// Replicas that are known to have a copy of all of it.
+	Copies        []string `protobuf:"bytes,4,rep,name=copies,proto3" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +248,13 @@ func (x *MirrorManifest) GetHeads() []byte {
 func (x *MirrorManifest) GetBuilt() []*BuiltArtifact {
 	if x != nil {
 		return x.Built
+	}
+	return nil
+}
+
+func (x *MirrorManifest) GetCopies() []string {
+	if x != nil {
+		return x.Copies
 	}
 	return nil
 }
@@ -377,7 +415,11 @@ type TakeSourceRequest struct {
 	// The lease is free: take it.
 	Released bool `protobuf:"varint,3,opt,name=released,proto3" json:"released,omitempty"`
 	// Somebody asked for this move: do not hand the source back because another is preferred.
-	Keep          bool `protobuf:"varint,4,opt,name=keep,proto3" json:"keep,omitempty"`
+	Keep bool `protobuf:"varint,4,opt,name=keep,proto3" json:"keep,omitempty"`
+	// With released: when the last poll was and in how long the next one is due, so that a source that
+	// moves is not asked for more often. Unset: not polled yet, and at once.
+	SinceLastPoll *durationpb.Duration `protobuf:"bytes,5,opt,name=since_last_poll,json=sinceLastPoll,proto3" json:"since_last_poll,omitempty"`
+	UntilNextPoll *durationpb.Duration `protobuf:"bytes,6,opt,name=until_next_poll,json=untilNextPoll,proto3" json:"until_next_poll,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +482,20 @@ func (x *TakeSourceRequest) GetKeep() bool {
 	return false
 }
 
+func (x *TakeSourceRequest) GetSinceLastPoll() *durationpb.Duration {
+	if x != nil {
+		return x.SinceLastPoll
+	}
+	return nil
+}
+
+func (x *TakeSourceRequest) GetUntilNextPoll() *durationpb.Duration {
+	if x != nil {
+		return x.UntilNextPoll
+	}
+	return nil
+}
+
 type TakeSourceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -480,18 +536,22 @@ var File_fairlead_gitcache_v1_handoff_proto protoreflect.FileDescriptor
 
 const file_fairlead_gitcache_v1_handoff_proto_rawDesc = "" +
 	"\n" +
-	"\"fairlead/gitcache/v1/handoff.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\"M\n" +
+	"\"fairlead/gitcache/v1/handoff.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x01\n" +
 	"\x11CopyMirrorRequest\x12\x19\n" +
 	"\x03uid\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x03uid\x12\x1d\n" +
-	"\x04have\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\"\x99\x01\n" +
+	"\x04have\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x12\"\n" +
+	"\areplica\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\areplica\x12\x1d\n" +
+	"\x05state\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05state\x12#\n" +
+	"\rmanifest_only\x18\x05 \x01(\bR\fmanifestOnly\"\x99\x01\n" +
 	"\x12CopyMirrorResponse\x12B\n" +
 	"\bmanifest\x18\x01 \x01(\v2$.fairlead.gitcache.v1.MirrorManifestH\x00R\bmanifest\x127\n" +
 	"\x05piece\x18\x02 \x01(\v2\x1f.fairlead.gitcache.v1.PackPieceH\x00R\x05pieceB\x06\n" +
-	"\x04part\"w\n" +
+	"\x04part\"\x8f\x01\n" +
 	"\x0eMirrorManifest\x12\x14\n" +
 	"\x05packs\x18\x01 \x03(\tR\x05packs\x12\x14\n" +
 	"\x05heads\x18\x02 \x01(\fR\x05heads\x129\n" +
-	"\x05built\x18\x03 \x03(\v2#.fairlead.gitcache.v1.BuiltArtifactR\x05built\"\x9a\x01\n" +
+	"\x05built\x18\x03 \x03(\v2#.fairlead.gitcache.v1.BuiltArtifactR\x05built\x12\x16\n" +
+	"\x06copies\x18\x04 \x03(\tR\x06copies\"\x9a\x01\n" +
 	"\rBuiltArtifact\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x12\n" +
 	"\x04tree\x18\x02 \x01(\tR\x04tree\x12\x16\n" +
@@ -502,12 +562,14 @@ const file_fairlead_gitcache_v1_handoff_proto_rawDesc = "" +
 	"\tPackPiece\x12\x12\n" +
 	"\x04pack\x18\x01 \x01(\tR\x04pack\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x03 \x01(\bR\x04last\"\x83\x01\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\"\x89\x02\n" +
 	"\x11TakeSourceRequest\x12\x19\n" +
 	"\x03uid\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x03uid\x12#\n" +
 	"\acommits\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x90NR\acommits\x12\x1a\n" +
 	"\breleased\x18\x03 \x01(\bR\breleased\x12\x12\n" +
-	"\x04keep\x18\x04 \x01(\bR\x04keep\"\x14\n" +
+	"\x04keep\x18\x04 \x01(\bR\x04keep\x12A\n" +
+	"\x0fsince_last_poll\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rsinceLastPoll\x12A\n" +
+	"\x0funtil_next_poll\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\runtilNextPoll\"\x14\n" +
 	"\x12TakeSourceResponse2\xdb\x01\n" +
 	"\x0eHandoffService\x12c\n" +
 	"\n" +
@@ -530,27 +592,30 @@ func file_fairlead_gitcache_v1_handoff_proto_rawDescGZIP() []byte {
 
 var file_fairlead_gitcache_v1_handoff_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_fairlead_gitcache_v1_handoff_proto_goTypes = []any{
-	(*CopyMirrorRequest)(nil),  // 0: fairlead.gitcache.v1.CopyMirrorRequest
-	(*CopyMirrorResponse)(nil), // 1: fairlead.gitcache.v1.CopyMirrorResponse
-	(*MirrorManifest)(nil),     // 2: fairlead.gitcache.v1.MirrorManifest
-	(*BuiltArtifact)(nil),      // 3: fairlead.gitcache.v1.BuiltArtifact
-	(*PackPiece)(nil),          // 4: fairlead.gitcache.v1.PackPiece
-	(*TakeSourceRequest)(nil),  // 5: fairlead.gitcache.v1.TakeSourceRequest
-	(*TakeSourceResponse)(nil), // 6: fairlead.gitcache.v1.TakeSourceResponse
+	(*CopyMirrorRequest)(nil),   // 0: fairlead.gitcache.v1.CopyMirrorRequest
+	(*CopyMirrorResponse)(nil),  // 1: fairlead.gitcache.v1.CopyMirrorResponse
+	(*MirrorManifest)(nil),      // 2: fairlead.gitcache.v1.MirrorManifest
+	(*BuiltArtifact)(nil),       // 3: fairlead.gitcache.v1.BuiltArtifact
+	(*PackPiece)(nil),           // 4: fairlead.gitcache.v1.PackPiece
+	(*TakeSourceRequest)(nil),   // 5: fairlead.gitcache.v1.TakeSourceRequest
+	(*TakeSourceResponse)(nil),  // 6: fairlead.gitcache.v1.TakeSourceResponse
+	(*durationpb.Duration)(nil), // 7: google.protobuf.Duration
 }
 var file_fairlead_gitcache_v1_handoff_proto_depIdxs = []int32{
 	2, // 0: fairlead.gitcache.v1.CopyMirrorResponse.manifest:type_name -> fairlead.gitcache.v1.MirrorManifest
 	4, // 1: fairlead.gitcache.v1.CopyMirrorResponse.piece:type_name -> fairlead.gitcache.v1.PackPiece
 	3, // 2: fairlead.gitcache.v1.MirrorManifest.built:type_name -> fairlead.gitcache.v1.BuiltArtifact
-	0, // 3: fairlead.gitcache.v1.HandoffService.CopyMirror:input_type -> fairlead.gitcache.v1.CopyMirrorRequest
-	5, // 4: fairlead.gitcache.v1.HandoffService.TakeSource:input_type -> fairlead.gitcache.v1.TakeSourceRequest
-	1, // 5: fairlead.gitcache.v1.HandoffService.CopyMirror:output_type -> fairlead.gitcache.v1.CopyMirrorResponse
-	6, // 6: fairlead.gitcache.v1.HandoffService.TakeSource:output_type -> fairlead.gitcache.v1.TakeSourceResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 3: fairlead.gitcache.v1.TakeSourceRequest.since_last_poll:type_name -> google.protobuf.Duration
+	7, // 4: fairlead.gitcache.v1.TakeSourceRequest.until_next_poll:type_name -> google.protobuf.Duration
+	0, // 5: fairlead.gitcache.v1.HandoffService.CopyMirror:input_type -> fairlead.gitcache.v1.CopyMirrorRequest
+	5, // 6: fairlead.gitcache.v1.HandoffService.TakeSource:input_type -> fairlead.gitcache.v1.TakeSourceRequest
+	1, // 7: fairlead.gitcache.v1.HandoffService.CopyMirror:output_type -> fairlead.gitcache.v1.CopyMirrorResponse
+	6, // 8: fairlead.gitcache.v1.HandoffService.TakeSource:output_type -> fairlead.gitcache.v1.TakeSourceResponse
+	7, // [7:9] is the sub-list for method output_type
+	5, // [5:7] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_gitcache_v1_handoff_proto_init() }

@@ -49,7 +49,8 @@ type HandoffServiceClient interface {
 	CopyMirror(context.Context, *v1.CopyMirrorRequest) (*connect.ServerStreamForClient[v1.CopyMirrorResponse], error)
 	// TakeSource is said by the owner to the replica that should own a source: copy it, and with
 	// `released` take the lease now. Idempotent. Errors: FailedPrecondition (the caller's heads are
-	// not here yet: the copy goes on, ask again), NotFound (no such source in the catalog).
+	// not here yet: the copy goes on, ask again), NotFound (no such source in the catalog), Unavailable
+	// (this replica drains, or did not get the lease in time).
 	TakeSource(context.Context, *v1.TakeSourceRequest) (*v1.TakeSourceResponse, error)
 }
 
@@ -108,7 +109,8 @@ type HandoffServiceHandler interface {
 	CopyMirror(context.Context, *v1.CopyMirrorRequest, *connect.ServerStream[v1.CopyMirrorResponse]) error
 	// TakeSource is said by the owner to the replica that should own a source: copy it, and with
 	// `released` take the lease now. Idempotent. Errors: FailedPrecondition (the caller's heads are
-	// not here yet: the copy goes on, ask again), NotFound (no such source in the catalog).
+	// not here yet: the copy goes on, ask again), NotFound (no such source in the catalog), Unavailable
+	// (this replica drains, or did not get the lease in time).
 	TakeSource(context.Context, *v1.TakeSourceRequest) (*v1.TakeSourceResponse, error)
 }
 
