@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the distribution's packages, if it is missing:
-# redis-server and PostgreSQL (real parts for real tests) and git. Does nothing where all is there.
+# redis-server and PostgreSQL (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
 set -euo pipefail
 
 packages=()
 command -v git >/dev/null || packages+=(git)
+command -v gpg >/dev/null || packages+=(gnupg)
+command -v ssh-keygen >/dev/null || packages+=(openssh-client)
 command -v redis-server >/dev/null || packages+=(redis-server)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 

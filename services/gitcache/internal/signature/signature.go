@@ -1,0 +1,96 @@
+// Package signature tells who signed a commit or an annotated tag, as Git signs them: OpenPGP and SSH.
+//
+// Invariants: only the keys that were given count; what was signed is the object's own bytes without
+// its signatures, so the caller hands in bytes that were hashed against the object's name; a key that
+// has expired or was revoked by now signs nothing, whenever it says it did.
+package signature
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind sorts refusals for metrics; a bounded set.
+type Kind string
+
+// Why an object is not accepted.
+const (
+	Unsigned Kind = "unsigned"
+	Unknown  Kind = "unknown_key" // by a key that is not trusted
+	Expired  Kind = "expired"     // the key or the signature
+	Revoked  Kind = "revoked"
+	Invalid  Kind = "invalid" // does not fit the object, can't be read, or is made with weak algorithms
+)
+
+// Refusal is why an object is not accepted. Its text goes on after "commit 1234 ".
+type Refusal struct {
+	Kind Kind
+	text string
+}
+
+func (r *Refusal) Error() string { return r.text }
+
+func refuse(kind Kind, format string, args ...any) *Refusal {
+	return &Refusal{Kind: kind, text: fmt.Sprintf(format, args...)}
+}
+
+// maxSignatures of one object are looked at: people sign once, or twice while they change keys.
+const maxSignatures = 4
+
+// Commit tells the fingerprint of the trusted key that signed a commit, raw as it was hashed. Every
+// error is a *Refusal.
+func (k *Keys) Commit(raw []byte, now time.Time) (fingerprint string, err error) {
+	payload, signatures := splitHeader(raw)
+	return k.anyOf(payload, signatures, now)
+}
+
+// Tag is Commit for an annotated tag.
+func (k *Keys) Tag(raw []byte, now time.Time) (fingerprint string, err error) {
+	payload, signature := splitTail(raw)
+	if signature == nil {
+		return "", refuse(Unsigned, "is not signed")
+	}
+	payload, _ = splitHeader(payload)
+	return k.anyOf(payload, [][]byte{signature}, now)
+}
+
+// anyOf is content with one good signature, and else says what is wrong with the last.
+func (k *Keys) anyOf(payload []byte, signatures [][]byte, now time.Time) (string, error) {
+	if len(signatures) > maxSignatures {
+		return "", refuse(Invalid, "has %d signatures, more than the limit of %d", len(signatures), maxSignatures)
+	}
+	err := error(refuse(Unsigned, "is not signed"))
+	for _, s := range signatures {
+		var fingerprint string
+		if fingerprint, err = k.one(payload, s, now); err == nil {
+			return fingerprint, nil
+		}
+	}
+	return "", err
+}
+
+func (k *Keys) one(payload, signature []byte, now time.Time) (fingerprint string, err error) {
+	switch formatOf(signature) {
+	case formatOpenPGP:
+		fingerprint, err = k.verifyOpenPGP(payload, signature, now)
+	case formatSSH:
+		fingerprint, err = k.verifySSH(payload, signature)
+	case formatX509:
+		return "", refuse(Invalid, "is signed with X.509, which Fairlead does not check")
+	default:
+		return "", refuse(Invalid, "has a signature of an unknown kind")
+	}
+	var known *Refusal
+	if err != nil && !errors.As(err, &known) {
+		return "", refuse(Invalid, "has a signature that can't be read: %v", err)
+	}
+	return fingerprint, err
+}
+
+// recoverTo turns a panic in a decoder of foreign bytes into an error.
+func recoverTo(err *error) {
+	if p := recover(); p != nil {
+		*err = errors.New("the decoder gave up")
+	}
+}
