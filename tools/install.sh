@@ -9,6 +9,7 @@ command -v gpg >/dev/null || packages+=(gnupg)
 command -v ssh-keygen >/dev/null || packages+=(openssh-client)
 command -v redis-server >/dev/null || packages+=(redis-server)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
 
 [ ${#packages[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -20,8 +20,13 @@ type Repo struct {
 // NewRepo makes an empty repository whose default branch is main.
 func (s *Server) NewRepo(t testing.TB, name string) *Repo {
 	t.Helper()
-	r := &Repo{t: t, dir: filepath.Join(s.dir, name), url: s.URL + "/" + name, work: t.TempDir()}
-	r.run(s.dir, nil, "init", "--quiet", "--bare", "--initial-branch=main", r.dir)
+	return newRepo(t, s.dir, s.URL, name)
+}
+
+func newRepo(t testing.TB, dir, base, name string) *Repo {
+	t.Helper()
+	r := &Repo{t: t, dir: filepath.Join(dir, name), url: base + "/" + name, work: t.TempDir()}
+	r.run(dir, nil, "init", "--quiet", "--bare", "--initial-branch=main", r.dir)
 	r.run(r.work, nil, "init", "--quiet", "--initial-branch=main")
 	return r
 }
