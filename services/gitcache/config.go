@@ -4,12 +4,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"time"
 
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/replica"
 )
 
 const defaultListen = "127.0.0.1:7401"
+
+// minLeaseTTL leaves room for a slow answer of Redis.
+const minLeaseTTL = coordination.OpTimeout
 
 // Config is what differs per deployment. In DataDir are mirrors and artifacts, too: what is in there
 // is served with Git, the console and Redis down; losing it costs a clone of everything.
@@ -19,6 +24,9 @@ type Config struct {
 	Replica string
 	// CacheBytes bounds the artifacts on the disk; 0: 10 GiB.
 	CacheBytes int64
+	// LeaseTTL is how long a source is without a fetcher after its replica died; 0: 15 s. The same for
+	// all replicas.
+	LeaseTTL time.Duration
 }
 
 // RegisterFlags adds the flags of the gitcache.
@@ -26,6 +34,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Config.RegisterFlags(fs, defaultListen, "`folder` for mirrors and artifacts; losing it costs a clone of every source")
 	fs.StringVar(&c.Replica, "replica", "", "`name` of this replica, unique; default: the host's name and a random part")
 	fs.Int64Var(&c.CacheBytes, "cache-bytes", 0, "bound of the artifacts on the disk, in `bytes`; default: 10 GiB")
+	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 0, "how long a source is without a fetcher after its replica died; shorter moves on sooner, and costs Redis more; the same for all replicas; default: 15s")
 }
 
 // Validate says what is wrong.
@@ -36,6 +45,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.CacheBytes < 0:
 		return errors.New("--cache-bytes: must not be negative")
+	case c.LeaseTTL != 0 && (c.LeaseTTL < minLeaseTTL || c.LeaseTTL > coordination.MaxTTL):
+		return fmt.Errorf("--lease-ttl: must be from %s to %s", minLeaseTTL, coordination.MaxTTL)
 	case len(c.Replica) > 253:
 		return errors.New("--replica: at most 253 characters")
 	case c.AdvertiseURL == "":

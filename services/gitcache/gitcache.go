@@ -105,7 +105,7 @@ func (s *Service) openState() (err error) {
 }
 
 func (s *Service) newOwner() error {
-	s.peers = peers.New(peers.Config{Replica: s.cfg.Replica, URL: s.replica.Advertised}, peers.Deps{
+	s.peers = peers.New(peers.Config{Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL}, peers.Deps{
 		Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.Bytes(),
 	})
 	metrics, err := owner.NewMetrics(s.deps.Telemetry.Registry)
@@ -113,7 +113,7 @@ func (s *Service) newOwner() error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	s.fetcher = fetch.NewHTTP(fetch.Options{})
-	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica}, owner.Deps{
+	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
 		Leases: s.replica.Coordinator, Members: s.peers, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
 		Console: hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...),
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
