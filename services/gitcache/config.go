@@ -8,7 +8,9 @@ import (
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/replica"
+	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
 const defaultListen = "127.0.0.1:7401"
@@ -24,6 +26,9 @@ type Config struct {
 	Replica string
 	// CacheBytes bounds the artifacts on the disk; 0: 10 GiB.
 	CacheBytes int64
+	// AllowAddresses are ranges of special addresses (private, loopback and so on) that Git hosts and
+	// proxies of sources may have, as 10.0.0.0/8. Public ones always may.
+	AllowAddresses []string
 	// LeaseTTL is how long a source is without a fetcher after its replica died; 0: 15 s. The same for
 	// all replicas.
 	LeaseTTL time.Duration
@@ -33,6 +38,7 @@ type Config struct {
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Config.RegisterFlags(fs, defaultListen, "`folder` for mirrors and artifacts; losing it costs a clone of every source")
 	fs.StringVar(&c.Replica, "replica", "", "`name` of this replica, unique; default: the host's name and a random part")
+	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that Git hosts may have although they are not public; default: none", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.CacheBytes, "cache-bytes", 0, "bound of the artifacts on the disk, in `bytes`; default: 10 GiB")
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 0, "how long a source is without a fetcher after its replica died; shorter moves on sooner, and costs Redis more; the same for all replicas; default: 15s")
 }
@@ -41,6 +47,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 func (c *Config) Validate() error {
 	if err := c.Config.Validate(); err != nil {
 		return err
+	}
+	if _, err := fetch.ParseAddresses(c.AllowAddresses); err != nil {
+		return fmt.Errorf("--allow-addresses: %w", err)
 	}
 	switch {
 	case c.CacheBytes < 0:

@@ -45,7 +45,7 @@ type Service struct {
 	sources *hub.Catalog
 	store   *artifact.Store
 	mirrors *mirror.Mirrors
-	fetcher *fetch.HTTP
+	fetcher *fetch.Fetchers
 	builder *build.Builder
 	peers   *peers.Peers
 	owner   *owner.Owner
@@ -112,7 +112,13 @@ func (s *Service) newOwner() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	s.fetcher = fetch.NewHTTP(fetch.Options{})
+	allow, err := fetch.ParseAddresses(s.cfg.AllowAddresses)
+	if err != nil {
+		return err
+	}
+	if s.fetcher, err = fetch.New(fetch.Options{Addresses: fetch.NewPolicy(allow)}); err != nil {
+		return err
+	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
 		Leases: s.replica.Coordinator, Members: s.peers, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
 		Console: hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...),

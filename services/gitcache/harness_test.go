@@ -83,8 +83,11 @@ type node struct {
 func (f *fixture) config(dir string) gitcache.Config {
 	return gitcache.Config{Config: replica.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, ConsoleURL: f.console.URL, HubSecretFile: f.secret,
-	}}
+	}, AllowAddresses: thisMachine()}
 }
+
+// thisMachine is where the tests' Git servers are.
+func thisMachine() []string { return []string{"127.0.0.0/8", "::1/128"} }
 
 // start runs a gitcache over dir. Nodes that share a coordinator are replicas.
 func (f *fixture) start(dir string, c coordination.Coordinator) *node {

@@ -25,7 +25,7 @@ func runProcess(dir string) {
 	s, err := gitcache.New(gitcache.Config{Config: replica.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir,
 		ConsoleURL: os.Getenv("GITCACHE_TEST_CONSOLE"), HubSecretFile: os.Getenv("GITCACHE_TEST_SECRET"),
-	}}, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	}, AllowAddresses: thisMachine()}, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 	if err == nil {
 		err = s.Listen()
 	}

@@ -82,8 +82,9 @@ func demux(ask *packp.UploadPackRequest, r io.Reader) io.Reader {
 	return r
 }
 
-// saysNo is for words in which upstream says why there is nothing.
-func saysNo(text string) error { return fmt.Errorf("upstream says: %s", clean(text)) }
+// saysNo is for words in which upstream says why there is nothing. They are not clean yet: that is for
+// broken, which takes out credentials first.
+func saysNo(text string) error { return fmt.Errorf("upstream says: %s", text) }
 
 // validRef keeps out names that Git itself would not take, and those that can't be shown: nobody could
 // want them, and nothing that stores or prints names has to fear them.

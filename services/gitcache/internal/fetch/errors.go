@@ -43,6 +43,8 @@ type Error struct {
 	RetryAfter time.Duration
 
 	cause error
+	// unauthorized tells that the very host that credentials are for does not take them.
+	unauthorized bool
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -66,6 +68,8 @@ func transportError(ctx context.Context, host string, limit time.Duration, err e
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
+	case isProxy(err):
+		e.Message = fmt.Sprintf("the proxy to %s is not reachable: %s. Check the proxy in the source, or HTTPS_PROXY in the gitcache's environment", host, plainCause(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		e.Message = fmt.Sprintf("%s: no such host. Check the host in the source's url", host)
 	case errors.Is(context.Cause(ctx), errDeadline), errors.Is(err, context.DeadlineExceeded),
@@ -74,13 +78,19 @@ func transportError(ctx context.Context, host string, limit time.Duration, err e
 		e.Message = fmt.Sprintf("%s did not answer within %s. Check that the Git host is up and not behind a firewall", host, limit)
 	case isTLS(err):
 		e.Kind = KindTLS
-		e.Message = fmt.Sprintf("%s: %s. Check the host's certificate and the source's url", host, tlsCause(err))
+		e.Message = fmt.Sprintf("%s: %s. Check the host's certificate and the source's url, or put the authority into the source's secret as ca.crt", host, tlsCause(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.Message = fmt.Sprintf("%s: connection refused. Check that the Git host is up and the url's port is right", host)
 	default:
 		e.Message = fmt.Sprintf("%s is not reachable: %s. Check the source's url and the hub's network", host, plainCause(err))
 	}
 	return e
+}
+
+// isProxy tells whether it was a proxy that could not be dialled.
+func isProxy(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "proxyconnect"
 }
 
 func isTLS(err error) bool {
@@ -112,8 +122,11 @@ func plainCause(err error) string {
 		err = u.Err
 	}
 	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
+	for errors.As(err, &op) && op.Err != nil {
 		err = op.Err
+	}
+	if isTLS(err) {
+		return tlsCause(err)
 	}
 	return clean(err.Error())
 }
@@ -122,18 +135,20 @@ func plainCause(err error) string {
 // answer came from after redirects.
 func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
 	host, code := answered.Host, resp.StatusCode
-	e := &Error{Kind: KindServer, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	pause, _ := pauseOf(resp)
+	e := &Error{Kind: KindServer, RetryAfter: pause}
 	switch {
+	case throttles(resp) && code != http.StatusServiceUnavailable:
+		e.Kind = KindThrottled
+		e.Message = fmt.Sprintf("%d from %s: too many requests. Fairlead asks again later; a longer interval helps", code, host)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		e.Kind = KindCredentials
 		e.Message = fmt.Sprintf("%d from %s. %s", code, host, credentialsHint(r, answered))
+		e.unauthorized = code == http.StatusUnauthorized && origin(answered) == origin(r.URL)
 	case code == http.StatusNotFound || code == http.StatusGone:
 		e.Kind = KindNotFound
 		e.Message = fmt.Sprintf("%d from %s: repository %s not found. Check the source's url, and that its credentials may read it",
 			code, host, show(r.URL))
-	case code == http.StatusTooManyRequests:
-		e.Kind = KindThrottled
-		e.Message = fmt.Sprintf("429 from %s: too many requests. Fairlead asks again later; a longer interval helps", host)
 	case code >= 300 && code < 400:
 		e.Kind = KindRefused
 		e.Message = fmt.Sprintf("%s redirects without end or in the middle of a fetch. Check the source's url", host)
@@ -149,6 +164,8 @@ func credentialsHint(r Remote, answered *url.URL) string {
 		return fmt.Sprintf("%s redirects there, and credentials are never sent to another host. Put the new url into the source", r.URL.Host)
 	case r.Secret == "":
 		return "The repository needs credentials, or does not exist. Name a secret with a username and password, or a token, in the source"
+	case r.Credentials.GitHubApp != GitHubApp{}:
+		return fmt.Sprintf("Check that the GitHub App in secret %q is installed for this repository and may read contents", r.Secret)
 	default:
 		return fmt.Sprintf("Check the username and password, or the token, in secret %q", r.Secret)
 	}

@@ -3,17 +3,13 @@ package fetch
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -36,7 +32,6 @@ const (
 	dialTime     = 10 * time.Second
 	keepAlive    = 30 * time.Second
 	maxRedirects = 5
-	idleConns    = 2 // per host: a poll every two minutes hardly reuses one
 )
 
 func (l Limits) withDefaults() Limits {
@@ -78,67 +73,90 @@ type Options struct {
 	Dir string
 }
 
-// HTTP is a Fetcher that speaks Git's smart HTTP protocol (version 0), with go-git's codecs.
+// HTTP is a Fetcher that speaks Git's smart HTTP protocol (version 0).
 type HTTP struct {
-	limits    Limits
-	transport http.RoundTripper
+	limits     Limits
+	budget     *Budget
+	addresses  *Policy
+	transports *transports
+	apps       *apps
 }
 
 // NewHTTP makes a fetcher. Close releases its idle connections.
 func NewHTTP(o Options) *HTTP {
-	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}
-	https := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
-		TLSClientConfig:     &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: dialTime, ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 90 * time.Second,
+	if o.Budget == nil {
+		o.Budget = NewBudget()
 	}
-	local := &net.Dialer{Timeout: dialTime, Control: onlyLoopback}
-	plain := &http.Transport{
-		DialContext: local.DialContext, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 90 * time.Second,
+	h := &HTTP{
+		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
+		transports: newTransports(o.RootCAs, o.Addresses),
 	}
-	return &HTTP{limits: o.Limits.withDefaults(), transport: byScheme{https: https, http: plain}}
+	h.apps = newApps(h)
+	return h
 }
 
 // Close releases idle connections.
 func (h *HTTP) Close() {
-	if t, ok := h.transport.(byScheme); ok {
-		t.https.CloseIdleConnections()
-		t.http.CloseIdleConnections()
-	}
+	h.apps.close()
+	h.transports.close()
 }
 
-// byScheme sends http and https by different transports: the addresses they may dial differ.
-type byScheme struct{ https, http *http.Transport }
-
-func (t byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "https" {
-		return t.https.RoundTrip(r)
-	}
-	return t.http.RoundTrip(r)
+// exchange is one request of a source, with those that redirects make of it.
+type exchange struct {
+	h *HTTP
+	r Remote
+	// place is where the budget has let this exchange in already.
+	place string
 }
 
-// onlyLoopback is asked with the address that is really dialled, so a name that resolves to another
-// machine gets nowhere.
-func onlyLoopback(_, address string, _ syscall.RawConn) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil || !a.Addr().Unmap().IsLoopback() {
-		return refuse("http:// is for this machine only, and the url's host is another. Use https://")
+// RoundTrip sends a request on the source's way: its authority and its proxy. Each counts, and each other
+// host has to be asked by its own budget.
+func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
+	t, err := x.h.transports.of(x.r, req)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	leave, to := func() {}, place(req.URL)
+	if to != x.place {
+		if leave, err = x.h.budget.enter(req.Context(), to, lists); err != nil {
+			return nil, err
+		}
+	}
+	count(req.Context())
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	x.h.budget.note(to, resp)
+	resp.Body = &leaving{resp.Body, leave}
+	return resp, nil
 }
 
-// client is an http.Client for one exchange, with the rules about redirects.
-func (h *HTTP) client(follow bool) *http.Client {
-	return &http.Client{
-		Transport: h.transport,
-		CheckRedirect: func(next *http.Request, via []*http.Request) error {
-			if !follow || len(via) > maxRedirects {
-				return http.ErrUseLastResponse
-			}
-			return checkRedirect(next, via[0].URL)
-		},
-	}
+// leaving is the body of an answer that ends an exchange.
+type leaving struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (l *leaving) Close() error {
+	defer l.leave()
+	return l.ReadCloser.Close()
+}
+
+// follow is a client that goes along with redirects as far as the rules allow.
+func (x *exchange) follow() *http.Client {
+	return &http.Client{Transport: x, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return http.ErrUseLastResponse
+		}
+		return checkRedirect(next, via[0].URL)
+	}}
+}
+
+// stay is a client that does not go along with redirects.
+func (x *exchange) stay() *http.Client {
+	return &http.Client{Transport: x, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // checkRedirect drops the credentials of a request that goes to another place than first, and refuses
@@ -162,7 +180,7 @@ func checkRedirect(next *http.Request, first *url.URL) error {
 	return nil
 }
 
-func (h *HTTP) request(ctx context.Context, r Remote, method string, u *url.URL, body []byte) (*http.Request, error) {
+func request(ctx context.Context, r Remote, method string, u *url.URL, body []byte) (*http.Request, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
@@ -173,7 +191,7 @@ func (h *HTTP) request(ctx context.Context, r Remote, method string, u *url.URL,
 	}
 	// Some hosts answer Git only to agents that begin like this.
 	req.Header.Set("User-Agent", "git/fairlead")
-	if r.Credentials != (Credentials{}) && origin(u) == origin(r.URL) {
+	if r.Credentials.Password != "" && origin(u) == origin(r.URL) {
 		req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
 	}
 	return req, nil

@@ -48,7 +48,27 @@ func (p *Policy) Control(_, address string, _ syscall.RawConn) error {
 
 // Dial is for transports. What is refused is said with the host's name.
 func (p *Policy) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: p.Control}
+	return dial(ctx, network, address, p.Control)
+}
+
+// dialLocal is Dial for http, which goes to this machine only.
+func (p *Policy) dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
+	return dial(ctx, network, address, func(network, address string, c syscall.RawConn) error {
+		a, err := netip.ParseAddrPort(address)
+		if err != nil || !a.Addr().Unmap().IsLoopback() {
+			return refuse("http:// is for this machine only, and this host is another. Use https://")
+		}
+		return p.Control(network, address, c)
+	})
+}
+
+// dialAny is for the proxy of the gitcache's environment, which the operator chose.
+func dialAny(ctx context.Context, network, address string) (net.Conn, error) {
+	return dial(ctx, network, address, nil)
+}
+
+func dial(ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: control}
 	c, err := d.DialContext(ctx, network, address)
 	if refused, ok := errors.AsType[*Error](err); ok {
 		host, _, _ := net.SplitHostPort(address)

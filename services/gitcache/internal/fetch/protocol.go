@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
@@ -128,10 +127,7 @@ func broken(r Remote, what string, err error) *Error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
-	text := clean(err.Error())
-	if p := r.Credentials.Password; p != "" {
-		text = strings.ReplaceAll(text, p, "redacted")
-	}
+	text := clean(r.redact(err.Error()))
 	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf(
 		"the %s from %s can't be used: %s", what, r.URL.Host, text)}
 }

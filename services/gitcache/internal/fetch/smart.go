@@ -17,23 +17,35 @@ const (
 	listMediaType = "application/x-git-upload-pack-advertisement"
 	askMediaType  = "application/x-git-upload-pack-request"
 	packMediaType = "application/x-git-upload-pack-result"
+
+	maxDrain = 16 << 10 // less than a handshake costs
 )
 
 // List asks where the refs point.
 func (h *HTTP) List(ctx context.Context, r Remote) (*Listing, error) {
+	return authenticated(ctx, h, r, func(r Remote) (*Listing, error) { return h.list(ctx, r) })
+}
+
+func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
+	x := &exchange{h: h, r: r, place: place(r.URL)}
+	leave, err := h.budget.enter(ctx, x.place, lists)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
 	defer cancel()
 	u := r.URL.JoinPath("info", "refs")
 	u.RawQuery = "service=" + uploadPack
-	req, err := h.request(ctx, r, http.MethodGet, u, nil)
+	req, err := request(ctx, r, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := h.client(true).Do(req)
+	resp, err := x.follow().Do(req)
 	if err != nil {
 		return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
 	}
-	defer resp.Body.Close()
+	defer drain(resp.Body)
 	if err := expect(r, resp, listMediaType); err != nil {
 		return nil, err
 	}
@@ -46,6 +58,12 @@ func (h *HTTP) List(ctx context.Context, r Remote) (*Listing, error) {
 	}
 	l.base = afterRedirect(resp.Request.URL, r.URL)
 	return l, nil
+}
+
+// drain closes a body after reading what little may be left of it: only then the connection is used again.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	_ = body.Close()
 }
 
 // afterRedirect is where the repository is, judged by where its list of refs was found.
@@ -62,27 +80,37 @@ func afterRedirect(list, asked *url.URL) *url.URL {
 
 // Fetch brings wants and all that they reach.
 func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+	return authenticated(ctx, h, r, func(r Remote) (int64, error) { return h.fetch(ctx, r, l, wants, into) })
+}
+
+func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+	x := &exchange{h: h, r: r, place: place(l.base)}
+	leave, err := h.budget.enter(ctx, x.place, packs)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	return transfer(ctx, h.limits, r, l, wants, into, func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
-		return h.askPack(ctx, r, l, ask)
+		return x.askPack(ctx, l, ask)
 	})
 }
 
-func (h *HTTP) askPack(ctx context.Context, r Remote, l *Listing, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+func (x *exchange) askPack(ctx context.Context, l *Listing, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
 	var body bytes.Buffer
 	if err := encodeAsk(&body, ask); err != nil {
 		return nil, err
 	}
-	req, err := h.request(ctx, r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
+	req, err := request(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", askMediaType)
 	req.Header.Set("Accept", packMediaType)
-	resp, err := h.client(false).Do(req)
+	resp, err := x.stay().Do(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := expect(r, resp, packMediaType); err != nil {
+	if err := expect(x.r, resp, packMediaType); err != nil {
 		_ = resp.Body.Close()
 		return nil, err
 	}

@@ -30,16 +30,37 @@ func loopbackName(host string) bool {
 
 // origin is what credentials are bound to.
 func origin(u *url.URL) string {
+	return u.Scheme + "://" + place(u)
+}
+
+// place is host:port, which is what a budget is for.
+func place(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+		switch u.Scheme {
+		case "https":
+			port = "443"
+		case "http":
+			port = "80"
+		case "ssh":
+			port = "22"
+		}
 	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // show is a URL as it may be shown: without user, query and fragment.
 func show(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// ParseProxy reads the URL of a source's proxy: what the catalog takes, see giturl.ParseProxy.
+func ParseProxy(raw string) (*url.URL, error) {
+	u, err := giturl.ParseProxy(raw)
+	if err != nil {
+		return nil, refuse("the proxy's url %s", err)
+	}
+	return u, nil
 }
 
 // shorten keeps what others wrote from flooding a message.

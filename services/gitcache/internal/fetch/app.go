@@ -1,0 +1,273 @@
+package fetch
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// appUser goes with an installation's token.
+	appUser = "x-access-token"
+	// A token lives an hour. It is renewed when less than tokenMargin is left: longer than a poll, and a fetch
+	// presents it at its beginning only.
+	tokenMargin = 5 * time.Minute
+	// GitHub takes a proof of at most 10 minutes, and wants none from the future: clocks differ.
+	proofLife, proofSkew = 8 * time.Minute, time.Minute
+	// maxInstallations whose tokens are kept; past that the one that was used least recently is asked for again.
+	maxInstallations = 1000
+	// maxTokenAnswer bounds an answer of the API: a token and the permissions that go with it.
+	maxTokenAnswer = 1 << 20
+)
+
+// apps get tokens for installations of GitHub Apps, and keep them while they are good.
+type apps struct {
+	h      *HTTP
+	flight singleflight.Group
+	// life ends with close, and with it requests that nobody waits for any more.
+	life  context.Context
+	close context.CancelFunc
+
+	mu     sync.Mutex // guards what follows
+	tokens map[installation]*list.Element
+	recent *list.List // of installation and token; the most recently used first
+}
+
+// installation is what a token is for. A token is never used for another host than the one whose API gave it.
+type installation struct {
+	GitHubApp
+	api string
+}
+
+type kept struct {
+	of    installation
+	token string
+	until time.Time
+}
+
+func newApps(h *HTTP) *apps {
+	life, close := context.WithCancel(context.Background())
+	return &apps{h: h, life: life, close: close, tokens: map[installation]*list.Element{}, recent: list.New()}
+}
+
+// authenticated does what has to be done with a login. With a GitHub App that is a token, and one that the
+// host refuses is replaced at once: it may have been revoked.
+func authenticated[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote) (T, error)) (T, error) {
+	var none T
+	if err := r.checkHTTP(); err != nil {
+		return none, err
+	}
+	if r.Credentials.GitHubApp == (GitHubApp{}) {
+		return do(r)
+	}
+	with, fresh, err := h.apps.login(ctx, r)
+	if err != nil {
+		return none, err
+	}
+	v, err := do(with)
+	if e, ok := errors.AsType[*Error](err); fresh || !ok || !e.unauthorized {
+		return v, err
+	}
+	h.apps.forget(with)
+	if with, _, err = h.apps.login(ctx, r); err != nil {
+		return none, err
+	}
+	return do(with)
+}
+
+// login puts a token that is good for a while into the credentials. fresh tells that it was made for this call.
+func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, err error) {
+	of := installation{r.Credentials.GitHubApp, apiOf(r.URL)}
+	r.Credentials.Username = appUser
+	if r.Credentials.Password = a.get(of); r.Credentials.Password != "" {
+		return r, false, nil
+	}
+	// All sources of an installation need the token at the same time; one request gets it. Whoever gives up
+	// leaves the others in peace.
+	answer := a.flight.DoChan(fmt.Sprintf("%q %q %q %q", of.api, of.ID, of.InstallationID, of.PrivateKey), func() (any, error) {
+		detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(a.life, cancel)()
+		return a.ask(detached, r, of)
+	})
+	select {
+	case <-ctx.Done():
+		return r, false, ctx.Err()
+	case got := <-answer:
+		if got.Err != nil {
+			return r, false, got.Err
+		}
+		r.Credentials.Password = got.Val.(string)
+		return r, true, nil
+	}
+}
+
+// get is the token that is there; "" if none is good enough.
+func (a *apps) get(of installation) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e, ok := a.tokens[of]
+	if !ok || time.Until(e.Value.(kept).until) < tokenMargin {
+		return ""
+	}
+	a.recent.MoveToFront(e)
+	return e.Value.(kept).token
+}
+
+func (a *apps) keep(k kept) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(k.of)
+	a.tokens[k.of] = a.recent.PushFront(k)
+	if a.recent.Len() > maxInstallations {
+		a.drop(a.recent.Back().Value.(kept).of)
+	}
+}
+
+// forget drops a token that was refused, unless there is a newer one already.
+func (a *apps) forget(r Remote) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := installation{r.Credentials.GitHubApp, apiOf(r.URL)}
+	if e, ok := a.tokens[of]; ok && e.Value.(kept).token == r.Credentials.Password {
+		a.drop(of)
+	}
+}
+
+func (a *apps) drop(of installation) {
+	if e, ok := a.tokens[of]; ok {
+		a.recent.Remove(e)
+		delete(a.tokens, of)
+	}
+}
+
+// apiOf is where GitHub's API is for a repository: GitHub's own, that of its enterprise cloud, or that of
+// an enterprise server.
+func apiOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if host == "github.com" || host == "github.com:443" || strings.HasSuffix(host, ".ghe.com") {
+		return u.Scheme + "://api." + strings.TrimSuffix(host, ":443")
+	}
+	return u.Scheme + "://" + host + "/api/v3"
+}
+
+// ask gets a new token. The App's key stays here: what goes out is a proof that is good for minutes.
+func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, error) {
+	u, proof, err := prepare(r, of)
+	if err != nil {
+		return "", err
+	}
+	x := &exchange{h: a.h, r: r, place: place(u)}
+	leave, err := a.h.budget.enter(ctx, x.place, lists)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.h.limits.ListTime, errDeadline)
+	defer cancel()
+	// No more than Git needs, whatever else the App may do.
+	body := bytes.NewReader([]byte(`{"permissions":{"contents":"read"}}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	if err != nil {
+		return "", fmt.Errorf("make request: %w", err)
+	}
+	req.Header.Set("Accept", "application/vnd.github+json")
+	req.Header.Set("Authorization", "Bearer "+proof)
+	req.Header.Set("User-Agent", "fairlead")
+	resp, err := x.stay().Do(req)
+	if err != nil {
+		return "", transportError(ctx, u.Host, a.h.limits.ListTime, err)
+	}
+	defer drain(resp.Body)
+	if resp.StatusCode != http.StatusCreated {
+		return "", appError(r, u.Host, resp)
+	}
+	var answer struct {
+		Token   string    `json:"token"`
+		Expires time.Time `json:"expires_at"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxTokenAnswer)).Decode(&answer); err != nil || answer.Token == "" {
+		return "", &Error{Kind: KindNotGit, Message: fmt.Sprintf("%s does not answer as GitHub's API does. Check the source's url", u.Host)}
+	}
+	a.keep(kept{of, answer.Token, answer.Expires})
+	return answer.Token, nil
+}
+
+// prepare checks what the secret says of the App, and makes the proof.
+func prepare(r Remote, of installation) (*url.URL, string, error) {
+	if !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(of.InstallationID) {
+		return nil, "", r.misfit("its githubAppInstallationID is no number")
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(of.ID) {
+		return nil, "", r.misfit("its githubAppID is neither a number nor a client id")
+	}
+	key, err := rsaKey(of.PrivateKey)
+	if err != nil {
+		return nil, "", r.misfit("its githubAppPrivateKey can't be used: %v. Put the key there that GitHub gave for the App", err)
+	}
+	u, err := url.Parse(of.api)
+	if err != nil {
+		return nil, "", fmt.Errorf("make the API's URL: %w", err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		return nil, "", r.misfit("its githubAppPrivateKey can't sign")
+	}
+	now := time.Now()
+	proof, err := jwt.Signed(signer).Claims(jwt.Claims{
+		Issuer: of.ID, IssuedAt: jwt.NewNumericDate(now.Add(-proofSkew)), Expiry: jwt.NewNumericDate(now.Add(proofLife)),
+	}).Serialize()
+	if err != nil {
+		return nil, "", r.misfit("its githubAppPrivateKey can't sign")
+	}
+	return u.JoinPath("app", "installations", of.InstallationID, "access_tokens"), proof, nil
+}
+
+func rsaKey(text string) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("it is not PEM")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	// The parsers' own errors say nothing to people.
+	any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if key, ok := any.(*rsa.PrivateKey); ok && err == nil {
+		return key, nil
+	}
+	return nil, errors.New("it is no private RSA key")
+}
+
+// appError says why the API gave no token.
+func appError(r Remote, host string, resp *http.Response) *Error {
+	e := statusError(r, resp.Request.URL, resp)
+	e.unauthorized = false
+	switch {
+	case e.Kind == KindThrottled:
+	case resp.StatusCode == http.StatusUnauthorized:
+		e.Kind, e.Message = KindCredentials, fmt.Sprintf("401 from %s for the GitHub App. Check githubAppID and githubAppPrivateKey in secret %q, and the clock of the gitcache", host, r.Secret)
+	case resp.StatusCode == http.StatusNotFound:
+		e.Kind, e.Message = KindCredentials, fmt.Sprintf("404 from %s: the GitHub App has no such installation. Check githubAppInstallationID in secret %q", host, r.Secret)
+	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusUnprocessableEntity:
+		e.Kind, e.Message = KindCredentials, fmt.Sprintf("%d from %s for the GitHub App. Check that its installation is not suspended and may read contents", resp.StatusCode, host)
+	}
+	return e
+}

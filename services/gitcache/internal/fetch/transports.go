@@ -1,0 +1,189 @@
+package fetch
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	// maxTransports that are kept: one for each authority and proxy that sources name. Those of most
+	// sources are the same; past that, the one that was used least recently gives way.
+	maxTransports = 32
+	// idleConns per host are as many as one host is asked at once: polls in a row do no handshakes.
+	idleConns = hostLists
+	// allIdleConns of a transport bound its descriptors.
+	allIdleConns = 256
+	// idleTime is longer than the usual interval, so that even a single repository's connection is there for
+	// the next poll if the host keeps it.
+	idleTime = 150 * time.Second
+	// A connection over which nothing came for pingAfter is asked whether it is alive (HTTP/2), so that one
+	// that was cut in silence does not fail polls until the kernel notices.
+	pingAfter = 30 * time.Second
+	// maxHeaderBytes of an answer.
+	maxHeaderBytes = 256 << 10
+)
+
+// transports are the connections to Git hosts and proxies.
+type transports struct {
+	roots     *x509.CertPool
+	addresses *Policy
+
+	mu    sync.Mutex // guards what follows
+	byWay map[way]*transport
+	uses  int64
+}
+
+type transport struct {
+	*http.Transport
+	used int64
+}
+
+// way is what a connection depends on besides the host.
+type way struct {
+	plain bool   // http: this machine only
+	ca    string // PEM
+	proxy string // URL with credentials; empty: none
+	// operators tells that the proxy is of the gitcache's environment: the operator's to choose, so no policy
+	// is asked.
+	operators bool
+}
+
+func newTransports(roots *x509.CertPool, addresses *Policy) *transports {
+	return &transports{roots: roots, addresses: addresses, byWay: map[way]*transport{}}
+}
+
+// of gives what carries a request of a source.
+func (t *transports) of(r Remote, req *http.Request) (*http.Transport, error) {
+	w, err := t.way(r, req)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.uses++
+	if known, ok := t.byWay[w]; ok {
+		known.used = t.uses
+		return known.Transport, nil
+	}
+	made, err := t.make(w)
+	if errors.Is(err, errNoCertificate) {
+		return nil, r.misfit("its ca.crt holds no certificate. Put the authority's certificate there, in PEM")
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.evict()
+	t.byWay[w] = &transport{made, t.uses}
+	return made, nil
+}
+
+func (t *transports) way(r Remote, req *http.Request) (way, error) {
+	if req.URL.Scheme != "https" {
+		return way{plain: true}, nil
+	}
+	w, proxy := way{ca: r.Credentials.CA}, r.Proxy
+	if proxy == nil {
+		var err error
+		if proxy, err = http.ProxyFromEnvironment(req); err != nil {
+			// The error quotes the URL.
+			return w, refuse("the proxy in the gitcache's environment can't be used. Correct its HTTPS_PROXY")
+		}
+		w.operators = proxy != nil
+	} else if name := r.Credentials.ProxyUsername; name != "" {
+		with := *proxy
+		with.User = url.UserPassword(name, r.Credentials.ProxyPassword)
+		proxy = &with
+	}
+	if proxy == nil {
+		return w, nil
+	}
+	w.proxy = proxy.String()
+	// The proxy resolves names, and may reach more than we do.
+	return w, t.addresses.checkHost(req.URL.Hostname())
+}
+
+func (t *transports) make(w way) (*http.Transport, error) {
+	made := &http.Transport{
+		DialContext: t.addresses.Dial, TLSHandshakeTimeout: dialTime,
+		MaxIdleConns: allIdleConns, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+	if w.plain {
+		made.DialContext = t.addresses.dialLocal
+		return made, nil
+	}
+	made.ForceAttemptHTTP2, made.HTTP2 = true, &http.HTTP2Config{SendPingTimeout: pingAfter}
+	made.TLSClientConfig = &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: t.roots, ClientSessionCache: tls.NewLRUClientSessionCache(0),
+	}
+	if w.ca != "" {
+		made.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !made.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(w.ca)) {
+			return nil, errNoCertificate
+		}
+	}
+	if w.proxy == "" {
+		return made, nil
+	}
+	proxy, err := url.Parse(w.proxy)
+	if err != nil {
+		return nil, refuse("the proxy's url can't be parsed")
+	}
+	hint := "Check the proxy in the source"
+	if w.operators {
+		made.DialContext, hint = dialAny, "Check HTTPS_PROXY in the gitcache's environment"
+	}
+	made.Proxy = http.ProxyURL(proxy)
+	made.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, to *http.Request, resp *http.Response) error {
+		return proxyStatus(proxy.Host, to.Host, hint, resp.StatusCode)
+	}
+	return made, nil
+}
+
+// evict makes room. Exchanges that are under way go on; their connections are closed when they end.
+func (t *transports) evict() {
+	if len(t.byWay) < maxTransports {
+		return
+	}
+	var least way
+	used := t.uses + 1
+	for w, known := range t.byWay {
+		if known.used < used {
+			least, used = w, known.used
+		}
+	}
+	t.byWay[least].CloseIdleConnections()
+	delete(t.byWay, least)
+}
+
+var errNoCertificate = errors.New("no certificate")
+
+// proxyStatus says what a proxy's answer to CONNECT means.
+func proxyStatus(proxy, host, hint string, code int) error {
+	switch code {
+	case http.StatusOK:
+		return nil
+	case http.StatusProxyAuthRequired:
+		return &Error{Kind: KindCredentials, Message: fmt.Sprintf(
+			"407 from the proxy %s: it wants other credentials. %s, and proxyUsername and proxyPassword in its secret", proxy, hint)}
+	case http.StatusForbidden:
+		return refuse("403 from the proxy %s: it does not let the gitcache reach %s. %s", proxy, host, hint)
+	}
+	return &Error{Kind: KindUnreachable, Message: fmt.Sprintf("%d from the proxy %s, asked for %s. %s, and that the Git host is up", code, proxy, host, hint)}
+}
+
+// close releases idle connections.
+func (t *transports) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, known := range t.byWay {
+		known.CloseIdleConnections()
+	}
+}
