@@ -1,0 +1,81 @@
+package pack
+
+import (
+	"container/list"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Cache remembers objects that were read, least recently used ones out first. Safe for many goroutines.
+// What it gives out must not be changed.
+type Cache struct {
+	most int64
+
+	mu    sync.Mutex // guards what follows
+	bytes int64
+	order list.List // of *cached; the front was used last
+	byKey map[cacheKey]*list.Element
+}
+
+type cacheKey struct {
+	file uint64
+	at   int64
+}
+
+type cached struct {
+	key  cacheKey
+	kind plumbing.ObjectType
+	b    []byte
+}
+
+const (
+	// cachedExtra is what an object in the cache takes besides its bytes, about.
+	cachedExtra = 200
+	// cacheShare: an object that would take more than this part of the cache is not put there.
+	cacheShare = 8
+)
+
+// NewCache makes a cache of at most so many bytes.
+func NewCache(most int64) *Cache { return &Cache{most: most, byKey: map[cacheKey]*list.Element{}} }
+
+func (c *Cache) get(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.byKey[cacheKey{file, at}]
+	if !ok {
+		return plumbing.InvalidObject, nil, false
+	}
+	c.order.MoveToFront(e)
+	o := e.Value.(*cached) //nolint:forcetypeassert // nothing else is in there
+	return o.kind, o.b, true
+}
+
+func (c *Cache) put(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
+	size := int64(len(b)) + cachedExtra
+	if size > c.most/cacheShare {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cacheKey{file, at}
+	if _, ok := c.byKey[key]; ok {
+		return
+	}
+	c.byKey[key] = c.order.PushFront(&cached{key, kind, b})
+	for c.bytes += size; c.bytes > c.most; {
+		last := c.order.Back()
+		o := c.order.Remove(last).(*cached) //nolint:forcetypeassert // nothing else is in there
+		delete(c.byKey, o.key)
+		c.bytes -= int64(len(o.b)) + cachedExtra
+	}
+}
+
+// Clear forgets everything.
+func (c *Cache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes = 0
+	c.order.Init()
+	clear(c.byKey)
+}

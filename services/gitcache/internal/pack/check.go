@@ -1,0 +1,228 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// object is what the index says of an object, and what it takes to find that out.
+type object struct {
+	id  plumbing.Hash
+	crc uint32 // of its bytes in the pack
+	at  int64
+	// turn orders objects such that each comes after those that it is made from: 0 are whole ones.
+	turn int64
+}
+
+const unresolved = -1 // a delta's turn at first
+
+// Objects are what a pack holds, all of it checked.
+type Objects struct{ list []object }
+
+// Len is their number.
+func (o *Objects) Len() int { return len(o.list) }
+
+// Check reads a pack of size bytes to its end, names every object by what it holds, and returns what
+// belongs into the index. The sum at the end is not looked at: see Sum. dir is for a temporary file. An
+// error that is ErrDamaged or a *LimitError is the pack's own fault.
+func Check(ctx context.Context, pack io.ReaderAt, size int64, dir string) (*Objects, error) {
+	c := &checker{
+		ctx: ctx, pack: pack, end: size - sumBytes, names: newNamer(),
+		space: space{dir: dir, memory: checkMemory}, buffer: make([]byte, 32<<10),
+	}
+	defer c.space.close()
+	if err := c.scan(); err != nil {
+		return nil, err
+	}
+	if err := c.resolve(); err != nil {
+		return nil, err
+	}
+	list := c.objects
+	slices.SortFunc(list, func(a, b object) int {
+		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.turn, b.turn))
+	})
+	// Of an object that is there twice the first is kept: its base never depends on the second.
+	return &Objects{slices.CompactFunc(list, func(a, b object) bool { return a.id == b.id })}, nil
+}
+
+// checker is the work on one pack: scan reads it once, front to back, and names what is whole; resolve
+// then follows deltas from each base on, so that each is made once.
+type checker struct {
+	ctx     context.Context //nolint:containedctx // for the length of one call
+	pack    io.ReaderAt
+	end     int64 // of the last object
+	names   namer
+	space   space
+	buffer  []byte
+	objects []object // in the order of the pack
+
+	byPlace []placed // OFSDeltas by their base
+	byName  []named  // REFDeltas by their base
+	turns   int64
+}
+
+// placed and named are deltas, as indices of objects.
+type placed struct {
+	base  int64
+	delta uint32
+}
+
+type named struct {
+	base  plumbing.Hash
+	delta uint32
+}
+
+func (c *checker) scan() error {
+	n, err := c.header()
+	if err != nil {
+		return err
+	}
+	counted := &counter{r: readerWithContext{c.ctx, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)}, n: headBytes}
+	src := bufio.NewReaderSize(counted, 64<<10)
+	z := &inflater{out: bufio.NewReaderSize(nil, deltaBuffer)}
+	c.objects = make([]object, 0, n)
+	for range n {
+		if err := c.scanObject(src, counted, z); err != nil {
+			return err
+		}
+	}
+	if at := counted.n - int64(src.Buffered()); at != c.end {
+		return damagedf("%d bytes follow the last object", c.end-at)
+	}
+	return c.sumUp()
+}
+
+func (c *checker) header() (int, error) {
+	var head [headBytes]byte
+	if c.end < headBytes {
+		return 0, damagedf("too short for a pack")
+	}
+	if _, err := c.pack.ReadAt(head[:], 0); err != nil {
+		return 0, fmt.Errorf("read pack: %w", err)
+	}
+	if string(head[:4]) != "PACK" || binary.BigEndian.Uint32(head[4:]) != 2 {
+		return 0, damagedf("not a pack of version 2")
+	}
+	n := int64(binary.BigEndian.Uint32(head[8:]))
+	if n > MaxObjects {
+		return 0, overLimit("the pack has %d objects, more than the limit of %d", n, MaxObjects)
+	}
+	// The smallest object has 9 bytes: a header and nothing, compressed. This bounds what a lie costs.
+	if n > (c.end-headBytes)/9 {
+		return 0, damagedf("the pack says that it has %d objects and is too short for them", n)
+	}
+	return int(n), nil
+}
+
+func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) error {
+	at := counted.n - int64(src.Buffered())
+	e, err := readEntry(src, at)
+	if err != nil {
+		return err
+	}
+	if e.size > MaxObjectBytes {
+		return overLimit("the history has a file of %d MiB, over the limit of %d MiB. Keep manifests in a repository without it", e.size>>20, MaxObjectBytes>>20)
+	}
+	if err := z.begin(src, e.size); err != nil {
+		return err
+	}
+	o := object{at: at}
+	if e.kind.IsDelta() {
+		if err := c.scanDelta(e, &o, z); err != nil {
+			return err
+		}
+	} else {
+		c.names.begin(e.kind, e.size)
+		if err := copyAll(c.names, z, c.buffer); err != nil {
+			return err
+		}
+		o.id = c.names.name()
+	}
+	c.objects = append(c.objects, o)
+	return nil
+}
+
+func cutPack(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // as bufio returns them
+		return damagedf("the pack ends before its last object")
+	}
+	return err
+}
+
+// scanDelta notes a delta's base and passes over the rest.
+func (c *checker) scanDelta(e entry, o *object, z *inflater) error {
+	_, result, err := deltaSizes(z.out)
+	if err != nil {
+		return err
+	}
+	if result > MaxDeltaBytes {
+		return overLimit("the history has a file of %d MiB, kept as a difference to another, over the limit of %d MiB for such files. Keep manifests in a repository without it", result>>20, MaxDeltaBytes>>20)
+	}
+	o.turn = unresolved
+	i := uint32(len(c.objects)) //nolint:gosec // below MaxObjects
+	if e.kind == plumbing.OFSDeltaObject {
+		c.byPlace = append(c.byPlace, placed{e.base, i})
+	} else {
+		c.byName = append(c.byName, named{e.baseID, i})
+	}
+	_, err = io.Copy(io.Discard, z.out)
+	return err
+}
+
+// sumUp computes the checksum of each object's bytes, which the index holds.
+func (c *checker) sumUp() error {
+	r := io.NewSectionReader(c.pack, headBytes, c.end-headBytes)
+	for i := range c.objects {
+		o := &c.objects[i]
+		next := c.end
+		if i+1 < len(c.objects) {
+			next = c.objects[i+1].at
+		}
+		if i%1024 == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+		for left := next - o.at; left > 0; {
+			part := c.buffer[:min(left, int64(len(c.buffer)))]
+			if _, err := io.ReadFull(r, part); err != nil {
+				return cutPack(err)
+			}
+			o.crc = crc32.Update(o.crc, crc32.IEEETable, part)
+			left -= int64(len(part))
+		}
+	}
+	return nil
+}
+
+// counter counts what was read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// readerWithContext lets a long check end with its caller.
+type readerWithContext struct {
+	ctx context.Context //nolint:containedctx // for the length of one call
+	r   io.Reader
+}
+
+func (r readerWithContext) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

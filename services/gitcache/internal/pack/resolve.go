@@ -1,0 +1,206 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"io"
+	"slices"
+	"sort"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// resolve makes every delta's object, depth first from each whole object that is a base.
+func (c *checker) resolve() error {
+	slices.SortFunc(c.byPlace, func(a, b placed) int { return cmp.Compare(a.base, b.base) })
+	slices.SortFunc(c.byName, func(a, b named) int { return bytes.Compare(a.base[:], b.base[:]) })
+	deltas := len(c.byPlace) + len(c.byName)
+	if deltas == 0 {
+		return nil
+	}
+	for i := range c.objects {
+		o := &c.objects[i]
+		if o.turn != 0 {
+			continue
+		}
+		if f := c.frame(o); f.more() {
+			if err := c.from(o, f); err != nil {
+				return err
+			}
+		}
+	}
+	if missing := deltas - int(c.turns); missing > 0 {
+		return damagedf("%d objects are made from objects that the pack does not hold", missing)
+	}
+	return nil
+}
+
+// frame is an object whose deltas are being resolved.
+type frame struct {
+	content *content
+	places  []placed
+	names   []named
+}
+
+func (f *frame) more() bool { return len(f.places)+len(f.names) > 0 }
+
+func (f *frame) next() (delta uint32) {
+	if len(f.places) > 0 {
+		delta, f.places = f.places[0].delta, f.places[1:]
+	} else {
+		delta, f.names = f.names[0].delta, f.names[1:]
+	}
+	return delta
+}
+
+// frame finds the deltas that are made from an object.
+func (c *checker) frame(o *object) (f frame) {
+	lo, hi := equal(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
+	f.places = c.byPlace[lo:hi]
+	lo, hi = equal(len(c.byName), func(i int) int { return bytes.Compare(c.byName[i].base[:], o.id[:]) })
+	f.names = c.byName[lo:hi]
+	return f
+}
+
+// equal finds the range for which compare gives 0.
+func equal(n int, compare func(i int) int) (lo, hi int) {
+	lo = sort.Search(n, func(i int) bool { return compare(i) >= 0 })
+	for hi = lo; hi < n && compare(hi) == 0; {
+		hi++
+	}
+	return lo, hi
+}
+
+// from resolves all deltas upon a whole object, and those upon them. The objects on the way from it to
+// the one at work are held.
+func (c *checker) from(o *object, f frame) (err error) {
+	if f.content, err = c.whole(o.at); err != nil {
+		return err
+	}
+	path := []frame{f}
+	for len(path) > 0 {
+		top := &path[len(path)-1]
+		if !top.more() {
+			c.space.free(top.content)
+			path = path[:len(path)-1]
+			continue
+		}
+		delta := &c.objects[top.next()]
+		if delta.turn != unresolved {
+			continue // upon an object that is in the pack twice
+		}
+		f, err := c.delta(delta, top.content)
+		if err != nil {
+			return err
+		}
+		if f.content == nil {
+			continue
+		}
+		if len(path) == maxDepth {
+			return damagedf("deltas are more than %d deep", maxDepth)
+		}
+		path = append(path, f)
+	}
+	return nil
+}
+
+// whole reads an object that is no delta.
+func (c *checker) whole(at int64) (*content, error) {
+	e, z, err := c.open(at)
+	if err != nil {
+		return nil, err
+	}
+	defer z.giveBack()
+	return c.space.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, c.buffer) })
+}
+
+// delta makes the object of a delta, and names it. It is held if others are made from it.
+func (c *checker) delta(o *object, base *content) (f frame, err error) {
+	if err := c.ctx.Err(); err != nil {
+		return f, err
+	}
+	_, z, err := c.open(o.at)
+	if err != nil {
+		return f, err
+	}
+	defer z.giveBack()
+	size, err := begin(z, base)
+	if err != nil {
+		return f, err
+	}
+	f = c.frame(o) // those that point to its place; its name is not known yet
+	if len(f.places) == 0 && len(c.byName) == 0 {
+		c.names.begin(base.kind, size)
+		if err := apply(z.out, base, size, c.names); err != nil {
+			return f, err
+		}
+		c.resolved(o, c.names.name())
+		return f, nil
+	}
+	held, err := c.space.hold(base.kind, size, func(w io.Writer) error { return apply(z.out, base, size, w) })
+	if err != nil {
+		return f, err
+	}
+	id, err := c.names.of(held)
+	if err != nil {
+		return f, err
+	}
+	c.resolved(o, id)
+	if f = c.frame(o); !f.more() {
+		c.space.free(held)
+		return f, nil
+	}
+	f.content = held
+	return f, nil
+}
+
+func (c *checker) resolved(o *object, id plumbing.Hash) {
+	c.turns++
+	o.id, o.turn = id, c.turns
+}
+
+// begin reads the sizes of a delta upon base.
+func begin(z *inflater, base *content) (size int64, err error) {
+	from, size, err := deltaSizes(z.out)
+	if err != nil {
+		return 0, err
+	}
+	if from != base.size {
+		return 0, damagedf("a delta is for a base of %d bytes, which has %d", from, base.size)
+	}
+	return size, nil
+}
+
+// open begins to read the object at a place.
+func (c *checker) open(at int64) (entry, *inflater, error) {
+	return openEntry(io.NewSectionReader(c.pack, at, c.end-at), at)
+}
+
+// openEntry reads the header of an object that begins at, and begins to inflate the rest of it.
+func openEntry(src io.Reader, at int64) (entry, *inflater, error) {
+	z, _ := inflaters.Get().(*inflater)
+	z.src.Reset(src)
+	e, err := readEntry(z.src, at)
+	if err == nil {
+		err = z.begin(z.src, e.size)
+	}
+	if err != nil {
+		z.giveBack()
+		return e, nil, err
+	}
+	return e, z, nil
+}
+
+func readEntry(src *bufio.Reader, at int64) (entry, error) {
+	head, err := src.Peek(maxEntry)
+	if len(head) == 0 && err != nil {
+		return entry{}, cutPack(err)
+	}
+	e, err := parseEntry(head, at)
+	if err != nil {
+		return e, err
+	}
+	_, err = src.Discard(int(e.head))
+	return e, err
+}

@@ -1,0 +1,76 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // as Git's packs have it
+	"hash"
+	"io"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Sum adds up what is written and checks that the last 20 bytes of it are the sum of the rest, as they
+// are in a pack and in an index. The zero value is not usable.
+type Sum struct {
+	sum  hash.Hash
+	tail []byte
+	n    int64
+}
+
+// NewSum begins a sum.
+func NewSum() *Sum { return &Sum{sum: sha1.New()} } //nolint:gosec // as Git's packs have it
+
+// Write is io.Writer.
+func (s *Sum) Write(p []byte) (int, error) {
+	s.n += int64(len(p))
+	if keep := max(0, sumBytes-len(p)); len(s.tail) > keep {
+		s.sum.Write(s.tail[:len(s.tail)-keep])
+		s.tail = append(s.tail[:0], s.tail[len(s.tail)-keep:]...)
+	}
+	cut := max(0, len(p)-sumBytes)
+	s.sum.Write(p[:cut])
+	s.tail = append(s.tail, p[cut:]...)
+	return len(p), nil
+}
+
+// Check returns the sum and the number of bytes before and in it.
+func (s *Sum) Check() (plumbing.Hash, int64, error) {
+	if len(s.tail) < sumBytes || !bytes.Equal(s.sum.Sum(nil), s.tail) {
+		return plumbing.ZeroHash, s.n, damagedf("it is cut short or changed: its checksum does not match")
+	}
+	return plumbing.Hash(s.tail), s.n, nil
+}
+
+// Verify reads the pack and the index to their ends. The sums say that both are as they were written,
+// at which time every object was checked.
+func (f *File) Verify(ctx context.Context) error {
+	pack, err := verify(ctx, io.NewSectionReader(f.pack, 0, f.end+sumBytes))
+	if err != nil {
+		return err
+	}
+	info, err := f.idx.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := verify(ctx, io.NewSectionReader(f.idx, 0, info.Size())); err != nil {
+		return err
+	}
+	var of plumbing.Hash
+	if _, err := f.idx.ReadAt(of[:], info.Size()-2*sumBytes); err != nil {
+		return err
+	}
+	if of != pack {
+		return damagedf("the index is that of another pack")
+	}
+	return nil
+}
+
+func verify(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
+	s := NewSum()
+	if _, err := io.Copy(s, readerWithContext{ctx, r}); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	sum, _, err := s.Check()
+	return sum, err
+}
