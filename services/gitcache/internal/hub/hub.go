@@ -161,9 +161,25 @@ func (c *Catalog) Source(name string) (origin.Source, bool) {
 	if !ok {
 		return origin.Source{}, false
 	}
+	return originSource(s), true
+}
+
+// Published are all sources that have heads, for the origin.
+func (c *Catalog) Published() []origin.Source {
+	var sources []origin.Source
+	for _, s := range c.catalog.Sources() {
+		if len(s.GetStatus().GetHeads()) > 0 {
+			sources = append(sources, originSource(s))
+		}
+	}
+	return sources
+}
+
+func originSource(s *consolev1.Source) origin.Source {
 	return origin.Source{
-		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(), Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
-	}, true
+		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
+		Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
+	}
 }
 
 // Heads are heads as they were published. Object stays zero: what upstream listed is not recorded.

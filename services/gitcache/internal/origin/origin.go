@@ -1,19 +1,23 @@
 // Package origin answers what the content network asks a gitcache: which artifact is a folder of a
-// source at a revision. It serves what this replica has, and asks the owner of the source for the rest.
+// source at a revision. It serves what this replica has, and asks the others for the rest: the owner of
+// the source first.
 package origin
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -54,6 +58,8 @@ const (
 type Error struct {
 	Reason  Reason
 	Message string
+	// elsewhere: another replica may have what is not on this one's disk, or not any more.
+	elsewhere bool
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -67,19 +73,12 @@ type Source struct {
 	Problem string
 }
 
-// Catalog knows sources by name.
+// Catalog knows sources.
 type Catalog interface {
 	Source(name string) (Source, bool)
+	// Published are all sources that have heads.
+	Published() []Source
 }
-
-// Peers are the other replicas.
-type Peers interface {
-	// Resolve asks the owner of a source. ErrNoOwner: nobody else owns it, or it can't be reached.
-	Resolve(ctx context.Context, uid string, queries []Query) ([]Answer, error)
-}
-
-// ErrNoOwner means that no other replica can be asked.
-var ErrNoOwner = errors.New("no other replica can be asked")
 
 // Deps of an Origin.
 type Deps struct {
@@ -91,13 +90,18 @@ type Deps struct {
 	Owned func(uid string) bool
 	// Repair asks for a poll of a source whose mirror is damaged.
 	Repair func(uid string)
+	// Keeps tells whether this replica should hold a source's content; nil: all of it.
+	Keeps func(uid string) bool
 }
 
 // Origin answers queries. Safe for many goroutines.
-type Origin struct{ deps Deps }
+type Origin struct {
+	deps  Deps
+	ready atomic.Bool // once and for all
+}
 
 // New makes an origin.
-func New(deps Deps) *Origin { return &Origin{deps} }
+func New(deps Deps) *Origin { return &Origin{deps: deps} }
 
 // Resolve answers a batch, in its order. With forwarded set another replica asks, and nobody else is
 // asked in turn.
@@ -113,7 +117,7 @@ func (o *Origin) Resolve(ctx context.Context, queries []Query, forwarded bool) (
 	}
 	_ = g.Wait() // no job fails
 	if !forwarded && ctx.Err() == nil {
-		o.askOwners(ctx, queries, answers)
+		o.askOthers(ctx, queries, answers)
 	}
 	return answers, ctx.Err()
 }
@@ -129,9 +133,15 @@ func (o *Origin) local(ctx context.Context, q Query) Answer {
 	}
 	head, ok := o.head(s, q.Revision)
 	if !ok {
-		return o.notFetched(q, s)
+		return o.notFetched(revisionOf(q), s)
 	}
-	built, err := o.deps.Builder.Resolve(ctx, build.Place{Source: s.UID, Commit: head.Commit, Path: q.Path})
+	rules, err := filter.Parse(q.Include, q.Ignore)
+	if err != nil {
+		return failed(Refused, "source %q, folder %q: %v", q.Source, q.Path, err)
+	}
+	built, err := o.deps.Builder.Resolve(ctx, build.Place{
+		Source: s.UID, Commit: head.Commit, Path: q.Path, Filter: rules.Canonical(), Submodules: s.Submodules,
+	})
 	if err != nil {
 		return o.explain(q, s, head.Commit, err)
 	}
@@ -146,16 +156,15 @@ func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
 	if m, err := o.deps.Mirrors.Mirror(s.UID); err == nil {
 		own = m.Heads()
 	}
-	published := map[string]mirror.Head{}
-	for _, h := range s.Heads {
-		published[h.Ref] = h
+	lookups := []func() (mirror.Head, bool){
+		func() (mirror.Head, bool) { return s.published(revision) },
+		func() (mirror.Head, bool) { h, ok := own[revision]; return h, ok },
 	}
-	order := []map[string]mirror.Head{published, own}
 	if o.deps.Owned(s.UID) {
-		order = []map[string]mirror.Head{own, published}
+		slices.Reverse(lookups)
 	}
-	for _, heads := range order {
-		if h, ok := heads[revision]; ok {
+	for _, lookup := range lookups {
+		if h, ok := lookup(); ok {
 			return h, true
 		}
 	}
@@ -163,46 +172,63 @@ func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
 		return mirror.Head{}, false
 	}
 	commit := plumbing.NewHash(revision)
-	for _, heads := range order {
-		for _, h := range heads {
-			if h.Commit == commit {
-				return h, true
-			}
+	for _, h := range slices.Concat(slices.Collect(maps.Values(own)), s.Heads) {
+		if h.Commit == commit {
+			return h, true
 		}
 	}
 	return mirror.Head{Ref: revision, Commit: commit}, true
 }
 
-func (o *Origin) notFetched(q Query, s Source) Answer {
+// published finds a head among those that the hub knows.
+func (s Source) published(ref string) (mirror.Head, bool) {
+	i := slices.IndexFunc(s.Heads, func(h mirror.Head) bool { return h.Ref == ref })
+	if i < 0 {
+		return mirror.Head{}, false
+	}
+	return s.Heads[i], true
+}
+
+func (o *Origin) notFetched(what string, s Source) Answer {
 	why := "It is on its way"
 	if s.Problem != "" {
 		why = s.Problem
 	}
-	return failed(NotFetched, "revision %q of source %q is not fetched. %s", q.Revision, q.Source, why)
+	return elsewhere(failed(NotFetched, "%s is not fetched. %s", what, why))
+}
+
+// elsewhere marks what another replica may be able to answer.
+func elsewhere(a Answer) Answer {
+	a.Err.elsewhere = true
+	return a
 }
 
 func (o *Origin) explain(q Query, s Source, commit plumbing.Hash, err error) Answer {
 	at := fmt.Sprintf("source %q at %s", q.Source, commit.String()[:8])
 	switch {
 	case errors.Is(err, build.ErrNotFetched):
-		return o.notFetched(q, s)
+		return o.notFetched(revisionOf(q), s)
+	case errors.Is(err, tree.ErrNoSubmodule):
+		return o.notFetched(fmt.Sprintf("%s: %s of folder %q", at, after(err, tree.ErrNoSubmodule), q.Path), s)
 	case errors.Is(err, tree.ErrNotFound):
 		return failed(PathNotFound, "%s has no folder %q. Check the service's path", at, q.Path)
 	case errors.Is(err, artifact.ErrRefused):
-		return failed(Refused, "%s, folder %q: %s", at, q.Path, refusal(err))
+		return failed(Refused, "%s, folder %q: %s", at, q.Path, after(err, artifact.ErrRefused))
 	case errors.Is(err, build.ErrDamaged):
 		o.deps.Repair(s.UID)
-		return failed(Internal, "%s: %v. Ask again in a minute", at, build.ErrDamaged)
+		return elsewhere(failed(Internal, "%s: %v. Ask again in a minute", at, build.ErrDamaged))
 	default:
 		return failed(Internal, "%s, folder %q: %v. Ask again later", at, q.Path, err)
 	}
 }
 
-// refusal is the part of an error that is for people: what comes after "refused: ".
-func refusal(err error) string {
+func revisionOf(q Query) string { return fmt.Sprintf("revision %q of source %q", q.Revision, q.Source) }
+
+// after is the part of an error that is for people: what it says after the words of its kind.
+func after(err, kind error) string {
 	text := err.Error()
-	if i := strings.LastIndex(text, artifact.ErrRefused.Error()+": "); i >= 0 {
-		text = text[i+len(artifact.ErrRefused.Error())+2:]
+	if i := strings.LastIndex(text, kind.Error()+": "); i >= 0 {
+		text = text[i+len(kind.Error())+2:]
 	}
 	return text
 }
@@ -221,36 +247,5 @@ func checkPath(path string) error {
 }
 
 func failed(reason Reason, format string, args ...any) Answer {
-	return Answer{Err: &Error{reason, fmt.Sprintf(format, args...)}}
-}
-
-// askOwners fills in what this replica does not have, source by source.
-func (o *Origin) askOwners(ctx context.Context, queries []Query, answers []Answer) {
-	missing := map[string][]int{}
-	for i, a := range answers {
-		if a.Err != nil && a.Err.Reason == NotFetched {
-			missing[queries[i].Source] = append(missing[queries[i].Source], i)
-		}
-	}
-	var asking sync.WaitGroup
-	for name, places := range missing {
-		s, ok := o.deps.Catalog.Source(name)
-		if !ok || o.deps.Owned(s.UID) {
-			continue
-		}
-		asking.Go(func() {
-			batch := make([]Query, len(places))
-			for i, p := range places {
-				batch[i] = queries[p]
-			}
-			got, err := o.deps.Peers.Resolve(ctx, s.UID, batch)
-			if err != nil || len(got) != len(batch) {
-				return // what is said already is still right
-			}
-			for i, p := range places {
-				answers[p] = got[i]
-			}
-		})
-	}
-	asking.Wait()
+	return Answer{Err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }

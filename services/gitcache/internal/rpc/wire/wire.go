@@ -52,7 +52,9 @@ func Forwarded(ctx context.Context) bool {
 func Queries(r *artifactv1.ResolveRequest) []origin.Query {
 	queries := make([]origin.Query, 0, len(r.GetQueries()))
 	for _, q := range r.GetQueries() {
-		queries = append(queries, origin.Query{Source: q.GetSource(), Revision: q.GetRevision(), Path: q.GetPath()})
+		queries = append(queries, origin.Query{
+			Source: q.GetSource(), Revision: q.GetRevision(), Path: q.GetPath(), Include: q.GetInclude(), Ignore: q.GetIgnore(),
+		})
 	}
 	return queries
 }
@@ -61,7 +63,9 @@ func Queries(r *artifactv1.ResolveRequest) []origin.Query {
 func Request(queries []origin.Query) *artifactv1.ResolveRequest {
 	r := &artifactv1.ResolveRequest{}
 	for _, q := range queries {
-		r.Queries = append(r.Queries, &artifactv1.Query{Source: q.Source, Revision: q.Revision, Path: q.Path})
+		r.Queries = append(r.Queries, &artifactv1.Query{
+			Source: q.Source, Revision: q.Revision, Path: q.Path, Include: q.Include, Ignore: q.Ignore,
+		})
 	}
 	return r
 }
