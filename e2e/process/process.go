@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,10 +92,13 @@ func (p *Process) Exited() <-chan struct{} {
 	return p.exited
 }
 
-// Pid of the last run.
+// Pid of the last run; 0 before the first.
 func (p *Process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.run == nil {
+		return 0
+	}
 	return p.run.Pid()
 }
 
@@ -154,4 +158,19 @@ func Await(ctx context.Context, what string, ok func(context.Context) error) err
 		case <-tick.C:
 		}
 	}
+}
+
+// FreeAddresses returns loopback addresses that nobody listens on, for servers that must come back
+// under the same address after they were killed.
+func FreeAddresses(n int) ([]string, error) {
+	var addrs []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }() // all at the end, so that no port comes twice
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
 }

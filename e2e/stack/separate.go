@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +56,7 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddresses(5)
+	addrs, err := process.FreeAddresses(5)
 	if err != nil {
 		return err
 	}
@@ -77,6 +76,9 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 	}
 	for i, name := range []string{"gitcache", "distributor", "tunnel"} {
 		args := append(common(name, i+1), "--console-url", url(0), "--hub-ca-file", ca.CAFile, "--redis-url", redisURL, "--advertise-url", url(i+1))
+		if name == "gitcache" {
+			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128") // the Git server is there
+		}
 		if err := s.add(process.New(s.Dir, name, s.bins.path(name), args...)); err != nil {
 			return err
 		}
@@ -132,19 +134,4 @@ func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) 
 	return s.add(process.New(s.Dir, "agent-"+name, s.bins.path("agent"),
 		"--hub-url", consoleURL, "--hub-ca-file", caFile, "--join-token-file", file, "--data-dir", filepath.Join(s.Dir, "agent-"+name+".data"),
 		"--kubeconfig", c.Kubeconfig, "--log-level", "debug"))
-}
-
-// freeAddresses returns loopback addresses that nobody listens on, for servers that must come back
-// under the same address after they were killed.
-func freeAddresses(n int) ([]string, error) {
-	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }() // all at the end, so that no port comes twice
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
 }

@@ -21,7 +21,13 @@ import (
 type bench func(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error
 
 func benches() map[string]bench {
-	return map[string]bench{"ship": ship}
+	return map[string]bench{
+		"ship":           ship,
+		"gitcache":       gitcacheAll,
+		"gitcache-poll":  gitcachePoll,
+		"gitcache-build": gitcacheBuild,
+		"gitcache-scale": gitcacheScale,
+	}
 }
 
 func main() {

@@ -1,0 +1,72 @@
+package gitcache
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"fairlead.dev/e2e/process"
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/artifact"
+)
+
+// Resolver asks one gitcache what a service's folder is at a commit.
+func (f *Fleet) Resolver(c *Cache) func(ctx context.Context, source, commit string) error {
+	artifacts := f.api.artifacts(c.URL)
+	return func(ctx context.Context, source, commit string) error {
+		resp, err := artifacts.Resolve(ctx, &artifactv1.ResolveRequest{
+			Queries: []*artifactv1.Query{{Source: source, Revision: commit, Path: Folder}},
+		})
+		if err != nil {
+			return err
+		}
+		if e := resp.GetResults()[0].GetError(); e != nil {
+			return fmt.Errorf("%w: %s", reason(e.GetReason().String()), e.GetMessage())
+		}
+		return nil
+	}
+}
+
+// ResolvedAs waits until a gitcache has made the artifact of a commit.
+func (f *Fleet) ResolvedAs(ctx context.Context, c *Cache, source, commit string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	resolve := f.Resolver(c)
+	return process.Await(ctx, source+" is resolved", func(ctx context.Context) error { return resolve(ctx, source, commit) })
+}
+
+// Resolved is ResolvedAs for a repository under its own name.
+func (f *Fleet) Resolved(ctx context.Context, c *Cache, r *Repo, commit string) error {
+	return f.ResolvedAs(ctx, c, r.Name, commit)
+}
+
+// Refresh asks for a poll.
+func (f *Fleet) Refresh(ctx context.Context, c *Cache, r *Repo) error {
+	_, err := f.api.live(c.URL).RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: r.Name})
+	return err
+}
+
+// DownloadBytes counts the bytes of the newest artifact as it travels in an encoding.
+func (f *Fleet) DownloadBytes(ctx context.Context, c *Cache, r *Repo, encoding string) (int64, error) {
+	resolved, err := f.resolve(ctx, question{repo: r, revision: r.Last().ID}, c)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+artifact.Path+resolved.GetArtifact().GetDigest(), http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Accept-Encoding", encoding)
+	resp, err := f.api.bytes().Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it is read
+	if got := resp.Header.Get("Content-Encoding"); resp.StatusCode != http.StatusOK || got != encoding {
+		return 0, fmt.Errorf("download: %s, encoding %q", resp.Status, got)
+	}
+	return io.Copy(io.Discard, resp.Body)
+}
