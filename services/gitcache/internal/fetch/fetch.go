@@ -58,6 +58,18 @@ func (Credentials) String() string { return "redacted" }
 // GoString keeps credentials out of %#v.
 func (Credentials) GoString() string { return "redacted" }
 
+// MarshalText keeps credentials out of JSON.
+func (Credentials) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
+
+// LogValue keeps the key out of logs.
+func (GitHubApp) LogValue() slog.Value { return slog.StringValue("redacted") }
+
+// String keeps the key out of messages.
+func (GitHubApp) String() string { return "redacted" }
+
+// GoString keeps the key out of %#v.
+func (GitHubApp) GoString() string { return "redacted" }
+
 // Listing is what upstream said its refs are.
 type Listing struct {
 	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
@@ -67,6 +79,7 @@ type Listing struct {
 	Peeled map[string]plumbing.Hash
 
 	base         *url.URL // where the repository is after redirects
+	binary       bool     // what came over the git binary goes on so
 	capabilities *capability.List
 }
 

@@ -37,11 +37,15 @@ func newFetcher(t *testing.T, o fetch.Options) *fetch.HTTP {
 // thisMachine is where the tests' hosts are.
 func thisMachine(t *testing.T) *fetch.Policy {
 	t.Helper()
-	allow, err := fetch.ParseAddresses([]string{"127.0.0.0/8", "::1/128"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fetch.NewPolicy(allow)
+	return policy(t, "127.0.0.0/8", "::1/128")
+}
+
+// roots trust a server's certificate.
+func roots(t *testing.T, server *gittest.Server) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	return pool
 }
 
 func remote(t *testing.T, raw string) fetch.Remote {
@@ -334,9 +338,7 @@ func TestTLSIsVerified(t *testing.T) {
 	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
 
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	f := newFetcher(t, fetch.Options{RootCAs: roots})
+	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
 	l, err := f.List(t.Context(), remote(t, repo.URL()))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,93 @@
+package fetch_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/gittest"
+)
+
+func TestASecretThatDoesNotFitSaysSo(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	f := newFetcher(t, fetch.Options{})
+	for words, c := range map[string]fetch.Credentials{
+		"username without a password": {Username: "ada"},
+		"password without a username": {Password: "s3cret"},
+		"which is for ssh":            {Identity: "s3cret", KnownHosts: "x"},
+		"one is missing":              {GitHubApp: fetch.GitHubApp{ID: "1", PrivateKey: "s3cret"}},
+		"also a password":             {Username: "ada", Password: "s3cret", GitHubApp: fetch.GitHubApp{ID: "1", InstallationID: "2", PrivateKey: "s3cret"}},
+		"is no number":                {GitHubApp: fetch.GitHubApp{ID: "1", InstallationID: "../s3cret", PrivateKey: "s3cret"}},
+		"neither a number nor":        {GitHubApp: fetch.GitHubApp{ID: "1\n", InstallationID: "2", PrivateKey: "s3cret"}},
+		"it is not PEM":               {GitHubApp: fetch.GitHubApp{ID: "1", InstallationID: "2", PrivateKey: "s3cret"}},
+		"no private RSA key": {GitHubApp: fetch.GitHubApp{
+			ID: "1", InstallationID: "2", PrivateKey: "-----BEGIN RSA PRIVATE KEY-----\ns3crets3cret\n-----END RSA PRIVATE KEY-----\n",
+		}},
+	} {
+		r := remote(t, server.URL+"/shop.git")
+		r.Secret, r.Credentials = "shop-git", c
+		_, err := f.List(t.Context(), r)
+		wantError(t, err, fetch.KindCredentials, `secret "shop-git" does not fit`, words)
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q gives a secret away", err)
+		}
+	}
+	if n := len(server.Log()); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+func TestUpstreamCannotMakeUsShowCredentials(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	r := remote(t, server.URL+"/shop.git")
+	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret-and-quite-long"}
+	f := newFetcher(t, fetch.Options{})
+	for _, pad := range []int{0, 60, 90, 110, 118} { // where messages are cut, too
+		server.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			_, pass, _ := r.BasicAuth()
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			l := "ERR " + strings.Repeat("x", pad) + " " + pass + " " + strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
+			_, _ = fmt.Fprintf(w, "001e# service=git-upload-pack\n0000%04x%s", len(l)+4, l)
+			return true
+		})
+		_, err := f.List(t.Context(), r)
+		wantError(t, err, fetch.KindContent, "upstream says")
+		encoded := base64.StdEncoding.EncodeToString([]byte("ada:s3cret-and-quite-long"))
+		for _, part := range []string{"s3cret", encoded[:8]} {
+			if strings.Contains(err.Error(), part) {
+				t.Errorf("%q gives %q away", err, part)
+			}
+		}
+	}
+}
+
+func TestCredentialsAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	r := remote(t, "https://git.example.com/shop.git")
+	r.Credentials = fetch.Credentials{
+		Username: "ada", Password: "s3cret1", Identity: "s3cret2", Passphrase: "s3cret3", ProxyPassword: "s3cret4",
+		GitHubApp: fetch.GitHubApp{PrivateKey: "s3cret5"},
+	}
+	var logs bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewTextHandler(&logs, nil), slog.NewJSONHandler(&logs, nil)} {
+		l := slog.New(h)
+		l.Info("x", "remote", r, "pointer", &r, "credentials", r.Credentials, "app", r.Credentials.GitHubApp)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := logs.String() + string(text) + fmt.Sprintf("%v %+v %#v %s %q", r, r, r, r.Credentials, r.Credentials) +
+		fmt.Sprintf("%v %+v %#v", r.Credentials.GitHubApp, r.Credentials.GitHubApp, r.Credentials.GitHubApp)
+	if strings.Contains(out, "s3cret") {
+		t.Errorf("credentials are in\n%s", out)
+	}
+}

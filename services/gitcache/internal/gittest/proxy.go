@@ -1,0 +1,93 @@
+package gittest
+
+import (
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+)
+
+// Proxy is an HTTP proxy that understands CONNECT and leads everybody to one address, whatever host they name.
+type Proxy struct {
+	*httptest.Server
+	to string
+
+	mu      sync.Mutex // guards what follows
+	asked   []*http.Request
+	want    string // header
+	answers int
+	conns   sync.WaitGroup
+}
+
+// NewProxy starts a proxy to an address; it ends with the test.
+func NewProxy(t testing.TB, to string) *Proxy {
+	t.Helper()
+	p := &Proxy{to: to, answers: http.StatusOK}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(func() {
+		p.Close()
+		p.conns.Wait()
+	})
+	return p
+}
+
+// RequireLogin makes the proxy want this user.
+func (p *Proxy) RequireLogin(user, pass string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+pass))
+}
+
+// Answer makes the proxy answer everybody with a status.
+func (p *Proxy) Answer(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = code
+}
+
+// Asked are the requests so far.
+func (p *Proxy) Asked() []*http.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*http.Request(nil), p.asked...)
+}
+
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.asked = append(p.asked, r)
+	want, code := p.want, p.answers
+	p.mu.Unlock()
+	switch {
+	case r.Method != http.MethodConnect:
+		http.Error(w, "CONNECT only", http.StatusMethodNotAllowed)
+	case want != "" && r.Header.Get("Proxy-Authorization") != want:
+		http.Error(w, "who are you", http.StatusProxyAuthRequired)
+	case code != http.StatusOK:
+		http.Error(w, "no", code)
+	default:
+		p.tunnel(w)
+	}
+}
+
+func (p *Proxy) tunnel(w http.ResponseWriter) {
+	there, err := net.Dial("tcp", p.to)
+	if err != nil {
+		http.Error(w, "not there", http.StatusBadGateway)
+		return
+	}
+	here, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		_ = there.Close()
+		return
+	}
+	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
+		p.conns.Go(func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			_ = pair[0].Close()
+		})
+	}
+}
