@@ -25,9 +25,9 @@ const (
 
 	maxRules      = 100 // of a service, of each kind; what the API takes, too
 	maxRuleBytes  = 512
-	maxFileRules  = 2_000 // in one file
-	maxFiles      = 1_000 // with rules, below one folder
-	maxSteps      = 1_000_000_000
+	maxFileRules  = 2_000       // in one file
+	maxFiles      = 1_000       // with rules, below one folder
+	maxSteps      = 200_000_000 // in one walk; about a second
 	includePrefix = "+"
 	ignorePrefix  = "-"
 )
