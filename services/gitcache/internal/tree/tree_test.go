@@ -47,9 +47,15 @@ func (o objects) tree(entries ...entry) plumbing.Hash {
 
 func pack1(t *testing.T, o objects, root plumbing.Hash, l artifact.Limits) (map[string]string, error) {
 	t.Helper()
+	return packWith(t, o, root, Options{Limits: l})
+}
+
+func packWith(t *testing.T, o objects, root plumbing.Hash, options Options) (map[string]string, error) {
+	t.Helper()
+	l := options.Limits
 	var b bytes.Buffer
 	w := artifact.NewWriter(&b, l)
-	if err := Pack(t.Context(), o, root, Options{Limits: l}, w); err != nil {
+	if err := Pack(t.Context(), o, root, options, w); err != nil {
 		return nil, err
 	}
 	if _, err := w.Close(); err != nil {
