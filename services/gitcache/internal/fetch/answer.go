@@ -86,6 +86,15 @@ func demux(ask *packp.UploadPackRequest, r io.Reader) io.Reader {
 // broken, which takes out credentials first.
 func saysNo(text string) error { return fmt.Errorf("upstream says: %s", text) }
 
+// misunderstood is for a host that finds what Fairlead asks for malformed.
+func misunderstood(said io.Reader) error {
+	text, _ := io.ReadAll(io.LimitReader(said, 1<<10))
+	if words := clean(string(text)); words != "" && words[0] != '<' {
+		return unfit("it does not take what Fairlead asks for, and says: " + stop(words))
+	}
+	return unfit("it does not take what Fairlead asks for")
+}
+
 // validRef keeps out names that Git itself would not take, and those that can't be shown: nobody could
 // want them, and nothing that stores or prints names has to fear them.
 func validRef(name string) bool {

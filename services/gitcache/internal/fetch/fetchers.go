@@ -2,45 +2,183 @@ package fetch
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Fetchers is the Fetcher for every URL that ParseURL takes.
+// What Options.Git says.
+const (
+	GitAuto    = "auto"    // builtin, but for hosts that need the binary
+	GitBuiltin = "builtin" // never run git
+	GitBinary  = "binary"  // run git for every request by http
+)
+
+// CheckGit says what is wrong with a value of Options.Git.
+func CheckGit(git string) error {
+	switch git {
+	case "", GitAuto, GitBuiltin, GitBinary:
+		return nil
+	}
+	return fmt.Errorf("%q is none of %s, %s and %s", git, GitAuto, GitBuiltin, GitBinary)
+}
+
+// Fetchers is the Fetcher for every URL that ParseURL takes. ssh has one way. For http there are two:
+// the builtin one, which costs next to nothing, and the git binary, a process per request, for hosts that
+// the builtin one turned out not to do. What was learned of a host is kept for a day, in memory.
 type Fetchers struct {
 	http *HTTP
 	ssh  *SSH
+	git  string
+	dir  string
+	temp bool // dir is ours alone and goes with us
+
+	binary *Binary // nil: there is none
+	none   error   // why
+
+	mu    sync.Mutex // guards needs
+	needs map[string]need
 }
+
+// need is what a host needs the git binary for.
+type need struct {
+	lists bool // and not only packs
+	until time.Time
+}
+
+const (
+	// needTime is after which a host is tried the builtin way again: it may have learned.
+	needTime = 24 * time.Hour
+	// maxNeeds bounds what is remembered; few hosts in the world need anything.
+	maxNeeds = 256
+)
 
 // New makes them. Close ends them.
 func New(o Options) (*Fetchers, error) {
+	if err := CheckGit(o.Git); err != nil {
+		return nil, fmt.Errorf("choose a way to fetch: %w", err)
+	}
 	if o.Budget == nil {
 		o.Budget = NewBudget()
 	}
-	return &Fetchers{http: NewHTTP(o), ssh: NewSSH(o)}, nil
+	f := &Fetchers{git: o.Git, needs: map[string]need{}, temp: o.Dir == ""}
+	var err error
+	if f.dir, err = workFolder(o.Dir); err != nil {
+		return nil, fmt.Errorf("make the folder for fetches: %w", err)
+	}
+	o.Dir = f.dir
+	f.http, f.ssh = NewHTTP(o), NewSSH(o)
+	if o.Git != GitBuiltin {
+		f.binary, f.none = NewBinary(f.http, f.dir)
+	}
+	if o.Git == GitBinary && f.none != nil {
+		f.Close()
+		return nil, fmt.Errorf("git is to be used, and can't: %w", f.none)
+	}
+	return f, nil
 }
 
-// Close releases what is idle.
-func (f *Fetchers) Close() { f.http.Close() }
-
-func (f *Fetchers) of(r Remote) Fetcher {
-	if r.URL.Scheme == "ssh" {
-		return f.ssh
+// workFolder is empty: what a killed process left is removed.
+func workFolder(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "fairlead-fetch-*")
 	}
-	return f.http
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+}
+
+// Close releases what is idle. Nothing may be running.
+func (f *Fetchers) Close() {
+	f.http.Close()
+	if f.temp {
+		_ = os.RemoveAll(f.dir)
+	}
 }
 
 // List asks where the refs point.
 func (f *Fetchers) List(ctx context.Context, r Remote) (*Listing, error) {
-	return f.of(r).List(ctx, r)
+	switch {
+	case r.URL.Scheme == "ssh":
+		l, err := f.ssh.List(ctx, r)
+		return l, f.advise(r, err)
+	case f.git == GitBinary, f.binary != nil && f.needed(r).lists:
+		return f.binary.List(ctx, r)
+	}
+	l, err := f.http.List(ctx, r)
+	if f.learn(r, err, true) {
+		return f.binary.List(ctx, r)
+	}
+	return l, f.advise(r, err)
 }
 
 // Fetch brings wants and all that they reach.
 func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return f.of(r).Fetch(ctx, r, l, wants, into)
+	switch {
+	case r.URL.Scheme == "ssh":
+		n, err := f.ssh.Fetch(ctx, r, l, wants, into)
+		return n, f.advise(r, err)
+	case l.binary, f.git == GitBinary, f.binary != nil && !f.needed(r).until.IsZero():
+		return f.binary.Fetch(ctx, r, l, wants, into)
+	}
+	n, err := f.http.Fetch(ctx, r, l, wants, into)
+	if f.learn(r, err, false) {
+		return f.binary.Fetch(ctx, r, l, wants, into)
+	}
+	return n, f.advise(r, err)
 }
 
-// unfit is what the builtin fetchers can't do with a host, and the git binary may.
+// unfit is what the builtin fetchers can't do with a host, and git itself may. Nothing was taken in yet.
 type unfit string
 
-func (u unfit) Error() string { return string(u) + ", which Fairlead itself can't follow" }
+func (u unfit) Error() string { return string(u) }
+
+// needed is what is known of a host; zero: nothing.
+func (f *Fetchers) needed(r Remote) need {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.needs[place(r.URL)]
+	if time.Now().After(n.until) {
+		return need{}
+	}
+	return n
+}
+
+// learn remembers a host that only the binary can do, and tells whether it can be used.
+func (f *Fetchers) learn(r Remote, err error, list bool) bool {
+	if _, no := errors.AsType[unfit](err); !no || f.binary == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.needs) >= maxNeeds {
+		clear(f.needs)
+	}
+	f.needs[place(r.URL)] = need{lists: list, until: time.Now().Add(needTime)}
+	return true
+}
+
+// advise says what to do where only git would do.
+func (f *Fetchers) advise(r Remote, err error) error {
+	why, no := errors.AsType[unfit](err)
+	if !no {
+		return err
+	}
+	e := &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("%s can't be talked to without git: %s. ", r.URL.Host, why)}
+	switch {
+	case r.URL.Scheme == "ssh":
+		e.Message += "Use its https:// url"
+	case f.git == GitBuiltin:
+		e.Message += "Let the hub's operator start the gitcache with --git=auto"
+	default:
+		e.Message += fmt.Sprintf("Let the hub's operator install git %s or later beside the gitcache (%s)", oldestGit, clean(f.none.Error()))
+	}
+	return e
+}

@@ -32,7 +32,7 @@ func decodeListing(body io.Reader) (l *Listing, err error) {
 		return nil, unfit("it speaks only version 2 of Git's protocol")
 	}
 	if bytes.Contains(head, []byte("object-format=sha256")) {
-		return nil, errors.New("the repository uses SHA-256 object names, which Fairlead can't read yet")
+		return nil, errSHA256
 	}
 	adv := packp.NewAdvRefs()
 	l = &Listing{Refs: map[string]plumbing.Hash{}, capabilities: adv.Capabilities}
@@ -77,6 +77,9 @@ func firstLines(r *bufio.Reader) []byte {
 		end += length
 	}
 }
+
+// errSHA256 is for repositories with other object names.
+var errSHA256 = errors.New("the repository uses SHA-256 object names, which Fairlead can't read yet")
 
 // onlyVersion2 tells whether upstream answers in a version that was not asked for.
 func onlyVersion2(head []byte) bool {

@@ -110,6 +110,10 @@ func (x *exchange) askPack(ctx context.Context, l *Listing, ask *packp.UploadPac
 	if err != nil {
 		return nil, err
 	}
+	if resp.StatusCode == http.StatusBadRequest {
+		defer resp.Body.Close()
+		return nil, misunderstood(resp.Body)
+	}
 	if err := expect(x.r, resp, packMediaType); err != nil {
 		_ = resp.Body.Close()
 		return nil, err

@@ -35,7 +35,7 @@ func NewSSH(o Options) *SSH {
 
 // List asks where the refs point.
 func (s *SSH) List(ctx context.Context, r Remote) (*Listing, error) {
-	leave, err := s.budget.enter(ctx, sshAddress(r.URL), lists)
+	leave, err := s.budget.enter(ctx, place(r.URL), lists)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *SSH) List(ctx context.Context, r Remote) (*Listing, error) {
 	defer c.Close()
 	l, err := decodeListing(s.limits.list(c))
 	if err != nil {
-		return nil, s.listError(limited, r, c.explain(err))
+		return nil, s.listError(limited, r, c.explain(limited, err))
 	}
 	l.base = r.URL
 	c.leave()
@@ -66,7 +66,7 @@ func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
 // Fetch brings wants and all that they reach, in one session: the list of refs comes first again, as the
 // protocol has it.
 func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	leave, err := s.budget.enter(ctx, sshAddress(r.URL), packs)
+	leave, err := s.budget.enter(ctx, place(r.URL), packs)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 			return nil, err
 		}
 		if err := c.ask(s.limits, dog, ask); err != nil {
-			err = c.explain(err)
+			err = c.explain(ctx, err)
 			c.Close()
 			return nil, err
 		}
@@ -121,19 +121,19 @@ func quote(s string) string {
 }
 
 // explain prefers what the host says in words to what that did to the protocol.
-func (c *sshCommand) explain(err error) error {
-	if _, known := errors.AsType[*Error](err); known {
-		return err
-	}
-	if _, no := errors.AsType[unfit](err); no {
+func (c *sshCommand) explain(ctx context.Context, err error) error {
+	_, known := errors.AsType[*Error](err)
+	_, no := errors.AsType[unfit](err)
+	if known || no || ctx.Err() != nil {
 		return err
 	}
 	c.wait()
 	if said := c.stderr.words(); said != "" {
 		return c.spoken(said)
 	}
-	if errors.Is(err, errBroken) {
-		return err
+	if !c.answered {
+		return &Error{Kind: KindServer, cause: err, Message: fmt.Sprintf(
+			"%s ended the connection without a word. Fairlead asks again later; if that stays, ask the host's operator", c.remote.URL.Host)}
 	}
-	return fmt.Errorf("%w: %w", errBroken, err)
+	return unreadable{err}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +19,6 @@ const (
 	partingTime = 2 * time.Second
 	// maxStderrBytes of what a host says; it is shown in part.
 	maxStderrBytes = 4 << 10
-
-	sshPort = "22"
 )
 
 // sshCommand is git-upload-pack running on a host. Close ends it, its connection and all that waits.
@@ -33,8 +30,10 @@ type sshCommand struct {
 	in      io.WriteCloser
 	out     io.Reader
 	stderr  stderr
-	ended   chan struct{} // closed when the command is gone and all it said is here
-	unwatch func() bool
+	// answered tells that anything came, read by the one who reads.
+	answered bool
+	ended    chan struct{} // closed when the command is gone and all it said is here
+	unwatch  func() bool
 }
 
 // open connects, logs in and starts git-upload-pack. When ctx ends so does the connection.
@@ -50,7 +49,7 @@ func (s *SSH) open(ctx context.Context, r Remote) (*sshCommand, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := sshAddress(r.URL)
+	address := place(r.URL)
 	conn, err := s.addresses.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -68,15 +67,6 @@ func (s *SSH) open(ctx context.Context, r Remote) (*sshCommand, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// sshAddress is where to dial, and what the host is called in known_hosts.
-func sshAddress(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = sshPort
-	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 func shake(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
@@ -116,7 +106,11 @@ func (c *sshCommand) start(command string) (err error) {
 	return nil
 }
 
-func (c *sshCommand) Read(p []byte) (int, error) { return c.out.Read(p) }
+func (c *sshCommand) Read(p []byte) (int, error) {
+	n, err := c.out.Read(p)
+	c.answered = c.answered || n > 0
+	return n, err
+}
 
 // wait gives the command a moment to say its last words.
 func (c *sshCommand) wait() {

@@ -11,12 +11,15 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// errBroken marks an answer that came and can't be read.
-var errBroken = errors.New("the answer can't be read")
+// unreadable is an answer that came and can't be read.
+type unreadable struct{ error }
+
+func (u unreadable) Unwrap() error { return u.error }
 
 func isContent(err error) bool {
 	_, no := errors.AsType[unfit](err)
-	return no || errors.Is(err, errBroken)
+	_, broken := errors.AsType[unreadable](err)
+	return no || broken
 }
 
 // config of a connection for one login.

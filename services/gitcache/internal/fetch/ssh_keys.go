@@ -49,7 +49,7 @@ func (k *keyring) login(r Remote) (*login, error) {
 			"secret %q has no known_hosts, so nothing tells the true %s from a false one. Put the output of %q there, after comparing it with the keys that the host's operator publishes",
 			r.Secret, r.URL.Host, keyscan(r))}
 	}
-	address := sshAddress(r.URL)
+	address := place(r.URL)
 	sum := sha256.Sum256([]byte(strings.Join([]string{address, c.Identity, c.Passphrase, c.KnownHosts}, "\x00")))
 	k.mu.Lock()
 	l := k.logins[sum]
@@ -79,7 +79,7 @@ func intoSecret(r Remote) string {
 
 // keyscan is the command that shows a host's keys.
 func keyscan(r Remote) string {
-	if port := r.URL.Port(); port != "" && port != sshPort {
+	if port := r.URL.Port(); port != "" && port != "22" {
 		return "ssh-keyscan -p " + port + " " + r.URL.Hostname()
 	}
 	return "ssh-keyscan " + r.URL.Hostname()

@@ -1,0 +1,177 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+)
+
+// Binary is a Fetcher that has the git executable talk, for hosts that need more of Git's protocol than
+// the builtin ones speak.
+//
+// Git gets no credentials, no certificates, no proxies and no redirects, and dials nobody: it talks to a
+// relay in this process, which sends what it asks the way HTTP does, by the same rules. What git brings
+// goes into a scratch repository, and from there into the Target, which checks it again.
+type Binary struct {
+	http *HTTP
+	git  *gitProgram
+}
+
+// NewBinary makes a fetcher that sends its requests as h does.
+func NewBinary(h *HTTP, dir string) (*Binary, error) {
+	git, err := findGit(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Binary{http: h, git: git}, nil
+}
+
+// List asks where the refs point. It costs a process.
+func (b *Binary) List(ctx context.Context, r Remote) (*Listing, error) {
+	return authenticated(ctx, b.http, r, func(r Remote) (*Listing, error) { return b.list(ctx, r) })
+}
+
+func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
+	leave, err := b.http.budget.enter(ctx, place(r.URL), lists)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	limits := b.http.limits
+	limited, cancel := context.WithTimeoutCause(ctx, limits.ListTime, errDeadline)
+	defer cancel()
+	relay := newRelay(b.http, r, r.URL, limits.list)
+	s, err := b.git.scratch(relay)
+	if err != nil {
+		return nil, err
+	}
+	defer s.remove(&err)
+	var out bytes.Buffer
+	err = relay.serve(limited, func(ctx context.Context) error {
+		return s.run(ctx, nil, limits.list, &out, "ls-remote", "--quiet", remoteName)
+	})
+	if err != nil {
+		return nil, relay.verdict(limited, err)
+	}
+	if l, err = parseLsRemote(&out); err != nil {
+		return nil, broken(r, "list of refs", err)
+	}
+	l.base, l.binary = relay.where(), true
+	return l, nil
+}
+
+// parseLsRemote reads what git ls-remote prints.
+func parseLsRemote(out io.Reader) (*Listing, error) {
+	l := &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
+	// What upstream hands out shows only when it is asked.
+	if err := l.capabilities.Set(allowAny); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		text, name, ok := strings.Cut(lines.Text(), "\t")
+		var id plumbing.Hash
+		if len(text) == 2*len(id)+24 {
+			return nil, errSHA256
+		}
+		if n, err := hex.Decode(id[:], []byte(text)); !ok || err != nil || n != len(id) {
+			return nil, errors.New("git prints something else than refs")
+		}
+		into := l.Refs
+		if tag, peeled := strings.CutSuffix(name, "^{}"); peeled {
+			into, name = l.Peeled, tag
+		}
+		if validRef(name) && !id.IsZero() {
+			into[name] = id
+		}
+	}
+	return l, lines.Err()
+}
+
+// Fetch brings wants and all that they reach.
+func (b *Binary) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+	return authenticated(ctx, b.http, r, func(r Remote) (int64, error) { return b.fetch(ctx, r, l, wants, into) })
+}
+
+func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (n int64, err error) {
+	haves, err := into.Haves()
+	if err != nil {
+		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + clean(err.Error()), cause: err}
+	}
+	leave, err := b.http.budget.enter(ctx, place(l.base), packs)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	limits := b.http.limits
+	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
+	defer stop()
+	limited, cancel := context.WithCancelCause(limited)
+	defer cancel(nil)
+	relay := newRelay(b.http, r, l.base, limits.pack)
+	relay.idle = func() *watchdog { return newWatchdog(limits.IdleTime, cancel) }
+	s, err := b.git.scratch(relay)
+	if err != nil {
+		return 0, err
+	}
+	defer s.remove(&err)
+	if err := s.borrow(into.ObjectsDir(), haves); err != nil {
+		return 0, err
+	}
+	err = relay.serve(limited, func(ctx context.Context) error {
+		return s.run(ctx, wantLines(wants), limits.list, io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+			"--no-auto-maintenance", "--no-recurse-submodules", "--refmap=", "--stdin", remoteName)
+	})
+	if err == nil {
+		n, err = s.handOver(limited, limits, into)
+	}
+	if err != nil {
+		if relay.err() != nil && limited.Err() == nil {
+			err = relay.err()
+		}
+		return 0, fetchError(ctx, limited, limits, r, err)
+	}
+	return n, nil
+}
+
+func wantLines(wants []plumbing.Hash) io.Reader {
+	var b bytes.Buffer
+	for _, id := range wants {
+		b.WriteString(id.String() + "\n")
+	}
+	return &b
+}
+
+// handOver gives the Target the packs that git brought.
+func (s *scratch) handOver(ctx context.Context, limits Limits, into Target) (total int64, err error) {
+	packs, err := filepath.Glob(filepath.Join(s.dir, "objects", "pack", "*.pack"))
+	if err != nil {
+		return 0, storage(err)
+	}
+	for _, path := range packs {
+		f, err := os.Open(path)
+		if err != nil {
+			return total, storage(err)
+		}
+		n, err := into.AddPack(ctx, limits.pack(f))
+		total += n
+		if err = errors.Join(err, f.Close()); err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func storage(err error) *Error {
+	return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("the disk for fetches can't be used: %s. Check the gitcache's disk", plainCause(err))}
+}

@@ -1,0 +1,220 @@
+package fetch
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	relayHeader = "Fairlead-Relay"
+	// maxAskBytes of one request of git. It is held in memory.
+	maxAskBytes = 8 << 20
+	// relayHeaderTime is for a program on this machine.
+	relayHeaderTime = 10 * time.Second
+)
+
+// relay is what git talks to. It forwards the two requests that reading one repository takes, for those
+// who know its token, and nothing else.
+type relay struct {
+	x     *exchange
+	r     Remote
+	token string
+	limit func(io.Reader) *capped // of one answer
+	idle  func() *watchdog        // for the time that upstream takes; nil: only the whole has a limit
+
+	listener net.Listener
+
+	mu     sync.Mutex // guards what follows
+	base   *url.URL   // where the repository is after redirects
+	failed error      // the first that went wrong with upstream
+}
+
+func newRelay(h *HTTP, r Remote, base *url.URL, limit func(io.Reader) *capped) *relay {
+	return &relay{x: &exchange{h: h, r: r, place: place(base)}, r: r, token: rand.Text(), base: base, limit: limit}
+}
+
+// listen takes an address. serve gives it back.
+func (y *relay) listen() (address string, err error) {
+	if y.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0"); err != nil {
+		return "", fmt.Errorf("listen for git: %w", err)
+	}
+	return "http://" + y.listener.Addr().String() + "/", nil
+}
+
+// serve relays while do lasts, which ends with ctx. When it returns nothing is left of either.
+func (y *relay) serve(ctx context.Context, do func(context.Context) error) error {
+	var connections sync.WaitGroup
+	server := &http.Server{
+		Handler: y,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				connections.Add(1)
+			case http.StateClosed:
+				connections.Done()
+			}
+		},
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: relayHeaderTime,
+		ErrorLog:          log.New(io.Discard, "", 0), // what goes wrong is in failed
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(y.listener)
+	}()
+	err := do(ctx)
+	_ = server.Close()
+	<-served
+	connections.Wait()
+	return err
+}
+
+func (y *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if subtle.ConstantTimeCompare([]byte(req.Header.Get(relayHeader)), []byte(y.token)) != 1 {
+		http.NotFound(w, req)
+		return
+	}
+	var err error
+	switch {
+	case req.Method == http.MethodGet && req.URL.Path == "/info/refs" && req.URL.RawQuery == "service="+uploadPack:
+		err = y.list(w, req)
+	case req.Method == http.MethodPost && req.URL.Path == "/"+uploadPack:
+		err = y.pack(w, req)
+	default:
+		http.NotFound(w, req)
+		return
+	}
+	if err != nil {
+		y.mu.Lock()
+		if y.failed == nil {
+			y.failed = err
+		}
+		y.mu.Unlock()
+		panic(http.ErrAbortHandler) // git must not take half an answer for a whole one
+	}
+}
+
+func (y *relay) list(w http.ResponseWriter, req *http.Request) error {
+	u := y.r.URL.JoinPath("info", "refs")
+	u.RawQuery = "service=" + uploadPack
+	up, err := request(req.Context(), y.r, http.MethodGet, u, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := y.send(y.x.follow(), up, req, listMediaType)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	y.mu.Lock()
+	y.base = afterRedirect(resp.Request.URL, y.r.URL)
+	y.mu.Unlock()
+	return y.copy(w, resp, y.x.h.limits.list)
+}
+
+func (y *relay) pack(w http.ResponseWriter, req *http.Request) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxAskBytes))
+	if err != nil {
+		return fmt.Errorf("git asks for too much at once: %w", err)
+	}
+	up, err := request(req.Context(), y.r, http.MethodPost, y.where().JoinPath(uploadPack), body)
+	if err != nil {
+		return err
+	}
+	up.Header.Set("Content-Type", askMediaType)
+	up.Header.Set("Accept", packMediaType)
+	if encoding := req.Header.Get("Content-Encoding"); encoding == "gzip" {
+		up.Header.Set("Content-Encoding", encoding)
+	}
+	resp, err := y.send(y.x.stay(), up, req, packMediaType)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return y.copy(w, resp, y.limit)
+}
+
+func (y *relay) send(client *http.Client, up, req *http.Request, mediaType string) (*http.Response, error) {
+	if req.Header.Get("Git-Protocol") == "version=2" {
+		up.Header.Set("Git-Protocol", "version=2")
+	}
+	if y.idle != nil {
+		dog := y.idle()
+		defer dog.stop()
+	}
+	resp, err := client.Do(up)
+	if err != nil {
+		return nil, err
+	}
+	if err := expect(y.r, resp, mediaType); err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (y *relay) copy(w http.ResponseWriter, resp *http.Response, limit func(io.Reader) *capped) error {
+	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	w.Header().Set("Cache-Control", "no-cache")
+	var body io.Reader = resp.Body
+	if y.idle != nil {
+		dog := y.idle()
+		defer dog.stop()
+		dog.r = body
+		body = dog
+	}
+	from := &failing{r: limit(body)}
+	if _, err := io.Copy(w, from); err != nil && from.err != nil {
+		return from.err // and not that git is gone, which git itself explains
+	}
+	return nil
+}
+
+// failing remembers how reading failed.
+type failing struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
+
+func (y *relay) where() *url.URL {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.base
+}
+
+func (y *relay) err() error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.failed
+}
+
+// verdict is why git has no list: what went wrong with upstream, or else what git says.
+func (y *relay) verdict(ctx context.Context, err error) error {
+	failed := y.err()
+	if known, ok := errors.AsType[*Error](failed); ok {
+		return known
+	}
+	if failed == nil && ctx.Err() == nil {
+		return broken(y.r, "list of refs", err)
+	}
+	return transportError(ctx, y.r.URL.Host, y.x.h.limits.ListTime, errors.Join(failed, err))
+}
