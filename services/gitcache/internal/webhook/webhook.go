@@ -1,0 +1,193 @@
+// Package webhook takes from Git hosts that something was pushed: POST /v1/webhooks/<source>. It carries
+// no identity of the hub; it is signed with a secret that the source names. All that it can do is to cause
+// a poll, so a replayed one is harmless.
+//
+// Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong
+// signature get the same answer, after the same work; a body goes through the hash and is kept nowhere; how
+// many are worked on, how large and how slow they may be is bounded; a token is in no log or answer.
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Path is where webhooks go: behind it stands the name of a source.
+const Path = "/v1/webhooks/"
+
+const (
+	// maxBodyBytes is what GitHub sends at most; the others send less.
+	maxBodyBytes = 25 << 20
+	// bodyTime bounds how long a body may take: Git hosts themselves give up after 10 s or so.
+	bodyTime = 20 * time.Second
+	// atOnce bounds the webhooks that are worked on. Each costs a hash and a buffer of 32 KiB.
+	atOnce = 64
+	// wakeTime bounds telling the owner.
+	wakeTime = 5 * time.Second
+	// wait is what those that are too many are told.
+	wait = 10 * time.Second
+)
+
+// Source is what the catalog says of one.
+type Source struct {
+	UID               string
+	Secret, SecretUID string
+	SecretRevision    int64
+}
+
+// Deps of a Handler.
+type Deps struct {
+	// Ready says why this replica can't answer anything yet.
+	Ready func() error
+	// Source finds a source that takes webhooks.
+	Source func(name string) (Source, bool)
+	// Token reads the token of a secret.
+	Token func(ctx context.Context, secret string) (string, error)
+	// Refresh asks the owner of a source, whoever it is, to poll it now.
+	Refresh func(ctx context.Context, uid string) error
+	// Count is told what became of each.
+	Count func(Result)
+	Log   *slog.Logger
+}
+
+// Result of a webhook, for metrics.
+type Result string
+
+// The results.
+const (
+	Accepted Result = "accepted"
+	Ping     Result = "ping"
+	Refused  Result = "refused"
+	Limited  Result = "limited"
+	Bad      Result = "bad" // too large, too slow, cut off, not a POST
+	Failed   Result = "failed"
+)
+
+// Handler is the http.Handler for Path.
+type Handler struct {
+	deps     Deps
+	tokens   *tokens
+	limits   *limits
+	slots    chan struct{}
+	patience time.Duration // bodyTime, but in tests
+	nobody   []byte        // the token of sources that take no webhooks; nobody knows it
+}
+
+// New makes a handler.
+func New(deps Deps) *Handler {
+	return &Handler{
+		deps: deps, tokens: newTokens(deps.Token), limits: newLimits(), slots: make(chan struct{}, atOnce), patience: bodyTime, nobody: []byte(rand.Text()),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	a := h.serve(w, r)
+	h.deps.Count(a.result)
+	if a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
+	}
+	if a.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(a.status)
+	_, _ = io.WriteString(w, a.text+"\n") // who does not read it has not lost anything
+}
+
+type answer struct {
+	status int
+	result Result
+	text   string
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) answer {
+	name, ok := strings.CutPrefix(r.URL.Path, Path)
+	switch {
+	case r.Method != http.MethodPost:
+		return answer{http.StatusMethodNotAllowed, Bad, "webhooks are sent by POST"}
+	case !ok || name == "" || len(name) > 63 || strings.Contains(name, "/"):
+		return answer{http.StatusNotFound, Bad, "write " + Path + "<name of the source>"}
+	case h.deps.Ready() != nil:
+		return answer{http.StatusServiceUnavailable, Failed, "not ready"}
+	case !h.limits.allow(name):
+		return answer{http.StatusTooManyRequests, Limited, "too many webhooks for this source"}
+	case r.ContentLength > maxBodyBytes:
+		return tooLarge()
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		return answer{http.StatusTooManyRequests, Limited, "too many webhooks"}
+	}
+	return h.take(w, r, name)
+}
+
+// take checks who sent it and causes a poll.
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, name string) answer {
+	source, known := h.deps.Source(name)
+	token := h.nobody
+	if known {
+		var err error
+		if token, err = h.tokens.of(r.Context(), source); err != nil {
+			h.deps.Log.WarnContext(r.Context(), "webhook can't be checked", "source", name, "err", err)
+			token, known = h.nobody, false
+		}
+	}
+	sum := hmac.New(sha256.New, token)
+	if err := readBody(w, r, sum, h.patience); err != nil {
+		return badBody(err)
+	}
+	if !authentic(r.Header, token, sum.Sum(nil)) || !known {
+		return answer{http.StatusUnauthorized, Refused, "no source of this name takes webhooks, or the signature or token is wrong: compare the secret at the Git host with the source's webhookSecret"}
+	}
+	if isPing(r.Header) {
+		return answer{http.StatusOK, Ping, "pong"}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wakeTime)
+	defer cancel()
+	if err := h.deps.Refresh(ctx, source.UID); err != nil {
+		h.deps.Log.WarnContext(ctx, "webhook reached nobody; the source is polled at its next interval", "source", name, "err", err)
+		return answer{http.StatusServiceUnavailable, Failed, "the owner of the source can't be told now: it polls by itself at its next interval"}
+	}
+	return answer{http.StatusAccepted, Accepted, "the source is being asked"}
+}
+
+// readBody puts a body through a hash.
+func readBody(w http.ResponseWriter, r *http.Request, sum hash.Hash, patience time.Duration) error {
+	control := http.NewResponseController(w)
+	timed := control.SetReadDeadline(time.Now().Add(patience)) == nil
+	_, err := io.Copy(sum, http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if timed && err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // it could be set, so it can be lifted
+	}
+	return err
+}
+
+func badBody(err error) answer {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return answer{http.StatusRequestTimeout, Bad, "the body took too long"}
+	}
+	return answer{http.StatusBadRequest, Bad, "the body was cut off"}
+}
+
+func tooLarge() answer {
+	return answer{http.StatusRequestEntityTooLarge, Bad, fmt.Sprintf("the body is larger than %d MiB", maxBodyBytes>>20)}
+}
