@@ -10,7 +10,6 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 )
 
@@ -46,8 +45,11 @@ func TestAForgedReplicaIsNotAskedInClearText(t *testing.T) {
 	p := New(Config{Replica: "me"}, Deps{
 		Coordinator: c, Client: &http.Client{Transport: w}, Log: slog.New(slog.DiscardHandler),
 	})
-	if _, err := p.Resolve(t.Context(), "uid", []origin.Query{{Source: "shop", Revision: "HEAD"}}); err == nil {
-		t.Error("the forged owner was asked")
+	if m, ok := p.OwnerMember(t.Context(), "uid"); ok {
+		t.Errorf("the forged owner is to be asked at %s", m.URL)
+	}
+	if holders := p.Holders(t.Context(), "uid"); len(holders) != 1 || holders[0].ID != "good" {
+		t.Errorf("those that may have it are %v", holders)
 	}
 	if _, err := p.Open(t.Context(), artifact.Digest("sha256:"+strings.Repeat("0", 64))); err == nil {
 		t.Error("an artifact from nowhere")
