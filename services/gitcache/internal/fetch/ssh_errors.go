@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -82,7 +83,7 @@ func handshakeError(ctx context.Context, r Remote, l *login, err error) error {
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
 		return err
 	case errors.As(err, &none) && none.What == "host key" && len(l.algorithms) > 0:
-		return refuse("the host key of %s is not the known one: known_hosts in secret %q has %s, and it shows only %s. Nothing was sent. If the host's operator says that the key was changed, put the output of %q into known_hosts",
+		return refuse("the host key of %s is not the known one: known_hosts in secret %q has %s, and it shows only %s. Nothing was sent: somebody may be in between. If the host's operator says that the key was changed, put the output of %q into known_hosts",
 			r.URL.Host, r.Secret, strings.Join(l.algorithms, ", "), clean(strings.Join(none.RequestedAlgorithms, ", ")), keyscan(r))
 	case errors.As(err, &none):
 		return &Error{Kind: KindRefused, cause: err, Message: fmt.Sprintf(
@@ -92,8 +93,12 @@ func handshakeError(ctx context.Context, r Remote, l *login, err error) error {
 			"%s lets %s in with no key like the one in secret %q (%s). Add its public key there as a deploy key, or correct the identity",
 			r.URL.Host, r.URL.User.Username(), r.Secret, fingerprint(l.signer.PublicKey()))}
 	}
+	why := clean(strings.TrimPrefix(err.Error(), "ssh: handshake failed: "))
+	if errors.Is(err, io.EOF) {
+		why = "it ends the connection"
+	}
 	return &Error{Kind: KindUnreachable, cause: err, Message: fmt.Sprintf(
-		"%s does not go through with the ssh handshake: %s. Check the url's port, and that the host lets the hub in", r.URL.Host, clean(strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")))}
+		"%s does not go through with the ssh handshake: %s. Check the url's port, and that the host lets the hub in", r.URL.Host, why)}
 }
 
 // spoken sorts what a host said instead of serving.
