@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -94,31 +91,3 @@ func misunderstood(said io.Reader) error {
 	}
 	return unfit("it does not take what Fairlead asks for")
 }
-
-// validRef keeps out names that Git itself would not take, and those that can't be shown: nobody could
-// want them, and nothing that stores or prints names has to fear them.
-func validRef(name string) bool {
-	if name == refPrefixHead {
-		return true
-	}
-	if !strings.HasPrefix(name, "refs/") || !utf8.ValidString(name) || len(name) > maxRefBytes {
-		return false
-	}
-	for _, c := range name {
-		if !unicode.IsPrint(c) || strings.ContainsRune(" ~^:?*[\\", c) {
-			return false
-		}
-	}
-	if strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.HasSuffix(name, ".") {
-		return false
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
-			return false
-		}
-	}
-	return true
-}
-
-// maxRefBytes is what file systems, and with them most Git hosts, take.
-const maxRefBytes = 1024

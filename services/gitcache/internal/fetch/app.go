@@ -195,7 +195,7 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	if err != nil {
 		return "", transportError(ctx, u.Host, a.h.limits.ListTime, err)
 	}
-	defer drain(resp.Body)
+	defer drain(resp.Body, cancel)
 	if resp.StatusCode != http.StatusCreated {
 		return "", appError(r, u.Host, resp)
 	}

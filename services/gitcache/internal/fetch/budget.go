@@ -144,9 +144,7 @@ func (b *Budget) note(host string, resp *http.Response) {
 	switch {
 	case !throttles(resp):
 		h.pauses = 0
-		if !asked {
-			return
-		}
+		return
 	case !asked:
 		d = min(firstPause<<min(h.pauses, 16), mostPause)
 		h.pauses++

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -18,7 +19,8 @@ const (
 	askMediaType  = "application/x-git-upload-pack-request"
 	packMediaType = "application/x-git-upload-pack-result"
 
-	maxDrain = 16 << 10 // less than a handshake costs
+	// What is read to keep a connection costs less than a new one does.
+	maxDrain, drainTime = 16 << 10, 50 * time.Millisecond
 )
 
 // List asks where the refs point.
@@ -45,7 +47,7 @@ func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
 	if err != nil {
 		return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
 	}
-	defer drain(resp.Body)
+	defer drain(resp.Body, cancel)
 	if err := expect(r, resp, listMediaType); err != nil {
 		return nil, err
 	}
@@ -61,8 +63,11 @@ func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
 }
 
 // drain closes a body after reading what little may be left of it: only then the connection is used again.
-func drain(body io.ReadCloser) {
+// cancel is of its request.
+func drain(body io.ReadCloser, cancel context.CancelFunc) {
+	slow := time.AfterFunc(drainTime, cancel)
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	slow.Stop()
 	_ = body.Close()
 }
 

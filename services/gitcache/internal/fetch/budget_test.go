@@ -1,0 +1,320 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ask enters and leaves a host's budget as a request that takes a while does.
+func ask(t *testing.T, b *Budget, host string, l lane, took time.Duration) error {
+	t.Helper()
+	leave, err := b.enter(t.Context(), host, l)
+	if err != nil {
+		return err
+	}
+	time.Sleep(took)
+	leave()
+	return nil
+}
+
+func TestAThousandRepositoriesOfAHostPassItsBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, began := NewBudget(), time.Now()
+		var polls sync.WaitGroup
+		for range 1000 { // all at once, as after a start
+			polls.Go(func() {
+				if err := ask(t, b, "git.example.com:443", lists, 200*time.Millisecond); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		polls.Wait()
+		if took := time.Since(began); took > time.Minute || took < 40*time.Second {
+			t.Errorf("1000 polls took %s", took)
+		}
+	})
+}
+
+func TestAHostIsNotAskedMoreThanItsBudget(t *testing.T) {
+	t.Parallel()
+	for l, most := range map[lane]int64{lists: hostLists, packs: hostPacks} {
+		synctest.Test(t, func(t *testing.T) {
+			b := NewBudget()
+			var now, peak atomic.Int64
+			var requests sync.WaitGroup
+			for range 50 {
+				requests.Go(func() {
+					leave, err := b.enter(t.Context(), "git.example.com:443", l)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					peak.Store(max(peak.Load(), now.Add(1)))
+					time.Sleep(time.Minute)
+					now.Add(-1)
+					leave()
+					leave() // twice is once
+				})
+			}
+			requests.Wait()
+			if peak.Load() != most {
+				t.Errorf("%d at once, want %d", peak.Load(), most)
+			}
+		})
+	}
+}
+
+func TestAHungHostIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		ctx, heal := context.WithCancel(t.Context())
+		var hung sync.WaitGroup
+		for i := range 8 { // hosts, with many repositories each
+			for range 300 {
+				for _, l := range []lane{lists, packs} {
+					if l == packs && i > 2 {
+						continue
+					}
+					hung.Go(func() {
+						leave, err := b.enter(ctx, fmt.Sprintf("hung%d.example.com:443", i), l)
+						if err != nil {
+							return
+						}
+						<-ctx.Done()
+						leave()
+					})
+				}
+			}
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		for _, l := range []lane{lists, packs} {
+			began := time.Now()
+			if err := ask(t, b, "git.example.com:443", l, 0); err != nil || time.Since(began) > 0 {
+				t.Errorf("another host waited %s: %v", time.Since(began), err)
+			}
+		}
+		// A host that hangs on packs still answers polls.
+		began := time.Now()
+		leave, err := b.enter(t.Context(), "hung9.example.com:443", packs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(t, b, "hung9.example.com:443", lists, 0); err != nil || time.Since(began) > 0 {
+			t.Errorf("a poll waited %s: %v", time.Since(began), err)
+		}
+		leave()
+		heal()
+		hung.Wait()
+		if n := users(b); n != 0 {
+			t.Errorf("%d places were never given back", n)
+		}
+	})
+}
+
+func users(b *Budget) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, h := range b.hosts {
+		n += h.users
+	}
+	return n
+}
+
+func TestInLineItIsFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		var mu sync.Mutex
+		var order []int
+		var requests sync.WaitGroup
+		for i := range 200 {
+			requests.Go(func() {
+				leave, err := b.enter(t.Context(), "git.example.com:443", lists)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				leave()
+			})
+			synctest.Wait() // i is in line
+		}
+		requests.Wait()
+		for place, i := range order {
+			if d := place - i; d > hostLists || -d > hostLists {
+				t.Errorf("number %d came as number %d", i, place)
+			}
+		}
+	})
+}
+
+func TestWaitingInLineEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		leave := make([]func(), hostPacks)
+		for i := range leave {
+			var err error
+			if leave[i], err = b.enter(t.Context(), "git.example.com:443", packs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.enter(ctx, "git.example.com:443", packs); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		for _, l := range leave {
+			l()
+		}
+		if err := ask(t, b, "git.example.com:443", packs, 0); err != nil {
+			t.Error(err)
+		}
+		if n := users(b); n != 0 {
+			t.Errorf("%d places were never given back", n)
+		}
+	})
+}
+
+func answer(code int, headers ...string) *http.Response {
+	r := &http.Response{StatusCode: code, Header: http.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func TestAPauseThatAHostAsksForHoldsForAllItsSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+		reset := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
+		for _, tt := range []struct {
+			answer func() *http.Response
+			want   time.Duration
+		}{
+			{func() *http.Response { return answer(429, "Retry-After", "90") }, 90 * time.Second},
+			{func() *http.Response { return answer(503, "Retry-After", "120") }, 2 * time.Minute},
+			{func() *http.Response { return answer(429, "Retry-After", in(2*time.Minute)) }, 2 * time.Minute},
+			{func() *http.Response {
+				return answer(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(5*time.Minute))
+			}, 5 * time.Minute},
+			{func() *http.Response {
+				return answer(429, "RateLimit-Remaining", "0", "RateLimit-Reset", reset(5*time.Minute))
+			}, 5 * time.Minute},
+			{func() *http.Response { return answer(403, "Retry-After", "60") }, time.Minute},
+			{func() *http.Response { return answer(429, "Retry-After", "1000000") }, maxRetryAfter},
+			{func() *http.Response { return answer(429) }, firstPause},
+			{func() *http.Response { return answer(429, "Retry-After", "-5") }, firstPause},
+			{func() *http.Response { return answer(429, "Retry-After", "nonsense") }, firstPause},
+			{func() *http.Response { return answer(503) }, 0},
+			{func() *http.Response { return answer(403) }, 0},
+			{func() *http.Response {
+				return answer(403, "X-RateLimit-Remaining", "7", "X-RateLimit-Reset", reset(5*time.Minute))
+			}, 0},
+			{func() *http.Response {
+				return answer(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(5*time.Minute))
+			}, 0},
+			{func() *http.Response { return answer(500) }, 0},
+		} {
+			b := NewBudget()
+			if err := ask(t, b, "git.example.com:443", lists, 0); err != nil {
+				t.Fatal(err)
+			}
+			answer := tt.answer()
+			b.note("git.example.com:443", answer)
+			err := ask(t, b, "git.example.com:443", packs, 0)
+			e, held := errors.AsType[*Error](err)
+			switch {
+			case held != (tt.want > 0):
+				t.Errorf("%d %v: %v", answer.StatusCode, answer.Header, err)
+			case held && (e.Kind != KindThrottled || e.RetryAfter < tt.want-time.Second || e.RetryAfter > tt.want):
+				t.Errorf("%d %v: %s, %s", answer.StatusCode, answer.Header, e.Kind, e.RetryAfter)
+			}
+			if err := ask(t, b, "other.example.com:443", lists, 0); err != nil {
+				t.Errorf("another host: %v", err)
+			}
+			time.Sleep(tt.want)
+			if err := ask(t, b, "git.example.com:443", lists, 0); err != nil {
+				t.Errorf("after %s: %v", tt.want, err)
+			}
+		}
+	})
+}
+
+func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		var last time.Duration
+		for range 12 {
+			for { // wait as a source does
+				err := ask(t, b, "git.example.com:443", lists, 0)
+				e, ok := errors.AsType[*Error](err)
+				if !ok {
+					break
+				}
+				time.Sleep(e.RetryAfter)
+			}
+			b.note("git.example.com:443", answer(429))
+			e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0))
+			if e == nil || e.RetryAfter < last || e.RetryAfter > mostPause {
+				t.Fatalf("after %s came %v", last, e)
+			}
+			last = e.RetryAfter
+		}
+		if last != mostPause {
+			t.Errorf("the last pause was %s", last)
+		}
+		time.Sleep(last)
+		b.note("git.example.com:443", answer(200))
+		b.note("git.example.com:443", answer(429))
+		if e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0)); e == nil || e.RetryAfter != firstPause {
+			t.Errorf("after a good answer: %v", e)
+		}
+	})
+}
+
+func TestAShortPauseIsWaitedOutInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		if err := ask(t, b, "git.example.com:443", lists, 0); err != nil {
+			t.Fatal(err)
+		}
+		b.note("git.example.com:443", answer(429, "Retry-After", "1"))
+		began := time.Now()
+		if err := ask(t, b, "git.example.com:443", lists, 0); err != nil || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestABudgetForgetsHosts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		for i := range 20 * manyHosts {
+			if err := ask(t, b, fmt.Sprintf("git%d.example.com:443", i), lists, 10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(b.hosts); n > manyHosts {
+			t.Errorf("%d hosts are remembered", n)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+)
+
+// The list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which takes
+// several times as long and trusts its input here and there.
+//
+// A list is lines, each with its length in front as four hexadecimal digits; 0000 ends it. Over http a line with
+// the service, and an end, come first. A line is the name of an object, a space, and the name of a ref; the first has
+// the server's capabilities after a NUL. A ref's name with ^{} behind it stands for what its tag points to.
+
+const (
+	// usualLine is long enough for all lines but those of hosts that want to be awkward.
+	usualLine = 8 << 10
+	idDigits  = 40
+
+	peeled  = "^{}" // an empty repository has a single line, of the ref "capabilities^{}"
+	service = "# service=" + uploadPack
+)
+
+// errSHA256 is for repositories with other object names.
+var errSHA256 = errors.New("the repository uses SHA-256 object names, which Fairlead can't read yet")
+
+// decodeListing reads a list of refs and nothing that follows it.
+func decodeListing(body io.Reader) (l *Listing, err error) {
+	defer recoverTo(&err) // capabilities are go-git's to decode
+	lines := lines{bufio.NewReaderSize(body, usualLine)}
+	line, err := lines.first()
+	if err != nil {
+		return nil, err
+	}
+	l = &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
+	if line, err = l.begin(line); err != nil {
+		return nil, err
+	}
+	for line != nil {
+		if err := l.add(line); err != nil {
+			return nil, err
+		}
+		if line, err = lines.next(); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// lines of Git's protocol. What next returns is good until it is called again.
+type lines struct{ r *bufio.Reader }
+
+// next reads a line, without its end; nil: the end of the list. It waits for no more than that.
+func (l lines) next() ([]byte, error) {
+	head, err := l.r.Peek(4)
+	if err != nil {
+		return nil, cut(err)
+	}
+	var size [2]byte
+	if _, err := hex.Decode(size[:], head); err != nil {
+		return nil, errors.New("a line has no length in front")
+	}
+	length := int(size[0])<<8 | int(size[1])
+	if length == 0 {
+		_, err := l.r.Discard(4)
+		return nil, err
+	}
+	if length < 4 {
+		return nil, fmt.Errorf("a line of length %d", length)
+	}
+	if length > usualLine {
+		return l.long(length)
+	}
+	line, err := l.r.Peek(length)
+	if err != nil {
+		return nil, cut(err)
+	}
+	_, err = l.r.Discard(length) // what was peeked at stays where it is until the next peek
+	return bytes.TrimSuffix(line[4:], []byte("\n")), err
+}
+
+func (l lines) long(length int) ([]byte, error) {
+	line := make([]byte, length)
+	_, err := io.ReadFull(l.r, line)
+	return bytes.TrimSuffix(line[4:], []byte("\n")), cut(err)
+}
+
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it ends early: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// first is the first line of the list itself.
+func (l lines) first() ([]byte, error) {
+	line, err := l.next()
+	if err != nil || !bytes.Equal(line, []byte(service)) {
+		return line, err
+	}
+	if line, err = l.next(); err != nil {
+		return nil, err
+	}
+	if line != nil { // some servers forget the end, some say at once what is wrong
+		return line, nil
+	}
+	return l.next()
+}
+
+// begin takes the capabilities from the first line and returns what is left.
+func (l *Listing) begin(line []byte) ([]byte, error) {
+	if line == nil {
+		return nil, nil
+	}
+	line, caps, _ := bytes.Cut(line, []byte{0})
+	text, no := bytes.CutPrefix(line, []byte("ERR "))
+	switch {
+	case no:
+		return nil, saysNo(string(text))
+	case bytes.Equal(line, []byte("version 2")):
+		return nil, unfit("it speaks only version 2 of Git's protocol")
+	case bytes.Contains(caps, []byte("object-format=sha256")):
+		return nil, errSHA256
+	}
+	if err := l.capabilities.Decode(caps); err != nil {
+		return nil, fmt.Errorf("its capabilities: %w", err)
+	}
+	l.capabilities.Delete(capability.ThinPack) // the mirror takes packs that stand for themselves
+	return line, nil
+}
+
+// add takes a line. Refs that nobody could want, by their names, are left out.
+func (l *Listing) add(line []byte) error {
+	if bytes.HasPrefix(line, []byte("shallow ")) {
+		return nil
+	}
+	var id plumbing.Hash
+	if len(line) < idDigits+2 || line[idDigits] != ' ' {
+		return errors.New("a line is no ref")
+	}
+	if _, err := hex.Decode(id[:], line[:idDigits]); err != nil {
+		return errors.New("a line begins with no object's name")
+	}
+	name := string(line[idDigits+1:])
+	if tag, ok := bytes.CutSuffix(line[idDigits+1:], []byte(peeled)); ok {
+		if _, listed := l.Refs[string(tag)]; listed {
+			l.Peeled[name[:len(tag)]] = id
+		}
+		return nil
+	}
+	if !id.IsZero() && validRef(name) {
+		l.Refs[name] = id
+	}
+	return nil
+}
+
+// maxRefBytes is what file systems, and with them most Git hosts, take.
+const maxRefBytes = 1024
+
+// validRef keeps out names that Git itself would not take, and those that can't be shown: nobody could
+// want them, and nothing that stores or prints names has to fear them.
+func validRef(name string) bool {
+	if name == refPrefixHead {
+		return true
+	}
+	if !strings.HasPrefix(name, "refs/") || len(name) > maxRefBytes || !utf8.ValidString(name) {
+		return false
+	}
+	before := '/'
+	for i, c := range name {
+		switch {
+		case c >= utf8.RuneSelf && !unicode.IsPrint(c), c <= ' ', c == 0x7f:
+			return false
+		case c == '~', c == '^', c == ':', c == '?', c == '*', c == '[', c == '\\', c == '{' && before == '@':
+			return false
+		case c == '.' && (before == '.' || before == '/'), c == '/' && badEnd(before, name[:i]):
+			return false
+		}
+		before = c
+	}
+	return before != '.' && !badEnd(before, name)
+}
+
+// badEnd judges the end of a part of a name.
+func badEnd(last rune, name string) bool {
+	return last == '/' || strings.HasSuffix(name, ".lock")
+}
