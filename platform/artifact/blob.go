@@ -25,7 +25,8 @@ const (
 type Blob struct {
 	digest Digest
 	store  *Store
-	file   *os.File
+	stored io.ReaderAt // compressed
+	file   *os.File    // what stored is; nil: memory
 	good   check
 	plain  *plainReader // nil until the first Read
 }
@@ -39,7 +40,7 @@ func (b *Blob) Size() int64 { return b.good.size }
 func (b *Blob) Read(p []byte) (int, error) {
 	if b.plain == nil {
 		// Read by offset: several readers may share the file.
-		r, err := newPlainReader(io.NewSectionReader(b.file, 0, b.good.stored), b.digest, Limits{Bytes: b.good.size})
+		r, err := newPlainReader(io.NewSectionReader(b.stored, 0, b.good.stored), b.digest, Limits{Bytes: b.good.size})
 		if err != nil {
 			return 0, err
 		}
@@ -47,7 +48,7 @@ func (b *Blob) Read(p []byte) (int, error) {
 	}
 	n, err := b.plain.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.store.quarantine(b.digest, b.file, err)
+		b.spoilt(err)
 	}
 	return n, err
 }
@@ -57,12 +58,24 @@ func (b *Blob) Close() error {
 	if b.plain != nil {
 		b.plain.close()
 	}
+	if b.file == nil {
+		return nil
+	}
 	return b.file.Close()
+}
+
+// spoilt takes an artifact that went bad out of use.
+func (b *Blob) spoilt(cause error) {
+	if b.file == nil {
+		b.store.spare.drop(b.digest)
+		return
+	}
+	b.store.quarantine(b.digest, b.file, cause)
 }
 
 // compressed reads the file as it is, and looks a second time at what was verified at Open.
 func (b *Blob) compressed() io.Reader {
-	return &sumReader{blob: b, r: io.NewSectionReader(b.file, 0, b.good.stored), sum: xxhash.New()}
+	return &sumReader{blob: b, r: io.NewSectionReader(b.stored, 0, b.good.stored), sum: xxhash.New()}
 }
 
 type sumReader struct {
@@ -78,7 +91,7 @@ func (s *sumReader) Read(p []byte) (int, error) {
 		err = ErrCorrupt
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		s.blob.store.quarantine(s.blob.digest, s.blob.file, err)
+		s.blob.spoilt(err)
 	}
 	return n, err
 }

@@ -1,6 +1,9 @@
 package artifact
 
-import "io/fs"
+import (
+	"io/fs"
+	"time"
+)
 
 // TempFile is tempFile for tests that make a disk fail.
 type TempFile = tempFile
@@ -20,6 +23,18 @@ func (s *Store) FailWrites(wrap func(TempFile) TempFile) {
 func (s *Store) FailCreates(err error) {
 	s.newTemp = func(string) (tempFile, error) { return nil, err }
 }
+
+// RetryNow makes the store try the disk again for what it holds in memory.
+func (s *Store) RetryNow() {
+	s.spare.mu.Lock()
+	defer s.spare.mu.Unlock()
+	for e := s.spare.recent.Front(); e != nil; e = e.Next() {
+		e.Value.(*held).tried = time.Time{}
+	}
+}
+
+// OnDisk says whether an artifact is there, and not in memory.
+func (s *Store) OnDisk(d Digest) bool { return s.stored(d) }
 
 // FileOf is where an artifact is stored.
 func (s *Store) FileOf(d Digest) string { return s.path(d) }

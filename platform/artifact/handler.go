@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Path is where artifacts are served, below a service's URL: Path + digest.
@@ -139,8 +138,17 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 	}
 }
 
-// pass serves an artifact that can't be stored.
+// pass serves an artifact that can be stored nowhere. Few do at once: each has it made for itself.
 func (h *handler) pass(w http.ResponseWriter, r *http.Request, d Digest) {
+	ctx, cancel := context.WithTimeout(r.Context(), passingTime)
+	defer cancel()
+	select {
+	case h.store.passing <- struct{}{}:
+		defer func() { <-h.store.passing }()
+	case <-ctx.Done():
+		answerError(w, ctx.Err())
+		return
+	}
 	body, err := h.fetch(r.Context(), d)
 	if err != nil {
 		answerError(w, err)
@@ -168,7 +176,7 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	case encodingGzip:
 		out = gzip.NewWriter(w)
 	case encodingZstd:
-		out, err = zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+		out, err = newEncoder(w)
 	default:
 		out = plainWriter{w}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 
 	"fairlead.dev/platform/durable"
@@ -21,9 +20,10 @@ func (s *Store) Put(ctx context.Context, d Digest, r io.Reader) error {
 	if b, err := s.open(d); err == nil {
 		return b.Close()
 	}
-	err := s.store(d, func(w io.Writer) error {
-		_, err := io.Copy(w, &bounded{r: contextReader{ctx, r}, limit: s.limits.Bytes})
-		return err
+	err := s.store(d, func(w io.Writer) (Summary, error) {
+		plain := &meter{w: w, sum: sha256.New(), limit: 1<<63 - 1}
+		_, err := io.Copy(plain, &bounded{r: contextReader{ctx, r}, limit: s.limits.Bytes})
+		return Summary{Digest: SumDigest(plain.sum.Sum(nil)), Size: plain.n}, err
 	})
 	if err != nil {
 		return fmt.Errorf("store artifact: %w", err)
@@ -35,82 +35,85 @@ func (s *Store) Put(ctx context.Context, d Digest, r io.Reader) error {
 // With ErrNoSpace the summary is right all the same, but the artifact was not stored.
 func (s *Store) Build(build func(*Writer) error) (Summary, error) {
 	var sum Summary
-	packed := func(w io.Writer) error {
+	err := s.store("", func(w io.Writer) (Summary, error) {
 		// A disk that is full must not keep the digest from being known.
 		lossy := &lossyWriter{w: w}
 		pack := NewWriter(lossy, s.limits)
 		if err := build(pack); err != nil {
-			return err
+			return Summary{}, err
 		}
 		var err error
 		if sum, err = pack.Close(); err != nil {
-			return err
+			return Summary{}, err
 		}
-		return lossy.err
-	}
-	full := s.store("", packed)
-	if full == nil {
+		return sum, lossy.err
+	})
+	switch {
+	case err == nil:
 		return sum, nil
+	case errors.Is(err, ErrNoSpace):
+		return sum, err
+	default:
+		return Summary{}, fmt.Errorf("build artifact: %w", err)
 	}
-	if !errors.Is(full, ErrNoSpace) {
-		return Summary{}, fmt.Errorf("build artifact: %w", full)
-	}
-	if sum.Digest == "" { // not even a file could be made
-		if err := packed(io.Discard); err != nil {
-			return Summary{}, fmt.Errorf("build artifact: %w", err)
-		}
-	}
-	return sum, full
 }
 
-// store writes what produce gives to a temporary file and, if it is what was wanted and on the disk,
-// makes it an artifact. The order of the steps is what makes it crash-safe.
-func (s *Store) store(want Digest, produce func(io.Writer) error) (err error) {
-	f, err := s.newTemp(s.dir)
-	if err != nil {
-		return diskError(err)
-	}
-	out := &storeWriter{store: s, file: f, sum: xxhash.New()}
+// store compresses what produce gives and, if it is what was wanted, makes it an artifact. What the
+// disk does not take is held in memory, if it is small enough.
+func (s *Store) store(want Digest, produce func(io.Writer) (Summary, error)) (err error) {
+	out := s.newSpool()
 	defer func() {
 		if err != nil {
-			s.release(out.n)
-			err = errors.Join(err, ignoreClosed(f.Close()), os.Remove(f.Name()))
+			err = errors.Join(err, out.discard())
 		}
 	}()
-	sum, size, err := compress(out, produce)
+	sum, err := s.compress(out, produce)
 	if err != nil {
-		return err
+		return s.full(err)
 	}
-	d := SumDigest(sum)
-	if want != "" && want != d {
-		return fmt.Errorf("%w: want %s, got %s", ErrCorrupt, want, d)
+	if want != "" && want != sum.Digest {
+		return fmt.Errorf("%w: want %s, got %s", ErrCorrupt, want, sum.Digest)
 	}
-	if err := f.Sync(); err != nil {
-		return diskError(err) // what a failed fsync leaves can't be trusted
+	if err = s.full(out.save(sum.Digest, sum.Size)); errors.Is(err, ErrNoSpace) && out.buf != nil {
+		s.spare.keep(sum.Digest, check{size: sum.Size, stored: out.n, sum: out.sum.Sum64()}, out.buf)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return diskError(err)
-	}
-	if err := f.Close(); err != nil {
-		return diskError(err)
-	}
-	good := &check{size: size, stored: out.n, sum: out.sum.Sum64(), modTime: info.ModTime()}
-	return s.publish(d, f.Name(), good)
+	return err
 }
 
-// compress runs produce into w through zstd and returns sha256 and size of what was produced.
-func compress(w io.Writer, produce func(io.Writer) error) ([]byte, int64, error) {
-	// One goroutine and a window of 4 MiB: decoders have to hold it, on agents too.
-	enc, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
-	if err != nil {
-		return nil, 0, err
+// full counts what the disk did not take.
+func (s *Store) full(err error) error {
+	if errors.Is(err, ErrNoSpace) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stats.Full++
 	}
-	plain := &meter{w: enc, sum: sha256.New(), limit: 1<<63 - 1}
-	if err := errors.Join(produce(plain), enc.Close()); err != nil {
-		return nil, 0, err
+	return err
+}
+
+// compress runs produce into w through zstd.
+func (s *Store) compress(w io.Writer, produce func(io.Writer) (Summary, error)) (Summary, error) {
+	enc, ok := s.encoders.Get().(*zstd.Encoder)
+	if ok {
+		enc.Reset(w)
+	} else {
+		var err error
+		if enc, err = newEncoder(w); err != nil {
+			return Summary{}, err
+		}
 	}
-	return plain.sum.Sum(nil), plain.n, nil
+	sum, err := produce(enc)
+	if err = errors.Join(err, enc.Close()); err != nil {
+		return Summary{}, err
+	}
+	enc.Reset(nil) // it must not keep what it wrote to
+	s.encoders.Put(enc)
+	return sum, nil
+}
+
+// newEncoder has one goroutine, the caller's, and a window of 4 MiB: decoders have to hold it, on agents
+// too.
+func newEncoder(w io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 }
 
 // publish gives a whole file its final name. Somebody else may have been faster; either file is good.
@@ -132,41 +135,12 @@ func (s *Store) publish(d Digest, temp string, good *check) error {
 	return nil
 }
 
-// storeWriter writes to a temporary file, within the bounds of the store and of the disk.
-type storeWriter struct {
-	store *Store
-	file  tempFile
-	sum   *xxhash.Digest
-	n     int64
-}
-
-func (w *storeWriter) Write(p []byte) (int, error) {
-	if err := w.store.reserve(int64(len(p))); err != nil {
-		return 0, err
-	}
-	w.n += int64(len(p))
-	done := 0
-	for {
-		n, err := w.file.Write(p[done:])
-		done += n
-		if err == nil {
-			_, _ = w.sum.Write(p)
-			return len(p), nil
-		}
-		// A disk that others fill too may have less room than MaxBytes says.
-		if !errors.Is(err, syscall.ENOSPC) || !w.store.evictOne() {
-			return done, diskError(err)
-		}
-	}
-}
-
 // reserve makes room for n more bytes.
 func (s *Store) reserve(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.bytes+n > s.maxBytes {
 		if !s.evictOldest() {
-			s.stats.Full++
 			return fmt.Errorf("%w: %d of %d bytes are in use and pinned", ErrNoSpace, s.bytes, s.maxBytes)
 		}
 	}
@@ -180,10 +154,11 @@ func (s *Store) release(n int64) {
 	s.bytes -= n
 }
 
+// evictOne makes room on a disk that is full: bad files go first.
 func (s *Store) evictOne() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.evictOldest()
+	return s.keepQuarantined(0, 0) || s.evictOldest()
 }
 
 // evictOldest removes the least recently used artifact that is not pinned. Who has it open reads on.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -27,8 +28,13 @@ const (
 	tempPrefix    = "tmp-"
 	storedSuffix  = ".tar.zst"
 	quarantineDir = "quarantine"
-	// maxQuarantined bad files are kept for whoever looks into the cause.
-	maxQuarantined = 8
+	// Of bad files some are kept for whoever looks into the cause.
+	maxQuarantined      = 8
+	maxQuarantinedBytes = 64 << 20
+	// maxPassing artifacts are passed through at once: each is made or fetched for one caller alone.
+	maxPassing = 8
+	// passingTime is how long a caller waits for a turn before it is told to come back.
+	passingTime = 30 * time.Second
 )
 
 var (
@@ -45,7 +51,10 @@ var (
 type Options struct {
 	MaxBytes int64  // on disk, compressed; 0: DefaultMaxBytes
 	Limits   Limits // of each artifact
-	Log      *slog.Logger
+	// Memory holds, in bytes, compressed artifacts that the disk does not take, so that they need not
+	// be made or fetched again for everybody who wants them; 0: they are.
+	Memory int64
+	Log    *slog.Logger
 }
 
 // Store is a disk cache of artifacts, zstd-compressed, one file each. It is safe for concurrent use;
@@ -61,6 +70,9 @@ type Store struct {
 	limits   Limits
 	log      *slog.Logger
 	newTemp  func(dir string) (tempFile, error)
+	encoders sync.Pool // of *zstd.Encoder, which are costly to make
+	spare    *spare
+	passing  chan struct{}      // turns of those who pass an artifact through
 	fills    singleflight.Group // by digest
 	checks   singleflight.Group // by digest
 	life     context.Context    //nolint:containedctx // of fills, which outlive their callers; ended by Close
@@ -75,6 +87,7 @@ type Store struct {
 	pinned map[Digest]struct{}
 	bytes  int64 // of all items, and what is being written
 	stats  Stats
+	failed time.Time // when the disk last failed to give back what it took
 }
 
 // item is an artifact on the disk.
@@ -118,6 +131,7 @@ type tempFile interface {
 func OpenStore(dir string, o Options) (*Store, error) {
 	s := &Store{
 		dir: dir, maxBytes: o.MaxBytes, limits: o.Limits.withDefaults(), log: o.Log, newTemp: createTemp,
+		spare: newSpare(o.Memory), passing: make(chan struct{}, maxPassing),
 		items: map[Digest]*list.Element{}, recent: list.New(), pinned: map[Digest]struct{}{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -172,7 +186,9 @@ func (s *Store) scan() error {
 func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.Hex()+storedSuffix) }
 
 // Has says whether the artifact is in the store. It may yet turn out to be bad: Open tells.
-func (s *Store) Has(d Digest) bool {
+func (s *Store) Has(d Digest) bool { return s.stored(d) || s.spare.has(d) }
+
+func (s *Store) stored(d Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.items[d] != nil
@@ -221,21 +237,24 @@ func (s *Store) Open(d Digest) (*Blob, error) {
 func (s *Store) open(d Digest) (*Blob, error) {
 	known := s.touch(d)
 	if known == nil {
-		return nil, ErrNotFound
+		return s.openSpare(d)
 	}
 	f, err := os.Open(s.path(d))
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		s.forget(d)
 		return nil, ErrNotFound
-	}
-	if err != nil {
+	case errors.Is(err, syscall.EIO):
+		s.lose(d, err)
+		return nil, ErrNotFound
+	case err != nil:
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
 	good, err := s.verified(d, f, known.good)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Blob{digest: d, store: s, file: f, good: *good}, nil
+	return &Blob{digest: d, store: s, stored: f, file: f, good: *good}, nil
 }
 
 // verified returns what is known of f, hashing it if that is not yet known to hold.
@@ -277,6 +296,32 @@ func (s *Store) forget(d Digest) {
 	if _, err := os.Lstat(s.path(d)); errors.Is(err, fs.ErrNotExist) {
 		s.drop(d)
 	}
+}
+
+// lose drops an artifact whose file the disk does not give any more. Its name is free for a good one.
+func (s *Store) lose(d Digest, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blame(cause)
+	s.log.Warn("artifact can't be read, it is given up", "digest", d, "err", cause)
+	_ = os.Remove(s.path(d)) // what stays is counted again after a restart, or replaced
+	s.drop(d)
+}
+
+// blame counts an artifact that went bad. A disk that does not give back what it took is not trusted
+// with more for a while. mu is held.
+func (s *Store) blame(cause error) {
+	s.stats.Corrupt++
+	if errors.Is(cause, syscall.EIO) {
+		s.failed = time.Now()
+	}
+}
+
+// trusts says whether the disk may be given something.
+func (s *Store) trusts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed.IsZero() || time.Since(s.failed) > retryTime
 }
 
 // drop takes an artifact out of the index. mu is held.
@@ -321,7 +366,7 @@ func (s *Store) check(d Digest, f *os.File) (*check, error) {
 func (s *Store) quarantine(d Digest, bad *os.File, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Corrupt++
+	s.blame(cause)
 	s.log.Warn("artifact is bad, it goes to quarantine", "digest", d, "err", cause)
 	mine, err1 := bad.Stat()
 	there, err2 := os.Lstat(s.path(d))
@@ -338,24 +383,34 @@ func (s *Store) quarantine(d Digest, bad *os.File, cause error) {
 }
 
 // sweepQuarantine keeps the newest bad files. mu is held.
-func (s *Store) sweepQuarantine() {
+func (s *Store) sweepQuarantine() { s.keepQuarantined(maxQuarantined, maxQuarantinedBytes) }
+
+// keepQuarantined removes bad files until at most so many and so large are left, the oldest first, and
+// says whether any went. mu is held.
+func (s *Store) keepQuarantined(files int, bytes int64) (removed bool) {
 	dir := filepath.Join(s.dir, quarantineDir)
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) <= maxQuarantined {
-		return
+	if err != nil {
+		return false
 	}
-	age := func(e fs.DirEntry) time.Time {
+	var bad []fs.FileInfo
+	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
-			return info.ModTime()
+			bad = append(bad, info)
+			bytes -= info.Size()
 		}
-		return time.Time{}
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return age(a).Compare(age(b)) })
-	for _, e := range entries[:len(entries)-maxQuarantined] {
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+	slices.SortFunc(bad, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for len(bad) > 0 && (len(bad) > files || bytes < 0) {
+		if err := os.Remove(filepath.Join(dir, bad[0].Name())); err != nil {
 			s.log.Warn("sweep quarantine", "err", err)
+		} else {
+			removed = true
 		}
+		bytes += bad[0].Size()
+		bad = bad[1:]
 	}
+	return removed
 }
 
 // FetchFunc brings the uncompressed tar of an artifact from somewhere else: ErrNotFound when nobody
@@ -398,10 +453,14 @@ func (s *Store) Fill(ctx context.Context, d Digest, fetch FetchFunc) (*Blob, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case r := <-done:
-		if r.Err != nil {
+		if r.Err != nil && !errors.Is(r.Err, ErrNoSpace) {
 			return nil, r.Err
 		}
-		return s.open(d)
+		b, err := s.open(d)
+		if errors.Is(err, ErrNotFound) && r.Err != nil {
+			err = r.Err
+		}
+		return b, err
 	}
 }
 
