@@ -19,8 +19,10 @@ import (
 
 // Mirrors is the folder of all mirrors of a replica.
 type Mirrors struct {
-	dir string
-	log *slog.Logger
+	dir     string
+	log     *slog.Logger
+	readers *readers
+	upkeep  *upkeep
 
 	mu   sync.Mutex // guards open
 	open map[string]*Mirror
@@ -31,7 +33,7 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of mirrors: %w", err)
 	}
-	return &Mirrors{dir: dir, log: log, open: map[string]*Mirror{}}, nil
+	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), open: map[string]*Mirror{}}, nil
 }
 
 // Mirror returns the mirror of a source, which may be empty. All callers get the same one.
@@ -41,7 +43,7 @@ func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
 	if m, ok := s.open[uid]; ok {
 		return m, nil
 	}
-	m, err := openMirror(filepath.Join(s.dir, folder(uid)), s.log)
+	m, err := s.openMirror(filepath.Join(s.dir, folder(uid)))
 	if err != nil {
 		return nil, fmt.Errorf("open mirror: %w", err)
 	}
@@ -73,20 +75,16 @@ func (s *Mirrors) Keep(uids map[string]bool) (int, error) {
 	}
 	for uid, m := range s.open {
 		if !uids[uid] {
-			m.idle.outdate()
+			m.replace(nil)
 			delete(s.open, uid)
 		}
 	}
 	return removed, nil
 }
 
-// Close gives descriptors back.
+// Close gives descriptors back. Those of readers that are not closed come with them.
 func (s *Mirrors) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.open {
-		m.idle.outdate()
-	}
+	s.readers.closeAll()
 }
 
 // plainUID are uids that are safe as a folder's name. The console gives no others.

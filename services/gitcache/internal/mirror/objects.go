@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"io/fs"
 	"syscall"
-	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // What can go wrong with an object.
@@ -22,168 +20,152 @@ var (
 	ErrCorrupt = errors.New("object is damaged")
 	// ErrTooLarge: the object is larger than the caller takes.
 	ErrTooLarge = errors.New("object is too large")
+	// ErrKind: the object is another kind of thing than what refers to it says. That is how it came
+	// from upstream.
+	ErrKind = errors.New("object is of the wrong kind")
 )
 
-// readerCache bounds the delta bases that one reader remembers.
-const readerCache = 16 * cache.MiByte
-
-// Objects reads a mirror as it was when it was opened. For one goroutine: go-git's storage is not safe
-// for more.
+// Objects reads a mirror, for one goroutine. It sees packs as they come and go: what was there when it
+// was opened stays readable, however often the packs are joined meanwhile.
 type Objects struct {
-	storage    *filesystem.Storage
-	home       *idleReader // where Close leaves it for the next one
-	generation int
+	m *Mirror
+	// last is the pack that had the last object, which is likely to have the next one. It is kept open.
+	last *member
+	file *pack.File
 }
 
-func openObjects(repo string) *Objects {
-	return &Objects{storage: filesystem.NewStorageWithOptions(osfs.New(repo), cache.NewObjectLRU(readerCache), filesystem.Options{
-		KeepDescriptors:      true,
-		LargeObjectThreshold: 0, // any other value silently gives wrong content
-	})}
-}
-
-// Close ends the use by this goroutine.
+// Close ends the use.
 func (o *Objects) Close() {
-	if o.home == nil || !o.home.leave(o) {
-		_ = o.storage.Close()
+	if o.last != nil {
+		o.m.readers.release(o.last)
+		o.last, o.file = nil, nil
 	}
-}
-
-// idleTime is how long a mirror keeps its last reader open. Opening one reads all indexes, which would
-// be done for each of the folders that are asked for after a commit.
-const idleTime = 10 * time.Second
-
-// idleReader keeps one reader between uses.
-type idleReader struct {
-	mu         sync.Mutex // guards what follows
-	generation int        // of the packs; a reader does not see later ones
-	reader     *Objects
-	timer      *time.Timer
-}
-
-func (i *idleReader) take(repo string) *Objects {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if o := i.reader; o != nil {
-		i.reader = nil
-		i.timer.Stop()
-		return o
-	}
-	o := openObjects(repo)
-	o.home, o.generation = i, i.generation
-	return o
-}
-
-func (i *idleReader) leave(o *Objects) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.reader != nil || o.generation != i.generation {
-		return false
-	}
-	i.reader = o
-	i.timer = time.AfterFunc(idleTime, i.drop)
-	return true
-}
-
-func (i *idleReader) outdate() {
-	i.drop()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.generation++
-}
-
-func (i *idleReader) drop() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.reader == nil {
-		return
-	}
-	i.timer.Stop()
-	_ = i.reader.storage.Close()
-	i.reader = nil
 }
 
 // Has tells whether an object is there.
-func (o *Objects) Has(id plumbing.Hash) (has bool) {
-	defer func() {
-		if recover() != nil {
-			has = false
-		}
-	}()
-	return o.storage.HasEncodedObject(id) == nil
+func (o *Objects) Has(id plumbing.Hash) bool {
+	return o.find(id, func(*pack.File, int64) error { return nil }) == nil
 }
 
-// Size returns an object's size.
+// Size returns the size of an object.
 func (o *Objects) Size(id plumbing.Hash) (size int64, err error) {
-	defer func() { err = readError(id, err) }()
-	defer recoverTo(&err)
-	return o.storage.EncodedObjectSize(id)
+	err = o.find(id, func(f *pack.File, at int64) error {
+		size, err = f.Size(at)
+		return err
+	})
+	return size, err
+}
+
+// Kind returns the type of an object.
+func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
+	err = o.find(id, func(f *pack.File, at int64) error {
+		kind, err = f.Kind(at)
+		return err
+	})
+	return kind, err
 }
 
 // Read returns an object of at most most bytes, hashed again. The caller must not change it.
 func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (content []byte, err error) {
-	size, err := o.Size(id)
+	err = o.find(id, func(f *pack.File, at int64) error {
+		content, err = o.read(f, at, kind, id, most)
+		return err
+	})
+	return content, err
+}
+
+func (o *Objects) read(f *pack.File, at int64, kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+	size, err := f.Size(at)
 	if err != nil {
 		return nil, err
 	}
 	if size > most {
 		return nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, id, size)
 	}
-	defer func() { err = readError(id, err) }()
-	defer recoverTo(&err)
-	object, err := o.storage.EncodedObject(plumbing.AnyObject, id)
+	got, content, err := f.Read(at, size, o.m.readers.cache, o.m.dir)
 	if err != nil {
 		return nil, err
 	}
-	if object.Type() != kind {
-		return nil, fmt.Errorf("want a %s, found a %s", kind, object.Type())
+	if pack.Name(got, content) != id {
+		return nil, fmt.Errorf("%w: the bytes do not hash to the name", pack.ErrDamaged)
 	}
-	r, err := object.Reader()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	content = make([]byte, 0, size+1)
-	content, err = readAll(content, r, size)
-	if err != nil {
-		return nil, err
-	}
-	if plumbing.ComputeHash(kind, content) != id {
-		return nil, errors.New("the bytes do not hash to the name")
+	if got != kind {
+		return nil, fmt.Errorf("%w: %s is a %s, not a %s", ErrKind, id, got, kind)
 	}
 	return content, nil
 }
 
-func readAll(into []byte, r io.Reader, size int64) ([]byte, error) {
-	into = into[:size]
-	if _, err := io.ReadFull(r, into); err != nil {
-		return nil, fmt.Errorf("shorter than its size of %d: %w", size, err)
+// find has the pack used that holds an object. If that one is damaged another may hold it, too. Packs
+// that were replaced in the meantime are no reason to miss anything: then it looks again.
+func (o *Objects) find(id plumbing.Hash, use func(f *pack.File, at int64) error) error {
+	for {
+		set := o.m.packs.Load()
+		err := o.findIn(*set, id, use)
+		if errors.Is(err, fs.ErrNotExist) {
+			o.m.change.Lock() // somebody may be in the middle of it
+			o.m.change.Unlock()
+		}
+		if err == nil || o.m.packs.Load() == set {
+			return readError(id, err)
+		}
 	}
-	return into, nil
 }
 
-// Kind returns the type of an object.
-func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
-	defer func() { err = readError(id, err) }()
-	defer recoverTo(&err)
-	object, err := o.storage.EncodedObject(plumbing.AnyObject, id)
-	if err != nil {
-		return plumbing.InvalidObject, err
+func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File, at int64) error) error {
+	trouble := error(nil)
+	try := func(f *pack.File) (done bool) {
+		at, found, err := f.Index().Find(id)
+		if err == nil && found {
+			if err = use(f, at); err == nil || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrKind) {
+				trouble = err
+				return true
+			}
+		}
+		if err != nil {
+			trouble = err
+		}
+		return false
 	}
-	return object.Type(), nil
+	before := o.last
+	if before != nil && try(o.file) {
+		return trouble
+	}
+	for _, m := range set {
+		if m == before {
+			continue
+		}
+		f, err := o.m.readers.acquire(m)
+		if err != nil {
+			trouble = err
+			continue
+		}
+		if try(f) {
+			o.Close()
+			o.last, o.file = m, f
+			return trouble
+		}
+		o.m.readers.release(m)
+	}
+	if trouble != nil {
+		return trouble
+	}
+	return ErrMissing
 }
 
-// readError sorts what go-git says into the errors above.
+// readError sorts what can be wrong into the errors above. What says nothing about the object stays as it
+// is: a mirror is not cloned again because this process is short of something, or a disk is full.
 func readError(id plumbing.Hash, err error) error {
+	var limit *pack.LimitError
 	switch {
-	case err == nil, errors.Is(err, ErrMissing), errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge):
+	case err == nil, errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge), errors.Is(err, ErrKind):
 		return err
-	case errors.Is(err, plumbing.ErrObjectNotFound):
+	case errors.Is(err, ErrMissing), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s", ErrMissing, id)
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		// Says nothing about the object: a mirror is not cloned again because this process is short of something.
-		return fmt.Errorf("read object %s: %w", id, err)
-	default:
+	case errors.Is(err, pack.ErrDamaged), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EIO):
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, id, err)
+	case errors.As(err, &limit):
+		return fmt.Errorf("%w: %s: %w", ErrTooLarge, id, err)
+	default:
+		return fmt.Errorf("read object %s: %w", id, err)
 	}
 }

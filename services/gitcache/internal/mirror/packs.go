@@ -13,50 +13,32 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Pack is one of a mirror's packs.
 type Pack struct {
-	Name  string // the checksum at its end, in hex
+	Name  string // the sum at its end, in hex
 	Bytes int64
 }
 
 // Packs are those that the mirror consists of, by name.
 func (m *Mirror) Packs() ([]Pack, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	found, err := os.ReadDir(filepath.Join(m.repo(), packFolder))
-	if err != nil {
-		return nil, fmt.Errorf("list packs: %w", err)
-	}
-	var packs []Pack
-	for _, e := range found {
-		name, ok := packName(e.Name())
-		if !ok {
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list packs: %w", err)
-		}
-		packs = append(packs, Pack{Name: name, Bytes: info.Size()})
+	set := *m.packs.Load()
+	packs := make([]Pack, 0, len(set))
+	for _, p := range set {
+		packs = append(packs, p.Pack)
 	}
 	return packs, nil
 }
 
 // Size is what the mirror's packs take, and their number.
 func (m *Mirror) Size() (bytes int64, packs int) {
-	all, err := m.Packs()
-	if err != nil {
-		return 0, 0
-	}
-	for _, p := range all {
+	set := *m.packs.Load()
+	for _, p := range set {
 		bytes += p.Bytes
 	}
-	return bytes, len(all)
+	return bytes, len(set)
 }
 
 // OpenPack opens a pack to be copied. It stays readable when the mirror does not need it any more.
@@ -65,9 +47,7 @@ func (m *Mirror) OpenPack(name string) (*os.File, error) {
 	if !plumbing.IsHash(name) {
 		return nil, fmt.Errorf("open pack %q: %w", name, fs.ErrNotExist)
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	f, err := os.Open(m.packPath(name) + ".pack")
+	f, err := os.Open(m.packPath(name) + pack.PackExt)
 	if err != nil {
 		return nil, fmt.Errorf("open pack: %w", err)
 	}
@@ -77,50 +57,105 @@ func (m *Mirror) OpenPack(name string) (*os.File, error) {
 // Adopt makes a copy what its original is: these packs and no others, and these heads. The packs that
 // were missing must have been added before. Others are removed last.
 func (m *Mirror) Adopt(_ context.Context, packs []string, heads []Head) error {
-	have, err := m.Packs()
-	if err != nil {
-		return err
-	}
-	for _, name := range packs {
-		if !slices.ContainsFunc(have, func(p Pack) bool { return p.Name == name }) {
-			return fmt.Errorf("pack %s of the original is not here", name)
-		}
-	}
 	byRef := make(map[string]Head, len(heads))
 	for _, h := range heads {
 		byRef[h.Ref] = h
 	}
+	for _, name := range packs {
+		if !m.hasPack(name) {
+			return fmt.Errorf("pack %s of the original is not here", name)
+		}
+	}
 	if err := m.SetHeads(byRef); err != nil {
 		return err
 	}
-	for _, p := range have {
-		if !slices.Contains(packs, p.Name) {
-			if err := m.removePack(p.Name); err != nil {
-				return err
+	m.change.Lock()
+	defer m.change.Unlock()
+	return m.drop(func(p Pack) bool { return !slices.Contains(packs, p.Name) }, packs)
+}
+
+func (m *Mirror) hasPack(name string) bool {
+	return slices.ContainsFunc(*m.packs.Load(), func(p *member) bool { return p.Name == name })
+}
+
+// loadPacks takes in what is on the disk. A pack whose index is missing counts: Check makes it again.
+func (m *Mirror) loadPacks() error {
+	found, err := os.ReadDir(filepath.Join(m.repo(), packFolder))
+	if err != nil {
+		return fmt.Errorf("list packs: %w", err)
+	}
+	var set []*member
+	for _, e := range found {
+		name, isPack := packName(e.Name())
+		if !isPack {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("list packs: %w", err)
+		}
+		set = append(set, m.member(Pack{Name: name, Bytes: info.Size()}))
+	}
+	m.replace(set)
+	return nil
+}
+
+func (m *Mirror) member(p Pack) *member { return &member{Pack: p, path: m.packPath(p.Name)} }
+
+// admit makes a pack part of the mirror. One of the same name may have been there, damaged: its files
+// are not read any more. Under change.
+func (m *Mirror) admit(p Pack) {
+	set := slices.DeleteFunc(slices.Clone(*m.packs.Load()), func(old *member) bool { return old.Name == p.Name })
+	set = append(set, m.member(p))
+	slices.SortFunc(set, func(a, b *member) int { return strings.Compare(a.Name, b.Name) })
+	m.replace(set)
+}
+
+// drop removes packs, provided that others are there: first from the set, so that no reader begins with
+// one any more, then the pack and last its index, since an index without a pack is swept. Under change.
+func (m *Mirror) drop(unwanted func(Pack) bool, provided []string) error {
+	for _, name := range provided {
+		if !m.hasPack(name) {
+			return fmt.Errorf("pack %s is not there any more", name)
+		}
+	}
+	var keep, gone []*member
+	for _, p := range *m.packs.Load() {
+		if unwanted(p.Pack) {
+			gone = append(gone, p)
+		} else {
+			keep = append(keep, p)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	m.replace(keep)
+	var err error
+	for _, p := range gone {
+		for _, ext := range []string{pack.PackExt, pack.IndexExt} {
+			if e := os.Remove(p.path + ext); e != nil && !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, fmt.Errorf("remove pack: %w", e))
+				break
 			}
 		}
 	}
-	return nil
+	return errors.Join(err, durable.SyncDir(filepath.Join(m.repo(), packFolder)))
 }
 
-func (m *Mirror) removePack(name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	defer m.idle.outdate()
-	for _, ext := range []string{".pack", ".idx"} {
-		if err := durable.Remove(m.packPath(name) + ext); err != nil {
-			return err
+// replace makes set the packs of the mirror. Those that are not in it are closed when their last reader
+// is done with them.
+func (m *Mirror) replace(set []*member) {
+	old := m.packs.Swap(&set)
+	if old == nil {
+		return
+	}
+	for _, p := range *old {
+		if !slices.Contains(set, p) {
+			m.readers.retire(p)
 		}
 	}
-	return nil
 }
-
-// Maintain keeps the number of packs small. It is for the owner, after a poll; mostly nothing is due.
-func (m *Mirror) Maintain(context.Context) error { return nil }
-
-// Check reads all packs and walks from the heads. If nothing is missing or damaged it ends the doubt;
-// otherwise the error says what is.
-func (m *Mirror) Check(context.Context) error { return nil }
 
 func (m *Mirror) packPath(name string) string {
 	return filepath.Join(m.repo(), packFolder, "pack-"+name)
@@ -128,7 +163,7 @@ func (m *Mirror) packPath(name string) string {
 
 // packName takes pack-<hex>.pack apart.
 func packName(file string) (string, bool) {
-	name, isPack := strings.CutSuffix(file, ".pack")
+	name, isPack := strings.CutSuffix(file, pack.PackExt)
 	name, isOurs := strings.CutPrefix(name, "pack-")
 	return name, isPack && isOurs && plumbing.IsHash(name)
 }

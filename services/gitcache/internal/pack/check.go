@@ -31,6 +31,12 @@ type Objects struct{ list []object }
 // Len is their number.
 func (o *Objects) Len() int { return len(o.list) }
 
+// Has tells whether an object is one of them.
+func (o *Objects) Has(id plumbing.Hash) bool {
+	_, found := slices.BinarySearchFunc(o.list, id, func(a object, id plumbing.Hash) int { return bytes.Compare(a.id[:], id[:]) })
+	return found
+}
+
 // Check reads a pack of size bytes to its end, names every object by what it holds, and returns what
 // belongs into the index. The sum at the end is not looked at: see Sum. dir is for a temporary file. An
 // error that is ErrDamaged or a *LimitError is the pack's own fault.

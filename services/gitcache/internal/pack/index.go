@@ -128,6 +128,16 @@ var pages = sync.Pool{New: func() any { return new([pageNames * 20]byte) }}
 
 // Find returns the place of an object in the pack.
 func (x *Index) Find(id plumbing.Hash) (at int64, found bool, err error) {
+	i, found, err := x.Number(id)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	at, err = x.place(i)
+	return at, err == nil, err
+}
+
+// Number returns which of the names, sorted, an object's is.
+func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
 	var lo int64
 	if id[0] > 0 {
 		lo = int64(x.counts[id[0]-1])
@@ -152,8 +162,7 @@ func (x *Index) Find(id plumbing.Hash) (at int64, found bool, err error) {
 	}
 	for ; lo < hi; lo, names = lo+1, names[20:] {
 		if bytes.Equal(names[:20], id[:]) {
-			at, err := x.place(lo)
-			return at, true, err
+			return lo, true, nil
 		}
 	}
 	return 0, false, nil

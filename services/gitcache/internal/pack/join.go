@@ -29,12 +29,12 @@ type part struct {
 	to    int64 // in the new one; 0: not yet
 }
 
-// Join writes a pack with the objects of several, but for those that skip knows. Deltas stay as they are
-// if their base comes from the same pack, which keeps them free of circles; others become whole.
-// Objects are copied as they are, never held; for the rest what is said at Read holds.
-func Join(ctx context.Context, w io.Writer, files []*File, skip func(plumbing.Hash) (bool, error), dir string) error {
+// Join writes a pack with the objects of several. Deltas stay as they are if their base comes from the
+// same pack, which keeps them free of circles; others become whole. Objects are copied as they are,
+// never held; for the rest what is said at Read holds.
+func Join(ctx context.Context, w io.Writer, files []*File, dir string) error {
 	j := &joiner{ctx: ctx, files: files, dir: dir, cache: NewCache(readMemory), sum: sha1.New()} //nolint:gosec // as Git's packs have it
-	if err := j.choose(skip); err != nil {
+	if err := j.choose(); err != nil {
 		return err
 	}
 	j.w = &counting{w: io.MultiWriter(w, j.sum)}
@@ -67,7 +67,7 @@ type joiner struct {
 }
 
 // choose takes each object from the first pack that has it.
-func (j *joiner) choose(skip func(plumbing.Hash) (bool, error)) error {
+func (j *joiner) choose() error {
 	n := 0
 	for _, f := range j.files {
 		n += f.index.Len()
@@ -83,16 +83,8 @@ func (j *joiner) choose(skip func(plumbing.Hash) (bool, error)) error {
 	}
 	slices.SortFunc(j.parts, func(a, b part) int { return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.file, b.file)) })
 	j.parts = slices.CompactFunc(j.parts, func(a, b part) bool { return a.id == b.id })
-	var err error
-	j.parts = slices.DeleteFunc(j.parts, func(p part) bool {
-		known := false
-		if err == nil {
-			known, err = skip(p.id)
-		}
-		return known
-	})
 	slices.SortFunc(j.parts, byPlace)
-	return err
+	return nil
 }
 
 func byPlace(a, b part) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.at, b.at)) }

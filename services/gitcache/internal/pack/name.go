@@ -5,6 +5,7 @@ import (
 	"hash"
 	"io"
 	"strconv"
+	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	githash "github.com/go-git/go-git/v5/plumbing/hash"
@@ -12,6 +13,18 @@ import (
 
 // namer computes the names of objects, one after the other. It knows a forged SHA-1 when it sees one.
 type namer struct{ hash.Hash }
+
+//nolint:gochecknoglobals // one is a KiB, and needed for every object that is read
+var namers = sync.Pool{New: func() any { return newNamer() }}
+
+// Name is the name of an object.
+func Name(kind plumbing.ObjectType, content []byte) plumbing.Hash {
+	n, _ := namers.Get().(namer)
+	defer namers.Put(n)
+	n.begin(kind, int64(len(content)))
+	_, _ = n.Write(content) // a hash takes everything
+	return n.name()
+}
 
 func newNamer() namer { return namer{githash.New(crypto.SHA1)} }
 

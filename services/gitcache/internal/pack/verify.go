@@ -6,6 +6,7 @@ import (
 	"crypto/sha1" //nolint:gosec // as Git's packs have it
 	"hash"
 	"io"
+	"os"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -15,7 +16,6 @@ import (
 type Sum struct {
 	sum  hash.Hash
 	tail []byte
-	n    int64
 }
 
 // NewSum begins a sum.
@@ -23,7 +23,6 @@ func NewSum() *Sum { return &Sum{sum: sha1.New()} } //nolint:gosec // as Git's p
 
 // Write is io.Writer.
 func (s *Sum) Write(p []byte) (int, error) {
-	s.n += int64(len(p))
 	if keep := max(0, sumBytes-len(p)); len(s.tail) > keep {
 		s.sum.Write(s.tail[:len(s.tail)-keep])
 		s.tail = append(s.tail[:0], s.tail[len(s.tail)-keep:]...)
@@ -34,18 +33,18 @@ func (s *Sum) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Check returns the sum and the number of bytes before and in it.
-func (s *Sum) Check() (plumbing.Hash, int64, error) {
+// Check returns the sum that the bytes end with.
+func (s *Sum) Check() (plumbing.Hash, error) {
 	if len(s.tail) < sumBytes || !bytes.Equal(s.sum.Sum(nil), s.tail) {
-		return plumbing.ZeroHash, s.n, damagedf("it is cut short or changed: its checksum does not match")
+		return plumbing.ZeroHash, damagedf("it is cut short or changed: its checksum does not match")
 	}
-	return plumbing.Hash(s.tail), s.n, nil
+	return plumbing.Hash(s.tail), nil
 }
 
 // Verify reads the pack and the index to their ends. The sums say that both are as they were written,
 // at which time every object was checked.
 func (f *File) Verify(ctx context.Context) error {
-	pack, err := verify(ctx, io.NewSectionReader(f.pack, 0, f.end+sumBytes))
+	pack, err := VerifyPack(ctx, f.pack)
 	if err != nil {
 		return err
 	}
@@ -66,11 +65,19 @@ func (f *File) Verify(ctx context.Context) error {
 	return nil
 }
 
+// VerifyPack reads a pack to its end and returns the sum there, if it is right.
+func VerifyPack(ctx context.Context, f *os.File) (plumbing.Hash, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return verify(ctx, io.NewSectionReader(f, 0, info.Size()))
+}
+
 func verify(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
 	s := NewSum()
 	if _, err := io.Copy(s, readerWithContext{ctx, r}); err != nil {
 		return plumbing.ZeroHash, err
 	}
-	sum, _, err := s.Check()
-	return sum, err
+	return s.Check()
 }

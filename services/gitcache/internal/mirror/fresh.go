@@ -1,0 +1,70 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/durable"
+)
+
+// Fresh is an empty repository beside the mirror, to clone into. Use takes the mirror's place with it.
+type Fresh struct{ m *Mirror }
+
+// Fresh begins a replacement; what another left is thrown away.
+func (m *Mirror) Fresh() (*Fresh, error) {
+	if err := os.RemoveAll(m.fresh()); err != nil {
+		return nil, fmt.Errorf("remove old clone: %w", err)
+	}
+	if err := initBare(m.fresh()); err != nil {
+		return nil, err
+	}
+	return &Fresh{m}, nil
+}
+
+// Haves of a fresh clone are none.
+func (f *Fresh) Haves() ([]plumbing.Hash, error) { return nil, nil }
+
+// ObjectsDir is where Git's own tools find the objects.
+func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.fresh(), "objects") }
+
+// AddPack stores a pack in the fresh clone.
+func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
+	taken, err := takeIn(ctx, f.m.fresh(), r)
+	if err != nil || taken.objects == 0 {
+		return 0, err
+	}
+	return taken.bytes, taken.install()
+}
+
+// Use puts the fresh clone in the mirror's place. Killed in between, the mirror is empty and is
+// cloned at the next poll: its heads are still known and its artifacts still served.
+func (f *Fresh) Use() error {
+	m := f.m
+	m.change.Lock()
+	defer m.change.Unlock()
+	if err := os.RemoveAll(m.old()); err != nil {
+		return fmt.Errorf("remove damaged mirror: %w", err)
+	}
+	if err := os.Rename(m.repo(), m.old()); err != nil {
+		return fmt.Errorf("put damaged mirror aside: %w", err)
+	}
+	if err := os.Rename(m.fresh(), m.repo()); err != nil {
+		return fmt.Errorf("put clone in place: %w", errors.Join(err, os.Rename(m.old(), m.repo())))
+	}
+	if err := durable.SyncDir(m.dir); err != nil {
+		return fmt.Errorf("put clone in place: %w", err)
+	}
+	if err := m.loadPacks(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(m.old()); err != nil {
+		return fmt.Errorf("remove damaged mirror: %w", err)
+	}
+	return m.trust()
+}

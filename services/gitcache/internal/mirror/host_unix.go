@@ -1,0 +1,17 @@
+//go:build unix
+
+package mirror
+
+import "syscall"
+
+// descriptors lowers a number of packs to what an eighth of this process's descriptors allow.
+func descriptors(most int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return int(min(uint64(most), max(uint64(limit.Cur)/16, 1))) //nolint:gosec,unconvert // not above most; signed on some systems
+}
+
+// yield lets everything else on the machine go before a group of processes. It helps or it doesn't.
+func yield(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }

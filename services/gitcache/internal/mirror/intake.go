@@ -1,0 +1,124 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/pack"
+)
+
+// intake is a pack that was received, checked and made durable under temporary names.
+type intake struct {
+	dir     string
+	name    string // the sum at its end
+	bytes   int64
+	objects int
+	has     func(plumbing.Hash) bool
+	pack    string // paths
+	index   string
+}
+
+// takeIn receives a pack and checks every object of it. After an error nothing is left of it; otherwise
+// install or discard what is returned.
+func takeIn(ctx context.Context, repo string, r io.Reader) (*intake, error) {
+	t := &intake{dir: filepath.Join(repo, packFolder)}
+	if err := t.receive(ctx, r); err != nil {
+		t.discard()
+		return nil, err
+	}
+	if t.objects == 0 {
+		t.discard()
+	}
+	return t, nil
+}
+
+func (t *intake) receive(ctx context.Context, r io.Reader) error {
+	f, err := os.CreateTemp(t.dir, pack.TempPrefix+"pack_")
+	if err != nil {
+		return fmt.Errorf("make pack: %w", err)
+	}
+	defer f.Close()
+	t.pack = f.Name()
+	sum := pack.NewSum()
+	if t.bytes, err = io.Copy(io.MultiWriter(f, sum), readerWithContext{ctx, r}); err != nil {
+		return fmt.Errorf("receive pack: %w", err)
+	}
+	id, err := sum.Check()
+	if err != nil {
+		return fmt.Errorf("receive pack: %w", err)
+	}
+	t.name = id.String()
+	objects, err := pack.Check(ctx, f, t.bytes, t.dir)
+	if limit, ok := errors.AsType[*pack.LimitError](err); ok {
+		return limit // it is in words for people
+	}
+	if err != nil {
+		return fmt.Errorf("check pack: %w", err)
+	}
+	t.has = objects.Has
+	if t.objects = objects.Len(); t.objects == 0 {
+		return nil
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("write pack: %w", err)
+	}
+	t.index, err = writeIndex(t.dir, objects, id)
+	return err
+}
+
+// writeIndex makes an index durable under a temporary name.
+func writeIndex(dir string, objects *pack.Objects, sum plumbing.Hash) (path string, err error) {
+	f, err := os.CreateTemp(dir, pack.TempPrefix+"idx_")
+	if err != nil {
+		return "", fmt.Errorf("write index of pack: %w", err)
+	}
+	if err = objects.WriteIndex(f, sum); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("write index of pack: %w", err), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// install gives the files their names: the index first, since a pack without one can't be read.
+func (t *intake) install() error {
+	base := filepath.Join(t.dir, "pack-"+t.name)
+	err := os.Rename(t.index, base+pack.IndexExt)
+	if err == nil {
+		err = os.Rename(t.pack, base+pack.PackExt)
+	}
+	if err != nil {
+		t.discard()
+		return fmt.Errorf("write pack: %w", err)
+	}
+	return durable.SyncDir(t.dir)
+}
+
+// discard removes what has no name yet. What can't be removed is swept at the next start.
+func (t *intake) discard() {
+	for _, path := range []string{t.pack, t.index} {
+		if path != "" {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+type readerWithContext struct {
+	ctx context.Context //nolint:containedctx // for the length of one call
+	r   io.Reader
+}
+
+func (r readerWithContext) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

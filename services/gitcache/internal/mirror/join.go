@@ -1,0 +1,174 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/pack"
+)
+
+// openPacks are packs that are kept open for a while.
+type openPacks struct {
+	readers *readers
+	members []*member
+	files   []*pack.File
+}
+
+func (m *Mirror) openPacks(set []*member) (*openPacks, error) {
+	o := &openPacks{readers: m.readers}
+	for _, p := range set {
+		f, err := m.readers.acquire(p)
+		if err != nil {
+			o.close()
+			return nil, err
+		}
+		o.members, o.files = append(o.members, p), append(o.files, f)
+	}
+	return o, nil
+}
+
+func (o *openPacks) close() {
+	for _, p := range o.members {
+		o.readers.release(p)
+	}
+	o.members, o.files = nil, nil
+}
+
+func (o *openPacks) names() []string {
+	names := make([]string, 0, len(o.members))
+	for _, p := range o.members {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func (o *openPacks) has(id plumbing.Hash) (bool, error) {
+	for _, f := range o.files {
+		if _, found, err := f.Index().Find(id); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+func (o *openPacks) objects() int {
+	n := 0
+	for _, f := range o.files {
+		n += f.Index().Len()
+	}
+	return n
+}
+
+// join replaces packs, smallest first, by one that has all of their objects.
+func (m *Mirror) join(ctx context.Context, small []*member) error {
+	old, err := m.openPacks(small)
+	if err != nil {
+		return err
+	}
+	defer old.close()
+	for old.objects() > pack.MaxJoin {
+		last := len(old.members) - 1
+		m.readers.release(old.members[last])
+		old.members, old.files = old.members[:last], old.files[:last]
+	}
+	if len(old.members) < 2 {
+		return nil
+	}
+	stay, err := m.openPacks(slices.DeleteFunc(slices.Clone(*m.packs.Load()), func(p *member) bool { return slices.Contains(old.members, p) }))
+	if err != nil {
+		return err
+	}
+	defer stay.close()
+	taken, err := m.rewrite(ctx, old, stay)
+	if err != nil {
+		return err
+	}
+	return m.swap(taken, old, stay)
+}
+
+// swap installs the new pack and removes the old ones. Killed in between there are both.
+func (m *Mirror) swap(taken *intake, old, stay *openPacks) error {
+	if err := complete(taken, old, stay); err != nil {
+		taken.discard()
+		return err
+	}
+	provided := stay.names()
+	if taken.objects > 0 {
+		if err := m.install(taken); err != nil {
+			return err
+		}
+		provided = append(provided, taken.name)
+	}
+	gone := old.names()
+	m.change.Lock()
+	defer m.change.Unlock()
+	return m.drop(func(p Pack) bool { return slices.Contains(gone, p.Name) && p.Name != taken.name }, provided)
+}
+
+// complete makes sure that every object of the old packs is in the new one or in those that stay. The
+// objects of the new one were read and named again.
+func complete(taken *intake, old, stay *openPacks) error {
+	for _, f := range old.files {
+		for id, err := range f.Index().Names() {
+			if err != nil {
+				return err
+			}
+			if taken.has(id) {
+				continue
+			}
+			found, err := stay.has(id)
+			if err != nil {
+				return err
+			}
+			if !found {
+				return fmt.Errorf("%w: object %s did not make it into the new pack", pack.ErrDamaged, id)
+			}
+		}
+	}
+	return nil
+}
+
+// rewrite makes a pack of the objects of old: with Git's own program if there is one, which finds new
+// deltas and so makes it small, else by copying. Either way the pack is taken in like one from upstream.
+func (m *Mirror) rewrite(ctx context.Context, old, stay *openPacks) (*intake, error) {
+	git := m.upkeep.program()
+	if old.objects() > maxGitObjects {
+		git = ""
+	}
+	var failed error
+	if git != "" {
+		taken, err := m.pipe(ctx, func(w io.Writer) error { return m.packObjects(ctx, git, old.names(), stay.names(), w) })
+		if err == nil || ctx.Err() != nil || isFull(err) {
+			return taken, err
+		}
+		failed = err
+	}
+	taken, err := m.pipe(ctx, func(w io.Writer) error { return pack.Join(ctx, w, old.files, m.dir) })
+	if err == nil && failed != nil {
+		m.upkeep.without()
+		m.log.Warn("git can't join packs; until the next start it is done without git, which takes more disk", "err", failed)
+	}
+	return taken, err
+}
+
+// pipe takes in what write writes.
+func (m *Mirror) pipe(ctx context.Context, write func(io.Writer) error) (*intake, error) {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := write(w)
+		_ = w.CloseWithError(err)
+		done <- err
+	}()
+	taken, err := takeIn(ctx, m.repo(), r)
+	_ = r.CloseWithError(io.ErrClosedPipe)
+	if failed := <-done; err == nil && failed != nil {
+		taken.discard()
+		err = failed
+	}
+	return taken, err
+}
