@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,9 @@ type Replica struct {
 	Keeper      *identity.Keeper
 	Catalog     *catalog.Catalog
 	Coordinator coordination.Coordinator
+	// Leave, if there is one, is called when Run is to end, while everything is still served: to hand
+	// over what others can take. It returns soon after its context ends, which lasts LeaveTime at most.
+	Leave func(ctx context.Context)
 
 	service string
 	cfg     Config
@@ -116,12 +120,16 @@ func (r *Replica) Advertised() string {
 	return r.URL()
 }
 
-// Run serves until ctx ends. What works behind the listener ends only when that has drained. If one of
-// them fails everything ends: none ends by itself.
+// LeaveTime bounds Leave: with the end of the listener after it, all is over within the 30 s that
+// Kubernetes gives.
+const LeaveTime = 15 * time.Second
+
+// Run serves until ctx ends; then it leaves, and only then the listener drains. What works behind the
+// listener ends when that has drained. If one of them fails everything ends: none ends by itself.
 func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	front, cut := context.WithCancel(ctx)
+	front, cut := context.WithCancel(inner)
 	defer cut()
 	var group errgroup.Group
 	for _, run := range append([]func(context.Context) error{r.Keeper.Run, r.Catalog.Run}, behind...) {
@@ -133,9 +141,27 @@ func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error
 			return err
 		})
 	}
+	leaving := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		defer close(leaving)
+		r.leave(front)
+		cut()
+	})
 	err := r.server.Run(front)
+	if !unwatch() {
+		<-leaving
+	}
 	stop()
 	err = errors.Join(err, group.Wait(), r.close())
 	r.http.CloseIdleConnections()
 	return err
+}
+
+func (r *Replica) leave(ctx context.Context) {
+	if r.Leave == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, LeaveTime)
+	defer cancel()
+	r.Leave(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
@@ -93,6 +94,66 @@ func TestWhatIsBehindTheListenerOutlivesIt(t *testing.T) {
 	}
 	if err := <-done; err != nil || behind.Err() == nil {
 		t.Errorf("ended with %v, what was behind with %v", err, behind.Err())
+	}
+}
+
+func TestItLeavesWhileItServes(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan struct{}, 1)
+	quick := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served <- struct{}{} })
+	if err := r.Serve(nil, nil, server.HTTP("GET /quick", quick, identity.RoleOpen)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	var behind context.Context
+	left := false
+	r.Leave = func(leaving context.Context) {
+		left = true
+		if deadline, ok := leaving.Deadline(); !ok || time.Until(deadline) > replica.LeaveTime {
+			t.Error("it may take its time")
+		}
+		res, err := http.Get(r.Advertised() + "/quick")
+		if err != nil {
+			t.Errorf("not served any more: %v", err)
+			return
+		}
+		res.Body.Close()
+		<-served
+		if behind.Err() != nil || leaving.Err() != nil {
+			t.Error("what is behind the listener has ended")
+		}
+	}
+	started := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, func(inner context.Context) error {
+			behind = inner
+			close(started)
+			<-inner.Done()
+			return nil
+		})
+	}()
+	<-started
+	stop()
+	if err := <-done; err != nil || !left {
+		t.Errorf("ended with %v, has left: %t", err, left)
+	}
+}
+
+func TestWhoFailsDoesNotLeave(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	if err := r.Serve(nil, r.Ready); err != nil {
+		t.Fatal(err)
+	}
+	r.Leave = func(context.Context) { t.Error("it hands over what it can't vouch for") }
+	broken := errors.New("broken")
+	if err := r.Run(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("ended with %v", err)
 	}
 }
 
