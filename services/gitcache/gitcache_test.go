@@ -188,8 +188,8 @@ func TestUnreachableUpstreamKeepsTheLastGood(t *testing.T) {
 
 	f.console.setSource("http://127.0.0.1:1/x.git", "")
 	f.problem("connection refused")
-	f.console.setSource("ssh://git@example.com/x", "")
-	f.problem(`"ssh" is not supported`)
+	f.console.setSource("git://example.com/x", "")
+	f.problem("must begin with https:// or ssh://")
 	n.resolve("HEAD", "deploy")
 }
 

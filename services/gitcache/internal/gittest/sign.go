@@ -37,15 +37,7 @@ func NewSSH(t testing.TB, kind string, args ...string) *Signer {
 // NewOpenPGP makes an OpenPGP key that signs, without a passphrase.
 func NewOpenPGP(t testing.TB, algorithm string) *Signer {
 	t.Helper()
-	home, err := os.MkdirTemp("", "gpg") // t.TempDir is too long a path for the agent's socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Signer{home: home}
-	t.Cleanup(func() {
-		s.command(t, "gpgconf", "--homedir", home, "--kill", "all").Run() //nolint:errcheck // it is gone either way
-		_ = os.RemoveAll(home)
-	})
+	s := newKeyring(t)
 	s.gpg(t, nil, "--passphrase", "", "--quick-generate-key", "Ada <ada@example.com>", algorithm, "sign", "never")
 	for line := range strings.Lines(s.gpg(t, nil, "--with-colons", "--list-keys")) {
 		if f := strings.Split(line, ":"); f[0] == "fpr" && s.Fingerprint == "" {
@@ -53,6 +45,20 @@ func NewOpenPGP(t testing.TB, algorithm string) *Signer {
 		}
 	}
 	s.Public = s.export(t)
+	return s
+}
+
+func newKeyring(t testing.TB) *Signer {
+	t.Helper()
+	home, err := os.MkdirTemp("", "gpg") // t.TempDir is too long a path for the agent's socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Signer{home: home}
+	t.Cleanup(func() {
+		_ = s.command(t, "gpgconf", "--homedir", home, "--kill", "all").Run() // it may not run
+		_ = os.RemoveAll(home)
+	})
 	return s
 }
 
@@ -110,16 +116,18 @@ func (s *Signer) Expire(t testing.TB, at time.Time) string {
 	return s.export(t)
 }
 
-// Revoke returns the public key, revoked.
+// Revoke returns the public key, revoked. Its owner goes on signing with it all the same.
 func (s *Signer) Revoke(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(s.home, "openpgp-revocs.d", s.Fingerprint+".rev"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	others := newKeyring(t)
+	others.gpg(t, []byte(s.Public), "--import")
 	// gpg writes it so that it can't be used by accident.
-	s.gpg(t, bytes.Replace(b, []byte(":-----BEGIN"), []byte("-----BEGIN"), 1), "--import")
-	return s.export(t)
+	others.gpg(t, bytes.Replace(b, []byte(":-----BEGIN"), []byte("-----BEGIN"), 1), "--import")
+	return others.gpg(t, nil, "--armor", "--export", s.Fingerprint)
 }
 
 // AddSubkey adds a subkey that signs and returns the public key with it, and its fingerprint.

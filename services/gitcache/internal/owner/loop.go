@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -19,11 +18,6 @@ const (
 	// Retries of polls and publishes: full jitter below a bound that doubles from first to most.
 	firstBackoff = 2 * time.Second
 	mostBackoff  = 5 * time.Minute
-	// mostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
-	// clone. Whatever is pushed in between is fetched at once.
-	mostSpoiled = time.Hour
-	// maxSpoiled bounds the memory of such fetches: a source has one, or one per named commit.
-	maxSpoiled = 100
 	// minPause between two polls, however often somebody asks for one.
 	minPause = 500 * time.Millisecond
 	// claimTime and publishTime bound a call to the console, so that one that hangs does not stop
@@ -43,6 +37,7 @@ type loop struct {
 	source Source
 	now    State
 	good   time.Time // end of the last good poll, or begin of the tenure
+	asked  hourly    // requests to upstream
 }
 
 func newLoop(o *Owner, s Source) *loop {
@@ -90,7 +85,9 @@ func (l *loop) current() Source {
 func (l *loop) state() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.now
+	s := l.now
+	s.UpstreamRequests = l.asked.sum(time.Now())
+	return s
 }
 
 func (l *loop) lastGood() time.Time {
@@ -117,7 +114,6 @@ type tenure struct {
 	// published may be newer than what the mirror remembers.
 	seen    map[string]bool
 	problem Problem
-	checked bool // that the mirror has the objects of its heads
 
 	dirty     bool      // there is something to publish
 	publishAt time.Time // not before
@@ -127,18 +123,7 @@ type tenure struct {
 	notBefore time.Time // upstream said so; nudges wait, too
 	failures  int       // of polls in a row
 
-	credentials fetch.Credentials
-	known       credentialsKey // what credentials are of
-
-	spoiled map[string]spoiled // by the objects that were asked for
-}
-
-// spoiled is a fetch that brought what can't be used. The same objects would come again, so they are
-// not asked for with every poll.
-type spoiled struct {
-	err   error
-	times int
-	until time.Time
+	work
 }
 
 type credentialsKey struct {
@@ -152,7 +137,7 @@ func (l *loop) tenure(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, spoiled: map[string]spoiled{}, dirty: true, pollAt: now, publishAt: now}
+	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), dirty: true, pollAt: now, publishAt: now}
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, Heads: sorted(t.heads)}, now
 	l.mu.Unlock()
@@ -187,7 +172,11 @@ func (t *tenure) step(ctx context.Context) error {
 	if err := t.poll(ctx); err != nil {
 		return err
 	}
-	return t.publishIfDue(ctx)
+	if err := t.publishIfDue(ctx); err != nil {
+		return err
+	}
+	t.lookAfter(ctx)
+	return nil
 }
 
 // wait sleeps until something is due or somebody asks for a poll.

@@ -16,6 +16,8 @@ type Metrics struct {
 	fetches   *prometheus.CounterVec
 	bytes     prometheus.Counter
 	publishes *prometheus.CounterVec
+	verified  *prometheus.CounterVec
+	upkeeps   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -38,8 +40,15 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_publishes_total", Help: "Publishes of heads to the console by result: ok, failed.",
 		}, []string{"result"}),
+		verified: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_verifications_total",
+			Help: "Signatures of commits and tags that were checked, by result: ok, unsigned, unknown_key, expired, revoked, invalid.",
+		}, []string{"result"}),
+		upkeeps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_mirror_upkeeps_total", Help: "Times that a mirror which had grown was looked after, by result: ok, failed.",
+		}, []string{"result"}),
 	}
-	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes} {
+	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -57,6 +66,8 @@ func RegisterTotals(r prometheus.Registerer, o *Owner) error {
 		gauge("fairlead_gitcache_sources", "Sources in the catalog.", func(t Totals) float64 { return float64(t.Known) }),
 		gauge("fairlead_gitcache_sources_owned", "Sources whose lease this replica holds.", func(t Totals) float64 { return float64(t.Owned) }),
 		gauge("fairlead_gitcache_sources_with_problem", "Owned sources that have a problem.", func(t Totals) float64 { return float64(t.Problems) }),
+		gauge("fairlead_gitcache_sources_stale", "Owned sources whose last poll failed.", func(t Totals) float64 { return float64(t.Stale) }),
+		gauge("fairlead_gitcache_mirrors_bytes", "Size of the packs of owned sources.", func(t Totals) float64 { return float64(t.MirrorBytes) }),
 		gauge("fairlead_gitcache_oldest_poll_age_seconds", "Age of the oldest last good poll of an owned source.",
 			func(t Totals) float64 { return t.OldestPoll.Seconds() }),
 	)
@@ -80,3 +91,13 @@ func (m *Metrics) fetch(bytes int64, err error) {
 }
 
 func (m *Metrics) publish(result string) { m.publishes.WithLabelValues(result).Inc() }
+
+func (m *Metrics) verification(result string) { m.verified.WithLabelValues(result).Inc() }
+
+func (m *Metrics) upkept(err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.upkeeps.WithLabelValues(result).Inc()
+}

@@ -20,10 +20,6 @@ const (
 	// defaultInterval and minInterval of polls, as the catalog documents them.
 	defaultInterval = 2 * time.Minute
 	minInterval     = 5 * time.Second
-	// pollers at work at once over all sources; a hung remote costs one until its deadline.
-	pollers = 32
-	// fetchers at work at once: each holds a pack's index in memory.
-	fetchers = 4
 	// DefaultTTL of a lease: how long a source is without an owner after a replica died.
 	DefaultTTL = 15 * time.Second
 )
@@ -55,10 +51,9 @@ type Deps struct {
 
 // Owner keeps a loop per source of the catalog.
 type Owner struct {
-	cfg   Config
-	deps  Deps
-	polls chan struct{} // slots
-	packs chan struct{} // slots
+	cfg    Config
+	deps   Deps
+	upkeep chan struct{} // slots
 
 	kept map[string]bool // the sources at the last removal of mirrors; for Run's goroutine only
 
@@ -73,7 +68,7 @@ func New(cfg Config, deps Deps) *Owner {
 	}
 	return &Owner{
 		cfg: cfg, deps: deps, loops: map[string]*loop{},
-		polls: make(chan struct{}, pollers), packs: make(chan struct{}, fetchers),
+		upkeep: make(chan struct{}, upkeepers),
 	}
 }
 
@@ -182,6 +177,8 @@ func (o *Owner) loop(uid string) *loop {
 // good poll of an owned source.
 type Totals struct {
 	Known, Owned, Problems int
+	Stale                  int // their last poll failed
+	MirrorBytes            int64
 	OldestPoll             time.Duration
 }
 
@@ -203,6 +200,10 @@ func (o *Owner) Totals() Totals {
 		if s.Problem.Message != "" {
 			t.Problems++
 		}
+		if !s.StaleSince.IsZero() {
+			t.Stale++
+		}
+		t.MirrorBytes += s.MirrorBytes
 		t.OldestPoll = max(t.OldestPoll, time.Since(good))
 	}
 	return t

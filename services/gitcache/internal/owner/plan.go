@@ -1,27 +1,39 @@
 package owner
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/semver"
 )
 
 // plan is what a listing means for the wanted refs.
 type plan struct {
 	fresh bool // clone beside the damaged mirror
-	// objects are where wanted refs point now. A ref that is not in here keeps its last good head.
-	objects map[string]plumbing.Hash
-	seen    map[string]bool // refs whose heads are those of this listing
+	// found is where wanted refs point now. A ref that is not in here keeps its last good head.
+	found map[string]*found
+	seen  map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []plumbing.Hash
 	troubles       []trouble
 }
 
+// found is what becomes the head of a ref, if nothing speaks against it.
+type found struct {
+	object     plumbing.Hash
+	resolved   string // the tag that a range chose
+	signedBy   string
+	submodules []plumbing.Hash
+}
+
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
-	p := &plan{fresh: t.mirror.Doubted(), objects: map[string]plumbing.Hash{}, seen: map[string]bool{}}
+	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if len(l.Refs) == 0 {
 		p.troubles = append(p.troubles, trouble{text: t.emptied()})
 		return p
@@ -30,32 +42,91 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	defer o.Close()
 	has := func(id plumbing.Hash) bool { return !p.fresh && o.Has(id) }
 	for _, ref := range slices.Sorted(maps.Keys(wanted(s))) {
-		id, listed := l.Refs[ref]
-		named := plumbing.IsHash(ref)
-		if named {
-			id = plumbing.NewHash(ref)
+		f, why := t.find(s, l, ref)
+		if f == nil {
+			p.lose(ref, why)
+			continue
 		}
 		switch {
-		case !listed && !named:
-			p.lose(ref, t.lost(s, ref))
-			continue
-		case t.checked && !p.fresh && t.heads[ref].Object == id: // the usual case costs nothing
-		case has(id):
-		case named && !slices.Contains(slices.Collect(maps.Values(l.Refs)), id):
-			p.commits = append(p.commits, id)
+		case t.checked && !p.fresh && t.heads[ref].Object == f.object: // the usual case costs nothing
+		case has(f.object):
 		default:
-			p.wants = append(p.wants, id)
+			p.want(l, ref, f.object)
 		}
-		p.objects[ref] = id
+		p.found[ref] = f
 	}
 	t.checked = true
 	return p
+}
+
+// find looks a wanted ref up in a listing; nil and why, if it is not there.
+func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
+	if plumbing.IsHash(ref) {
+		return &found{object: plumbing.NewHash(ref)}, ""
+	}
+	if text, ok := strings.CutPrefix(ref, catalog.SemverPrefix); ok {
+		return t.choose(s, l, ref, text)
+	}
+	if id, listed := l.Refs[ref]; listed {
+		return &found{object: id}, ""
+	}
+	return nil, t.lost(s, ref)
+}
+
+// choose finds the tag for a range. A head never goes back to a lower version because a tag was deleted:
+// that is a lost ref as any other.
+func (t *tenure) choose(s Source, l *fetch.Listing, ref, text string) (*found, string) {
+	r, err := semver.Parse(text)
+	if err != nil {
+		return nil, fmt.Sprintf("ref %q of %s: %s", ref, named(s.Wants[ref]), err)
+	}
+	choice := r.Choose(maps.Keys(l.Refs))
+	old, known := t.heads[ref]
+	switch {
+	case known && (choice.Tag == "" || semver.Lower(choice.Tag, old.Resolved)):
+		return nil, t.lostTag(s, ref, choice)
+	case choice.Tag == "":
+		return nil, noTag(s, ref, choice)
+	}
+	return &found{object: l.Refs[choice.Tag], resolved: choice.Tag}, ""
+}
+
+// want notes what has to be fetched for a ref.
+func (p *plan) want(l *fetch.Listing, ref string, id plumbing.Hash) {
+	tip, ok := tipOf(l, id)
+	if ok || !plumbing.IsHash(ref) {
+		p.wants = append(p.wants, tip)
+		return
+	}
+	p.commits = append(p.commits, id)
+}
+
+// tipOf is the object to ask for where upstream hands out only refs: the commit itself, or the tag object
+// that stands for it.
+func tipOf(l *fetch.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
+	for _, tip := range l.Refs {
+		if tip == id {
+			return id, true
+		}
+	}
+	for tag, commit := range l.Peeled {
+		if commit == id {
+			return l.Refs[tag], true
+		}
+	}
+	return id, false
 }
 
 func (p *plan) lose(ref, text string) {
 	if text != "" {
 		p.troubles = append(p.troubles, trouble{ref, text})
 	}
+}
+
+// drop keeps the last good head of a ref that was found.
+func (p *plan) drop(ref, text string) {
+	delete(p.found, ref)
+	p.lose(ref, text)
 }
 
 func wanted(s Source) map[string][]string {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -15,20 +17,30 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
+// work is what polls keep for the next ones.
+type work struct {
+	checked bool                              // that the mirror has the objects of its heads
+	holds   holds                             // what is not tried again with every poll
+	trust   *trust                            // nil: nothing has to be signed
+	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
+	grown   bool                              // the mirror, since it was last looked after
+
+	credentials fetch.Credentials
+	known       credentialsKey // what credentials are of
+}
+
+func newWork() work { return work{holds: holds{}, grown: true} }
+
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
 // error; an error means that the context ended.
 func (t *tenure) poll(ctx context.Context) error {
-	select {
-	case t.o.polls <- struct{}{}:
-		defer func() { <-t.o.polls }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	s := t.current()
+	var requests atomic.Int64
 	ctx, span := t.o.deps.Tracer.Start(ctx, "gitcache.poll", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", s.Name)))
 	defer span.End()
 	began := time.Now()
-	moved, troubles, err := t.ask(ctx, s)
+	moved, troubles, err := t.ask(fetch.WithCounter(ctx, &requests), s)
+	t.count(int(requests.Load()))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -72,7 +84,9 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, 
 	defer t.mu.Unlock()
 	t.now.LastPoll, t.now.Heads, t.now.Problem = time.Now(), sorted(t.heads), t.problem
 	if good {
-		t.good = t.now.LastPoll
+		t.good, t.now.StaleSince = t.now.LastPoll, time.Time{}
+	} else if t.now.StaleSince.IsZero() {
+		t.now.StaleSince = t.now.LastPoll
 	}
 }
 
@@ -91,6 +105,12 @@ func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trou
 	p := t.plan(s, listing)
 	if err := t.fetch(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
+		return false, p.troubles, err
+	}
+	if err := t.verify(ctx, s, p); err != nil {
+		return false, p.troubles, err
+	}
+	if err := t.gather(ctx, r, s, p); err != nil {
 		return false, p.troubles, err
 	}
 	heads, err := t.take(ctx, s, p)

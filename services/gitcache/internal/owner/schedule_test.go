@@ -9,7 +9,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
-func newTenure(s Source) *tenure { return &tenure{loop: newLoop(New(Config{}, Deps{}), s)} }
+func newTenure(s Source) *tenure {
+	return &tenure{loop: newLoop(New(Config{}, Deps{}), s), work: newWork()}
+}
 
 func TestPollsAreSpreadOverTheirInterval(t *testing.T) {
 	t.Parallel()

@@ -109,4 +109,11 @@ type State struct {
 	LastPoll, NextPoll time.Time
 	Heads              []mirror.Head
 	Problem            Problem
+	// StaleSince is since when upstream has not answered as it should; zero: the last poll went well.
+	StaleSince time.Time
+	// UpstreamRequests in the last hour, by this replica.
+	UpstreamRequests int
+	// What the mirror takes on the disk.
+	MirrorBytes int64
+	MirrorPacks int
 }

@@ -4,62 +4,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// take reads the commits of the planned objects and returns the new heads.
+// take makes heads of what was found, and keeps the last good ones of all other refs.
 func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror.Head, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	heads := map[string]mirror.Head{}
-	for ref := range wanted(s) {
+	for _, ref := range slices.Sorted(maps.Keys(wanted(s))) {
 		old, known := t.heads[ref]
-		id, found := p.objects[ref]
-		switch {
-		case found && known && old.Object == id:
-			heads[ref], p.seen[ref] = old, true
-		case found:
-			h, err := t.head(ctx, o, ref, id)
-			switch {
-			case err == nil:
-				heads[ref], p.seen[ref] = h, true
-				continue
-			case errors.Is(err, mirror.ErrMissing), errors.Is(err, mirror.ErrCorrupt):
-				t.mirror.Doubt(err)
-				return nil, &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
-			}
-			p.lose(ref, fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
-			if known {
-				heads[ref] = old
-			}
-		case known:
+		if known {
 			heads[ref] = old
+		}
+		f, ok := p.found[ref]
+		if !ok {
+			continue
+		}
+		h, err := t.head(ctx, o, ref, f)
+		switch {
+		case err == nil:
+			heads[ref], p.seen[ref] = h, true
+		case unreadable(err):
+			return nil, t.doubt(ref, err)
+		default:
+			p.lose(ref, fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
 		}
 	}
 	return heads, nil
 }
 
-func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, id plumbing.Hash) (mirror.Head, error) {
-	commit, err := o.Peel(id)
-	if err != nil {
-		return mirror.Head{}, err
+// unreadable tells errors that are the mirror's fault from those that are the content's.
+func unreadable(err error) bool {
+	return errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt)
+}
+
+// doubt makes the next poll clone again.
+func (t *tenure) doubt(ref string, err error) error {
+	t.mirror.Doubt(err)
+	return &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
+}
+
+func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
+	h, known := t.heads[ref]
+	if !known || h.Object != f.object {
+		commit, err := o.Peel(f.object)
+		if err != nil {
+			return mirror.Head{}, err
+		}
+		c, err := o.Commit(commit)
+		if err != nil {
+			return mirror.Head{}, err
+		}
+		if !known || h.Commit != commit {
+			h.FetchTime, h.Traceparent = time.Now().UTC().Truncate(time.Microsecond), telemetry.Inject(ctx)
+		}
+		h.Ref, h.Object, h.Commit = ref, f.object, commit
+		h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
 	}
-	c, err := o.Commit(commit)
-	if err != nil {
-		return mirror.Head{}, err
-	}
-	h := mirror.Head{
-		Ref: ref, Object: id, Commit: commit, CommitTime: c.Time, Subject: c.Subject, Author: c.Author,
-		Traceparent: telemetry.Inject(ctx), FetchTime: time.Now().UTC().Truncate(time.Microsecond),
-	}
-	if old, ok := t.heads[ref]; ok && old.Commit == commit {
-		h.FetchTime, h.Traceparent = old.FetchTime, old.Traceparent
+	h.Resolved, h.SignedBy = f.resolved, f.signedBy
+	if !slices.Equal(h.Submodules, f.submodules) {
+		h.Submodules = f.submodules
 	}
 	return h, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/semver"
 )
 
 // trouble is what a poll could not do.
@@ -57,6 +59,29 @@ func (t *tenure) lost(s Source, ref string) string {
 	}
 	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, named(services))
 }
+
+// lostTag says that the tag is gone that a range had chosen.
+func (t *tenure) lostTag(s Source, ref string, choice semver.Choice) string {
+	h := t.heads[ref]
+	next := "no other tag is in the range"
+	if choice.Tag != "" {
+		next = fmt.Sprintf("the highest in the range is now %s", name(choice.Tag))
+	}
+	return fmt.Sprintf("tag %s, which %q of %s had chosen, is gone upstream, and %s; its last good commit %s is kept. Push the tag again, or change the range so that it leaves %s out",
+		name(h.Resolved), ref, named(s.Wants[ref]), next, short(h.Commit), name(h.Resolved))
+}
+
+// noTag says that a range finds nothing.
+func noTag(s Source, ref string, choice semver.Choice) string {
+	highest := "no tag is named like a version (1.2.3 or v1.2.3)"
+	if choice.Highest != "" {
+		highest = "the highest version is " + name(choice.Highest)
+	}
+	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, named(s.Wants[ref]), highest)
+}
+
+// name is a tag as people call it.
+func name(tag string) string { return fmt.Sprintf("%q", strings.TrimPrefix(tag, tagPrefix)) }
 
 // maxNamed services in one message; the rest is counted.
 const maxNamed = 5

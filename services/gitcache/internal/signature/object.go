@@ -86,9 +86,8 @@ func formatOf(signature []byte) format {
 	return formatUnknown
 }
 
-// TagName is the name within an annotated tag. A signature covers it: a signed tag that is shown under
-// another name says nothing about that name.
-func TagName(raw []byte) string {
+// tagName is the name within an annotated tag.
+func tagName(raw []byte) string {
 	for rest := raw; len(rest) > 0; {
 		line, after := cutLine(rest)
 		if line[0] == '\n' {

@@ -45,14 +45,24 @@ func (k *Keys) Commit(raw []byte, now time.Time) (fingerprint string, err error)
 	return k.anyOf(payload, signatures, now)
 }
 
-// Tag is Commit for an annotated tag.
-func (k *Keys) Tag(raw []byte, now time.Time) (fingerprint string, err error) {
+// Tag is Commit for an annotated tag that is shown under a name. The name is part of what is signed: a
+// signed tag that is shown under another one says nothing about that one.
+func (k *Keys) Tag(raw []byte, name string, now time.Time) (fingerprint string, err error) {
 	payload, signature := splitTail(raw)
 	if signature == nil {
 		return "", refuse(Unsigned, "is not signed")
 	}
 	payload, _ = splitHeader(payload)
-	return k.anyOf(payload, [][]byte{signature}, now)
+	fingerprint, err = k.anyOf(payload, [][]byte{signature}, now)
+	if inner := tagName(raw); err == nil && inner != name {
+		return "", refuse(Invalid, "is signed as tag %q and not under this name", short(inner))
+	}
+	return fingerprint, err
+}
+
+// NoTag is the refusal of what is no annotated tag where one must be signed.
+func NoTag() *Refusal {
+	return refuse(Unsigned, "is not an annotated tag, and the source wants signed tags")
 }
 
 // anyOf is content with one good signature, and else says what is wrong with the last.
@@ -81,11 +91,18 @@ func (k *Keys) one(payload, signature []byte, now time.Time) (fingerprint string
 	default:
 		return "", refuse(Invalid, "has a signature of an unknown kind")
 	}
-	var known *Refusal
-	if err != nil && !errors.As(err, &known) {
-		return "", refuse(Invalid, "has a signature that can't be read: %v", err)
+	if err != nil {
+		return "", AsRefusal(err)
 	}
-	return fingerprint, err
+	return fingerprint, nil
+}
+
+// AsRefusal makes a refusal of any error about a signature.
+func AsRefusal(err error) *Refusal {
+	if known, ok := errors.AsType[*Refusal](err); ok {
+		return known
+	}
+	return refuse(Invalid, "has a signature that can't be read: %v", err)
 }
 
 // recoverTo turns a panic in a decoder of foreign bytes into an error.

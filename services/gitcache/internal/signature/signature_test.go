@@ -103,7 +103,7 @@ func TestWhatGitSignsIsAccepted(t *testing.T) {
 			now := time.Now().Add(time.Second)
 			objects := map[string]func(*signature.Keys, []byte) (string, error){
 				"commit": func(k *signature.Keys, b []byte) (string, error) { return k.Commit(b, now) },
-				"tag":    func(k *signature.Keys, b []byte) (string, error) { return k.Tag(b, now) },
+				"tag":    func(k *signature.Keys, b []byte) (string, error) { return k.Tag(b, "v1.0.0", now) },
 			}
 			raws := map[string][]byte{"commit": r.commit(t, "subject\n\nbody\n gpgsig not a header"), "tag": r.tag(t, "v1.0.0")}
 			for kind, check := range objects {
@@ -116,9 +116,9 @@ func TestWhatGitSignsIsAccepted(t *testing.T) {
 				_, err = check(trusted, bytes.Replace(raw, []byte("Ada <ada@"), []byte("Eve <eve@"), 1))
 				refused(t, err, signature.Invalid, signer.Fingerprint, "was changed after it was signed")
 			}
-			if got := signature.TagName(raws["tag"]); got != "v1.0.0" {
-				t.Errorf("the tag's name is %q", got)
-			}
+			// Whoever holds the repository can show a tag that was signed under another name.
+			_, err := trusted.Tag(raws["tag"], "v2.0.0", now)
+			refused(t, err, signature.Invalid, `signed as tag "v1.0.0"`)
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestNoSignatureIsNoSignature(t *testing.T) {
 	refused(t, err, signature.Unsigned, "is not signed")
 	r.Work("tag", "-a", "-m", "plain", "v1")
 	r.Work("push", "--quiet", r.URLOnDisk(), "v1")
-	_, err = k.Tag(r.raw(t, "tag", "v1"), time.Now())
+	_, err = k.Tag(r.raw(t, "tag", "v1"), "v1", time.Now())
 	refused(t, err, signature.Unsigned)
 
 	// A signature in the message is no signature of the commit.
@@ -383,7 +383,7 @@ func FuzzCommit(f *testing.F) {
 	}
 	now := time.Now().Add(time.Second)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, check := range []func([]byte, time.Time) (string, error){k.Commit, k.Tag} {
+		for _, check := range []func([]byte, time.Time) (string, error){k.Commit, func(b []byte, now time.Time) (string, error) { return k.Tag(b, "v1", now) }} {
 			by, err := check(raw, now)
 			if err == nil && by != signer.Fingerprint && by != pgp.Fingerprint {
 				t.Errorf("signed by %q", by)

@@ -1,0 +1,303 @@
+package owner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/submodule"
+)
+
+// maxSubmoduleDepth of submodules, one within the other; builds go no deeper.
+const maxSubmoduleDepth = 8
+
+// gather fetches the submodules of what was found, and drops what is not whole without them. Nobody is
+// asked while all of them are here.
+func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	if !s.Submodules {
+		clear(t.whole)
+		return nil
+	}
+	whole := map[plumbing.Hash][]plumbing.Hash{}
+	g := &gatherer{t: t, source: r, listings: map[string]*fetch.Listing{}}
+	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+		f := p.found[ref]
+		commit, err := t.peel(f.object)
+		if err != nil {
+			continue // take says why it can't be used
+		}
+		ids, known := t.whole[commit]
+		if !known {
+			ids, err = g.all(ctx, commit)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && unreadable(err):
+			return t.doubt(ref, err)
+		case err != nil:
+			p.drop(ref, t.incomplete(s, ref, commit, err))
+		default:
+			f.submodules, whole[commit] = ids, ids
+		}
+	}
+	t.whole = whole
+	return nil
+}
+
+func (t *tenure) peel(id plumbing.Hash) (plumbing.Hash, error) {
+	o := t.mirror.Objects()
+	defer o.Close()
+	return o.Peel(id)
+}
+
+// incomplete says what is missing and what is kept.
+func (t *tenure) incomplete(s Source, ref string, commit plumbing.Hash, err error) string {
+	what := fmt.Sprintf("ref %q", ref)
+	if services := s.Wants[ref]; len(services) > 0 {
+		what += " of " + named(services)
+	}
+	kept := "Nothing of it is published"
+	if old, known := t.heads[ref]; known {
+		kept = fmt.Sprintf("The last good commit %s is kept", short(old.Commit))
+	}
+	return fmt.Sprintf("%s at commit %s: %s. %s", what, short(commit), submodule.Words(err), kept)
+}
+
+// gatherer fetches submodules for one poll.
+type gatherer struct {
+	t        *tenure
+	source   fetch.Remote
+	listings map[string]*fetch.Listing  // of this poll, by URL
+	known    map[string][]plumbing.Hash // commits that are here, by URL; nil until somebody needs them
+}
+
+// site is a commit in which submodules are looked for.
+type site struct {
+	commit plumbing.Hash
+	from   *url.URL // where its repository is
+	path   string
+	depth  int
+}
+
+// all fetches what is missing of a commit's submodules and of theirs, and returns their commits.
+func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbing.Hash, err error) {
+	ctx, span := g.t.o.deps.Tracer.Start(ctx, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
+	defer func() {
+		span.SetAttributes(attribute.Int("submodules", len(ids)))
+		if err != nil {
+			span.SetStatus(codes.Error, "submodules")
+		}
+		span.End()
+	}()
+	seen := map[plumbing.Hash]bool{}
+	err = g.walk(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
+		if len(seen) > submodule.MaxModules {
+			return fmt.Errorf("it has more than the limit of %d submodules", submodule.MaxModules)
+		}
+		if p.depth == maxSubmoduleDepth {
+			return fmt.Errorf("submodule %q is within more than the limit of %d others", m.Path, maxSubmoduleDepth)
+		}
+		seen[m.Commit] = true
+		if g.t.has(m.Commit) {
+			return nil
+		}
+		if err := g.bring(ctx, m); err != nil {
+			return fmt.Errorf("submodule %q at commit %s of %s: %w", join(p.path, m.Path), short(m.Commit), show(m.URL), err)
+		}
+		return nil
+	})
+	return slices.SortedFunc(maps.Keys(seen), compare), err
+}
+
+func compare(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) }
+
+func join(folder, name string) string {
+	if folder == "" {
+		return name
+	}
+	return folder + "/" + name
+}
+
+func show(u *url.URL) string { return u.Redacted() }
+
+// walk visits all submodules below a commit, each before what is within it.
+func (g *gatherer) walk(from site, visit func(site, submodule.Module) error) error {
+	line := []site{from}
+	walked := map[plumbing.Hash]bool{}
+	for len(line) > 0 {
+		p := line[0]
+		line = line[1:]
+		if walked[p.commit] {
+			continue
+		}
+		walked[p.commit] = true
+		modules, err := g.t.modules(p)
+		if err != nil {
+			return err
+		}
+		for _, m := range modules {
+			if err := visit(p, m); err != nil {
+				return err
+			}
+			line = append(line, site{commit: m.Commit, from: m.URL, path: join(p.path, m.Path), depth: p.depth + 1})
+		}
+	}
+	return nil
+}
+
+// modules reads .gitmodules at a commit.
+func (t *tenure) modules(p site) ([]submodule.Module, error) {
+	o := t.mirror.Objects()
+	defer o.Close()
+	c, err := o.Commit(p.commit)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := submodule.List(o, c.Tree, p.from)
+	if err != nil && p.path != "" && !unreadable(err) {
+		return nil, fmt.Errorf("submodule %q: %s", p.path, submodule.Words(err))
+	}
+	return modules, err
+}
+
+// bring fetches one commit of one submodule. What does not work is not tried again with every poll.
+func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
+	holds, at := g.t.holds, m.URL.String()
+	this := at + " " + m.Commit.String()
+	for _, key := range []string{at, this} {
+		if err := holds.check(key); err != nil {
+			return err
+		}
+	}
+	l, err := g.list(ctx, m.URL)
+	if err != nil {
+		if ctx.Err() == nil {
+			holds.add(at, err, mostBackoff)
+		}
+		return err
+	}
+	if err = g.fetch(ctx, m, l); err != nil {
+		if ctx.Err() == nil {
+			holds.add(this, err, mostBackoff)
+		}
+		return err
+	}
+	holds.done(at)
+	holds.done(this)
+	return nil
+}
+
+func (g *gatherer) list(ctx context.Context, u *url.URL) (*fetch.Listing, error) {
+	if l, ok := g.listings[u.String()]; ok {
+		return l, nil
+	}
+	l, err := g.t.o.deps.Fetcher.List(ctx, g.remote(u))
+	if err != nil {
+		return nil, g.explain(u, err)
+	}
+	g.listings[u.String()] = l
+	return l, nil
+}
+
+// fetch asks for the commit itself where upstream hands it out, and else for all branches, one of which
+// may have it.
+func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
+	wants := []plumbing.Hash{m.Commit}
+	if tip, ok := tipOf(l, m.Commit); ok {
+		wants[0] = tip
+	} else if !l.AllowsAny() {
+		wants = g.branches(l)
+	}
+	if len(wants) > 0 {
+		if err := g.t.fetchInto(ctx, g.remote(m.URL), l, wants, g.target(m.URL)); err != nil {
+			return g.explain(m.URL, err)
+		}
+	}
+	if !g.t.has(m.Commit) {
+		return errors.New("no branch of that repository has the commit. Push it there")
+	}
+	at := m.URL.String()
+	g.known[at] = append(g.known[at], m.Commit)
+	return nil
+}
+
+// branches are the tips of branches that are not here.
+func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
+	for ref, id := range l.Refs {
+		if len(ref) > len(branchPrefix) && ref[:len(branchPrefix)] == branchPrefix && !g.t.has(id) {
+			tips = append(tips, id)
+		}
+	}
+	return tips
+}
+
+const branchPrefix = "refs/heads/"
+
+// remote is whom to ask. The source's credentials go to its own host only; those of its proxy are for
+// the proxy.
+func (g *gatherer) remote(u *url.URL) fetch.Remote {
+	r := g.source
+	r.URL = u
+	if !fetch.SameOrigin(u, g.source.URL) {
+		r.Secret = ""
+		r.Credentials = fetch.Credentials{
+			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
+		}
+	}
+	return r
+}
+
+// explain adds what the fetcher can't know: why there are no credentials.
+func (g *gatherer) explain(u *url.URL, err error) error {
+	var known *fetch.Error
+	if errors.As(err, &known) && known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
+		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the submodule readable for everybody, or keep it on that host", u.Host, g.source.URL.Host)
+	}
+	return err
+}
+
+// target is the mirror for objects of another repository: only what is here of that one is told there.
+func (g *gatherer) target(u *url.URL) fetch.Target {
+	if g.known == nil {
+		g.known = map[string][]plumbing.Hash{}
+		for _, h := range g.t.heads {
+			// What can't be read of an old head is fetched once more, no harm.
+			_ = g.walk(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
+				if !g.t.has(m.Commit) {
+					return mirror.ErrMissing
+				}
+				g.known[m.URL.String()] = append(g.known[m.URL.String()], m.Commit)
+				return nil
+			})
+		}
+	}
+	return part{g.t.mirror, g.known[u.String()]}
+}
+
+type part struct {
+	*mirror.Mirror
+	haves []plumbing.Hash
+}
+
+// maxHaves bounds a request.
+const maxHaves = 64
+
+// Haves are commits of this repository that are here.
+func (p part) Haves() ([]plumbing.Hash, error) {
+	haves := slices.Clone(p.haves)
+	slices.SortFunc(haves, compare)
+	haves = slices.Compact(haves)
+	return haves[:min(len(haves), maxHaves)], nil
+}

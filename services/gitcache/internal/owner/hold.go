@@ -1,0 +1,45 @@
+package owner
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// mostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
+	// clone. Whatever is pushed in between is fetched at once.
+	mostSpoiled = time.Hour
+	// maxHolds bounds their memory: mostly a source has none.
+	maxHolds = 200
+)
+
+// holds are things that did not work and are not tried again with every poll, by what they are: objects
+// that came and can't be used, repositories of submodules that did not answer.
+type holds map[string]hold
+
+type hold struct {
+	err   error
+	times int
+	until time.Time
+}
+
+// check is why something is not tried now; nil: it is.
+func (h holds) check(key string) error {
+	if before, ok := h[key]; ok && time.Now().Before(before.until) {
+		return before.err
+	}
+	return nil
+}
+
+// add pauses for a time that doubles up to most. The first pause is short: a transfer may just have been
+// cut on its way.
+func (h holds) add(key string, err error, most time.Duration) {
+	before, known := h[key]
+	if !known && len(h) >= maxHolds {
+		clear(h)
+	}
+	pause := min(firstBackoff<<min(before.times, 16), most)
+	h[key] = hold{err: err, times: before.times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
+}
+
+func (h holds) done(key string) { delete(h, key) }

@@ -1,0 +1,84 @@
+package owner
+
+import (
+	"context"
+	"time"
+)
+
+// upkeepers at work at once: each may hold the names of all objects of a mirror in memory.
+const upkeepers = 1
+
+// mostNeglect bounds the pause after upkeep that did not succeed.
+const mostNeglect = time.Hour
+
+// lookAfter keeps the mirror small after it has grown, while the lease is held. Who finds all places taken
+// goes on polling and comes again: the repack of a large repository delays nobody else.
+func (t *tenure) lookAfter(ctx context.Context) {
+	const key = "upkeep"
+	if !t.grown {
+		return
+	}
+	t.measure()
+	if t.holds.check(key) != nil {
+		return
+	}
+	select {
+	case t.o.upkeep <- struct{}{}:
+		defer func() { <-t.o.upkeep }()
+	default:
+		return
+	}
+	err := t.mirror.Maintain(ctx)
+	switch {
+	case err == nil:
+		t.grown = false
+		t.holds.done(key)
+	case ctx.Err() != nil:
+		return
+	default:
+		t.holds.add(key, err, mostNeglect)
+		t.o.deps.Log.WarnContext(ctx, "mirror is not repacked; it goes on with more packs than it needs", "source", t.current().Name, "err", err)
+	}
+	t.o.deps.Metrics.upkept(err)
+	t.measure()
+}
+
+func (t *tenure) measure() {
+	bytes, packs := t.mirror.Size()
+	t.set(func(s *State) { s.MirrorBytes, s.MirrorPacks = bytes, packs })
+}
+
+// count notes requests to upstream.
+func (l *loop) count(requests int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked.add(time.Now(), requests)
+}
+
+// hourly counts what happened in the last hour, by minutes.
+type hourly struct {
+	minutes [60]int
+	last    int64 // the minute, since 1970, that was counted last
+}
+
+func (h *hourly) add(now time.Time, n int) {
+	h.forget(now)
+	h.minutes[h.last%60] += n
+}
+
+func (h *hourly) sum(now time.Time) (n int) {
+	h.forget(now)
+	for _, m := range h.minutes {
+		n += m
+	}
+	return n
+}
+
+// forget clears the minutes that were not counted in for an hour. A clock that goes back counts on.
+func (h *hourly) forget(now time.Time) {
+	minute := now.Unix() / 60
+	for m := max(h.last+1, minute-59); m <= minute; m++ {
+		h.minutes[m%60] = 0
+	}
+	h.last = max(h.last, minute)
+}

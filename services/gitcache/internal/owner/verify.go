@@ -1,0 +1,191 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/signature"
+)
+
+const (
+	// maxSignedBytes of a commit or tag that is verified.
+	maxSignedBytes = 4 << 20
+	// verdictTime is how long a verdict stands: keys expire.
+	verdictTime = time.Hour
+	tagPrefix   = "refs/tags/"
+)
+
+// trust is what a source's verification says, and what was found by it.
+type trust struct {
+	of       Verification
+	keys     *signature.Keys
+	err      error // the keys can't be read
+	verdicts map[subject]verdict
+}
+
+// subject is what was verified. The ref matters for tags: their name is part of what is signed.
+type subject struct {
+	object plumbing.Hash
+	ref    string
+}
+
+type verdict struct {
+	signedBy string
+	what     string // that was looked at, for messages
+	err      *signature.Refusal
+	until    time.Time
+}
+
+// verify drops what is not signed as the source wants it. It comes before submodules are fetched: an
+// unsigned commit must not say whom to ask.
+func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
+	if !s.Verification.Commit && !s.Verification.Tag {
+		t.trust = nil
+		return nil
+	}
+	if t.trust == nil || !t.trust.of.equal(s.Verification) {
+		t.trust = newTrust(s.Verification)
+	}
+	if t.trust.err != nil {
+		clear(p.found)
+		p.lose("", t.trust.err.Error()+". Until it is corrected nothing new is published")
+		return nil
+	}
+	o := t.mirror.Objects()
+	defer o.Close()
+	verdicts := map[subject]verdict{}
+	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+		f := p.found[ref]
+		v, err := t.verdict(ctx, o, ref, f)
+		switch {
+		case err != nil && unreadable(err):
+			return t.doubt(ref, err)
+		case err != nil:
+			continue // take says why it can't be used
+		}
+		verdicts[subject{f.object, ref}] = v
+		if f.signedBy = v.signedBy; v.err != nil {
+			p.drop(ref, t.unsigned(s, ref, f, v))
+		}
+	}
+	t.trust.verdicts = verdicts
+	return nil
+}
+
+func newTrust(v Verification) *trust {
+	keys, err := signature.ParseKeys(v.Keys)
+	return &trust{of: v, keys: keys, err: err, verdicts: map[subject]verdict{}}
+}
+
+// verdict verifies what a ref points to, or remembers.
+func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *found) (verdict, error) {
+	now := time.Now()
+	if v, ok := t.trust.verdicts[subject{f.object, ref}]; ok && now.Before(v.until) {
+		return v, nil
+	}
+	_, span := t.o.deps.Tracer.Start(ctx, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
+	defer span.End()
+	v, err := t.trust.look(o, ref, f, now)
+	if err != nil {
+		return verdict{}, err
+	}
+	result := "ok"
+	if v.err != nil {
+		result = string(v.err.Kind)
+		span.SetStatus(codes.Error, result)
+	}
+	t.o.deps.Metrics.verification(result)
+	v.until = now.Add(verdictTime)
+	return v, nil
+}
+
+// look verifies. The error is about reading; a refusal is in the verdict.
+func (t *trust) look(o *mirror.Objects, ref string, f *found, now time.Time) (v verdict, err error) {
+	if t.of.Commit {
+		commit, err := o.Peel(f.object)
+		if err != nil {
+			return v, err
+		}
+		raw, err := o.Read(plumbing.CommitObject, commit, maxSignedBytes)
+		if err != nil {
+			return v, err
+		}
+		v.what = "commit " + short(commit)
+		if v.signedBy, v.err = judged(t.keys.Commit(raw, now)); v.err != nil {
+			return v, nil
+		}
+	}
+	if t.of.Tag {
+		return t.lookAtTag(o, ref, f, v, now)
+	}
+	return v, nil
+}
+
+func (t *trust) lookAtTag(o *mirror.Objects, ref string, f *found, v verdict, now time.Time) (verdict, error) {
+	if f.resolved != "" {
+		ref = f.resolved
+	}
+	kind, err := o.Kind(f.object)
+	if err != nil {
+		return v, err
+	}
+	name, isTag := strings.CutPrefix(ref, tagPrefix)
+	if !isTag || kind != plumbing.TagObject {
+		v.what, v.err = "what it points to", signature.NoTag()
+		return v, nil
+	}
+	raw, err := o.Read(plumbing.TagObject, f.object, maxSignedBytes)
+	if err != nil {
+		return v, err
+	}
+	v.what = fmt.Sprintf("tag %q", name)
+	v.signedBy, v.err = judged(t.keys.Tag(raw, name, now))
+	return v, nil
+}
+
+func judged(signedBy string, err error) (string, *signature.Refusal) {
+	if err == nil {
+		return signedBy, nil
+	}
+	return "", signature.AsRefusal(err)
+}
+
+// unsigned says what speaks against a ref. The default branch is missed by nobody but by services that
+// use it, or by a source that is only being set up.
+func (t *tenure) unsigned(s Source, ref string, f *found, v verdict) string {
+	services := s.Wants[ref]
+	if len(services) == 0 && (len(s.Wants) > 0 || s.Verification.Tag) {
+		return ""
+	}
+	of := ""
+	if len(services) > 0 {
+		of = " of " + named(services)
+	}
+	kept := "Nothing of it is published"
+	switch old, known := t.heads[ref]; {
+	case known && old.Object == f.object:
+		kept = "It was published before and is kept"
+	case known:
+		kept = fmt.Sprintf("The last good commit %s is kept", short(old.Commit))
+	}
+	return fmt.Sprintf("ref %q%s: %s %s. %s. %s", ref, of, v.what, v.err, kept, advice[v.err.Kind])
+}
+
+// advice is the next step.
+var advice = map[signature.Kind]string{ //nolint:gochecknoglobals // a table
+	signature.Unsigned: "Sign it with one of the source's verification keys",
+	signature.Unknown:  "Sign it with one of the source's verification keys, or add this key to them if you trust it",
+	signature.Expired:  "Extend the key and write it into the source again, or sign with another",
+	signature.Revoked:  "Sign with another key",
+	signature.Invalid:  "Sign it again",
+}
