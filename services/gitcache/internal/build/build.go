@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -39,8 +40,10 @@ const (
 	format = "fairlead-source-1"
 	// buildTime bounds one build; the limits of an artifact bound it well below.
 	buildTime = 2 * time.Minute
-	// builders at work at once: each holds a file and an index in memory.
+	// builders at work at once: each holds a file in memory. As many again build for downloads.
 	builders = 2
+	// maxRefused contents are known to be refused, so that nobody who asks again costs a build.
+	maxRefused = 1000
 	// maxPlaces bounds the places whose trees are known without looking; about 300 bytes each.
 	maxPlaces = 20_000
 )
@@ -92,16 +95,23 @@ type Deps struct {
 type Builder struct {
 	deps  Deps
 	memo  *memo
+	time  time.Duration // of one build
 	slots chan struct{}
+	// again are the slots of builds for downloads: those are read by callers who may be slow.
+	again chan struct{}
 
 	flights singleflight.Group
 	life    context.Context //nolint:containedctx // of builds, which outlive their callers; ended by Close
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	places map[Place]found
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	places  map[Place]found
+	refused map[string]error // by source_id
+
+	pins   sync.Mutex      // guards pinned, and the order in which the store is told
+	pinned map[string]bool // source_ids
 }
 
 type found struct {
@@ -116,7 +126,10 @@ func New(dir string, deps Deps) (*Builder, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Builder{deps: deps, memo: m, slots: make(chan struct{}, builders), life: life, end: end, places: map[Place]found{}}, nil
+	return &Builder{
+		deps: deps, memo: m, time: buildTime, slots: make(chan struct{}, builders), again: make(chan struct{}, builders),
+		life: life, end: end, places: map[Place]found{}, refused: map[string]error{},
+	}, nil
 }
 
 // Close ends builds and waits for them.
@@ -139,20 +152,36 @@ func (b *Builder) begin() bool {
 	return !b.closed
 }
 
-// Resolve answers what a place holds, building it if need be.
+// Resolve answers what a place holds, building it if it never was. An artifact that the store has no
+// more is not built before somebody wants its bytes: Open does.
 func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
-	f, err := b.find(p)
+	c, id, err := b.content(p)
 	if err != nil {
 		return Built{}, err
 	}
-	c := content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
-	built := Built{Commit: f.commit, SourceID: c.id()}
-	if r, ok := b.memo.get(built.SourceID); ok && b.deps.Store.Has(r.Digest) {
+	built := Built{Commit: c.commit, SourceID: id}
+	if r, ok := b.memo.get(id); ok {
 		built.Artifact = r.summary()
 		return built, nil
 	}
-	built.Artifact, err = b.once(ctx, built.SourceID, c)
+	if err := b.wasRefused(id); err != nil {
+		return Built{}, err
+	}
+	built.Artifact, err = b.once(ctx, id, c.content(p))
 	return built, err
+}
+
+// content finds what a place holds, and its source_id.
+func (b *Builder) content(p Place) (found, string, error) {
+	f, err := b.find(p)
+	if err != nil {
+		return f, "", err
+	}
+	return f, f.content(p).id(), nil
+}
+
+func (f found) content(p Place) content {
+	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
 }
 
 // id is the source_id: the identity of a content before it is built.
@@ -219,7 +248,7 @@ func (b *Builder) once(ctx context.Context, sourceID string, c content) (artifac
 			return nil, context.Canceled
 		}
 		defer b.running.Done()
-		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTime)
+		own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.time, b.late())
 		defer cancel()
 		defer context.AfterFunc(b.life, cancel)() //nolint:contextcheck // Close ends it, too
 		return b.build(own, sourceID, c)
@@ -233,12 +262,32 @@ func (b *Builder) once(ctx context.Context, sourceID string, c content) (artifac
 	}
 }
 
+func (b *Builder) late() error {
+	return fmt.Errorf("%w: it takes longer than the limit of %s", context.DeadlineExceeded, b.time)
+}
+
+// wasRefused is the error of a build that was refused. It would be again.
+func (b *Builder) wasRefused(sourceID string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused[sourceID]
+}
+
+func (b *Builder) refuse(sourceID string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.refused) >= maxRefused {
+		clear(b.refused) // they are found out again
+	}
+	b.refused[sourceID] = err
+}
+
 func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum artifact.Summary, err error) {
 	select {
 	case b.slots <- struct{}{}:
 		defer func() { <-b.slots }()
 	case <-ctx.Done():
-		return sum, ctx.Err()
+		return sum, context.Cause(ctx)
 	}
 	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", sourceID)))
 	began := time.Now()
@@ -252,8 +301,11 @@ func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum ar
 	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.pack(ctx, c, w) })
 	if errors.Is(err, artifact.ErrNoSpace) {
 		// The digest is known all the same; Open builds the bytes again for whoever asks.
-		b.deps.Log.WarnContext(ctx, "artifact is not stored; it is built again for every download", "digest", sum.Digest, "err", err)
+		b.deps.Log.WarnContext(ctx, "artifact is not stored; it may have to be built again for downloads", "digest", sum.Digest, "err", err)
 		err = nil
+	}
+	if errors.Is(err, artifact.ErrRefused) {
+		b.refuse(sourceID, err)
 	}
 	if err != nil {
 		return artifact.Summary{}, err
@@ -262,6 +314,7 @@ func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum ar
 	if err := b.memo.put(r); err != nil {
 		b.deps.Log.WarnContext(ctx, "memo is not written; after a restart the artifact is built again", "digest", sum.Digest, "err", err)
 	}
+	b.built(sourceID)
 	return sum, nil
 }
 
@@ -306,15 +359,38 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 	reader, writer := io.Pipe()
 	go func() {
 		defer b.running.Done()
-		ctx, cancel := context.WithTimeout(ctx, buildTime)
+		ctx, cancel := context.WithTimeoutCause(ctx, b.time, b.late())
 		defer cancel()
-		defer context.AfterFunc(b.life, func() { _ = reader.CloseWithError(context.Canceled) })() //nolint:contextcheck // Close ends it, too
-		w := artifact.NewWriter(writer, limits())
-		err := b.pack(ctx, c, w)
-		if err == nil {
-			_, err = w.Close()
-		}
-		_ = writer.CloseWithError(err)
+		defer context.AfterFunc(b.life, func() { //nolint:contextcheck // Close ends it, too
+			cancel()
+			_ = reader.CloseWithError(context.Canceled) // never fails
+		})()
+		_ = writer.CloseWithError(b.rebuild(ctx, r, writer)) // never fails
 	}()
 	return reader, nil
+}
+
+// rebuild writes the artifact of a record.
+func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
+	select {
+	case b.again <- struct{}{}:
+		defer func() { <-b.again }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w := artifact.NewWriter(out, limits())
+	if err := b.pack(ctx, r.content(), w); err != nil {
+		return err
+	}
+	sum, err := w.Close()
+	if err != nil {
+		return err
+	}
+	if sum != r.summary() {
+		// Somebody else's word, or another release's: the next to ask has it built.
+		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID, "digest", sum.Digest, "remembered", r.Digest)
+		b.memo.forget(r.SourceID)
+		return artifact.ErrCorrupt
+	}
+	return nil
 }

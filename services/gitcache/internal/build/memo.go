@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,8 +17,15 @@ import (
 	"fairlead.dev/platform/durable"
 )
 
-// maxMemos bounds the memo in memory and on disk; about 400 bytes each.
-const maxMemos = 100_000
+const (
+	// The memo in memory, and half of what it may be on disk; about 400 bytes each without filters.
+	maxMemos     = 100_000
+	maxMemoBytes = 64 << 20
+	// maxLine of the file: a record with the longest filter.
+	maxLine = 256 << 10
+	// fewLines are not worth to be written again.
+	fewLines = 1000
+)
 
 // memo remembers which artifact a content became. All of it can be computed again, so its file is only
 // appended to, without fsync: a line that a crash has torn fails its checksum and is left out.
@@ -25,12 +33,18 @@ type memo struct {
 	mu       sync.Mutex // guards what follows
 	path     string
 	file     *os.File
+	torn     bool // the file may end in the middle of a line
+	lines    int  // in the file
+	bytes    int  // of the records, as lines
 	bySource map[string]record
-	byDigest map[artifact.Digest]record
+	byDigest map[artifact.Digest]string // source_id
 }
 
 func openMemo(path string) (*memo, error) {
-	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest]record{}}
+	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest]string{}}
+	if err := durable.Sweep(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("open memo: %w", err)
+	}
 	if err := m.load(); err != nil {
 		return nil, fmt.Errorf("load memo: %w", err)
 	}
@@ -40,6 +54,7 @@ func openMemo(path string) (*memo, error) {
 	return m, nil
 }
 
+// load reads the file's lines. Those that are torn, damaged or too long are left out.
 func (m *memo) load() error {
 	f, err := os.Open(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,20 +64,34 @@ func (m *memo) load() error {
 		return err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if r, ok := decodeRecord(lines.Bytes()); ok {
-			m.add(r)
+	return eachLine(f, func(line []byte) {
+		if r, ok := decodeRecord(line); ok {
+			m.add(r, len(line)+1)
 		}
-	}
-	return nil // a line too long to be one of ours ends the useful part
+	})
 }
 
-// rewrite leaves one line per content.
-func (m *memo) rewrite() error {
-	if err := durable.Sweep(filepath.Dir(m.path)); err != nil {
-		return err
+// eachLine gives whole lines of at most maxLine bytes.
+func eachLine(r io.Reader, use func(line []byte)) error {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for long := false; ; {
+		line, err := lines.ReadSlice('\n')
+		if err == nil && !long {
+			use(line[:len(line)-1])
+		}
+		long = errors.Is(err, bufio.ErrBufferFull)
+		switch {
+		case err == nil, long:
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return err
+		}
 	}
+}
+
+// rewrite leaves one line per content in the file. mu is held.
+func (m *memo) rewrite() error {
 	var out bytes.Buffer
 	for _, r := range m.bySource {
 		out.Write(encodeRecord(r))
@@ -70,22 +99,43 @@ func (m *memo) rewrite() error {
 	if err := durable.WriteFile(m.path, out.Bytes(), 0o600); err != nil {
 		return err
 	}
-	var err error
-	m.file, err = os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	if m.file != nil {
+		err = m.file.Close() // of what is replaced
+	}
+	m.file, m.torn, m.lines, m.bytes = f, false, len(m.bySource), out.Len()
 	return err
 }
 
-func (m *memo) add(r record) {
-	if len(m.bySource) >= maxMemos {
-		// Which ones go does not matter: they are built again when somebody asks.
-		for id, old := range m.bySource {
-			delete(m.bySource, id)
-			delete(m.byDigest, old.Digest)
+// add takes a record that is a line of so many bytes. mu is held.
+func (m *memo) add(r record, line int) {
+	m.drop(r.SourceID)
+	m.bytes += line
+	// Which ones go does not matter: they are built again when somebody asks.
+	for id := range m.bySource {
+		if len(m.bySource) < maxMemos && m.bytes <= maxMemoBytes {
 			break
 		}
+		m.drop(id)
 	}
 	m.bySource[r.SourceID] = r
-	m.byDigest[r.Digest] = r
+	m.byDigest[r.Digest] = r.SourceID
+}
+
+// drop forgets a content. mu is held.
+func (m *memo) drop(sourceID string) {
+	old, ok := m.bySource[sourceID]
+	if !ok {
+		return
+	}
+	m.bytes -= len(encodeRecord(old))
+	delete(m.bySource, sourceID)
+	if m.byDigest[old.Digest] == sourceID {
+		delete(m.byDigest, old.Digest)
+	}
 }
 
 func (m *memo) get(sourceID string) (record, bool) {
@@ -98,8 +148,21 @@ func (m *memo) get(sourceID string) (record, bool) {
 func (m *memo) getDigest(d artifact.Digest) (record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok := m.byDigest[d]
+	r, ok := m.bySource[m.byDigest[d]]
 	return r, ok
+}
+
+// of returns what is known of a source.
+func (m *memo) of(uid string) []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var known []Record
+	for _, r := range m.bySource {
+		if r.Source == uid {
+			known = append(known, r.Record)
+		}
+	}
+	return known
 }
 
 // put remembers; on disk as well if the disk takes it.
@@ -109,12 +172,44 @@ func (m *memo) put(r record) error {
 	if old, ok := m.bySource[r.SourceID]; ok && old == r {
 		return nil
 	}
-	m.add(r)
-	_, err := m.file.Write(encodeRecord(r))
+	line := encodeRecord(r)
+	m.add(r, len(line))
+	return m.write(line)
+}
+
+// learn takes a record unless there is one already.
+func (m *memo) learn(r record) error {
+	if _, known := m.get(r.SourceID); known {
+		return nil
+	}
+	return m.put(r)
+}
+
+// forget drops a record that turned out to be wrong. On disk it stays until a right one follows.
+func (m *memo) forget(sourceID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(sourceID)
+}
+
+// write appends a line. A file that is mostly outdated is written anew. mu is held.
+func (m *memo) write(line []byte) error {
+	if m.lines++; m.lines > 2*len(m.bySource)+fewLines {
+		return m.rewrite()
+	}
+	if m.torn {
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err := m.file.Write(line)
+	m.torn = err != nil
 	return err
 }
 
-func (m *memo) close() error { return m.file.Close() }
+func (m *memo) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.file.Close()
+}
 
 // encodeRecord makes a line: checksum, space, JSON.
 func encodeRecord(r record) []byte {
@@ -135,24 +230,4 @@ func decodeRecord(line []byte) (record, bool) {
 	}
 	_, err := artifact.ParseDigest(string(r.Digest))
 	return r, err == nil && r.SourceID != ""
-}
-
-// of returns what is known of a source.
-func (m *memo) of(uid string) []Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var known []Record
-	for _, r := range m.bySource {
-		if r.Source == uid {
-			known = append(known, r.Record)
-		}
-	}
-	return known
-}
-
-// learn takes a record unless there is one already.
-func (m *memo) learn(r record) {
-	if _, known := m.get(r.SourceID); !known {
-		_ = m.put(r) // all that a disk that fails costs is a build after the next start
-	}
 }

@@ -44,12 +44,17 @@ func (r record) summary() artifact.Summary {
 func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
 
 // Learn takes what another replica knows of a source. What does not fit together is left out: a
-// source_id says all but the artifact, and that is checked by its digest when its bytes come.
+// source_id says all but the artifact, and should that be wrong, it shows when it is built again.
 func (b *Builder) Learn(uid string, records []Record) {
 	for _, r := range records {
-		if known, ok := fit(record{Source: uid, Record: r}); ok {
-			b.memo.learn(known)
+		known, ok := fit(record{Source: uid, Record: r})
+		if !ok {
+			continue
 		}
+		if err := b.memo.learn(known); err != nil {
+			b.deps.Log.Warn("memo is not written; after a restart the artifact is built again", "digest", r.Digest, "err", err)
+		}
+		b.built(known.SourceID)
 	}
 }
 
@@ -67,7 +72,3 @@ func fit(r record) (record, bool) {
 	}
 	return r, false
 }
-
-// Pin keeps the artifacts of these places in the store, those that are not built yet as well, and
-// no others.
-func (b *Builder) Pin(places []Place) {}

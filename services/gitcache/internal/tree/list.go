@@ -50,8 +50,8 @@ type place struct {
 
 // walk is bounded on the way, not afterwards: few objects can make a tree of 10^9 paths.
 func (l *lister) walk(ctx context.Context, p place) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return fmt.Errorf("at %q: %w", p.path, context.Cause(ctx))
 	}
 	if p.depth > l.limits.Depth {
 		return refuse("%q is deeper than the limit of %d folders", p.path, l.limits.Depth)

@@ -27,8 +27,8 @@ func Pack(ctx context.Context, r Reader, folder plumbing.Hash, o Options, w *art
 		return err
 	}
 	for _, f := range files {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return fmt.Errorf("at %q: %w", f.path, context.Cause(ctx))
 		}
 		if err := pack(r, f, o.Limits, w); err != nil {
 			return err
