@@ -48,7 +48,7 @@ func acknowledgement(br *bufio.Reader) ([]byte, error) {
 	}
 	var size [2]byte
 	if _, err := hex.Decode(size[:], head[:4]); err != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // something else
 	}
 	length := int(size[0])<<8 | int(size[1])
 	word := string(head[4:])

@@ -29,7 +29,7 @@ type Binary struct {
 
 // NewBinary makes a fetcher that sends its requests as h does.
 func NewBinary(h *HTTP, dir string) (*Binary, error) {
-	git, err := findGit(dir)
+	git, err := findGit(dir, h.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,14 @@ func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, limits.ListTime, errDeadline)
 	defer cancel()
 	relay := newRelay(b.http, r, r.URL, limits.list)
-	s, err := b.git.scratch(relay)
+	s, err := b.git.scratch()
 	if err != nil {
 		return nil, err
 	}
 	defer s.remove(&err)
 	var out bytes.Buffer
-	err = relay.serve(limited, func(ctx context.Context) error {
-		return s.run(ctx, nil, limits.list, &out, "ls-remote", "--quiet", remoteName)
+	err = relay.serve(limited, func(ctx context.Context, at endpoint) error {
+		return s.run(ctx, at, nil, &out, "ls-remote", "--quiet", remoteName)
 	})
 	if err != nil {
 		return nil, relay.verdict(limited, err)
@@ -120,7 +120,7 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 	defer cancel(nil)
 	relay := newRelay(b.http, r, l.base, limits.pack)
 	relay.idle = func() *watchdog { return newWatchdog(limits.IdleTime, cancel) }
-	s, err := b.git.scratch(relay)
+	s, err := b.git.scratch()
 	if err != nil {
 		return 0, err
 	}
@@ -128,12 +128,12 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 	if err := s.borrow(into.ObjectsDir(), haves); err != nil {
 		return 0, err
 	}
-	err = relay.serve(limited, func(ctx context.Context) error {
-		return s.run(ctx, wantLines(wants), limits.list, io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+	err = relay.serve(limited, func(ctx context.Context, at endpoint) error {
+		return s.run(ctx, at, wantLines(wants), io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
 			"--no-auto-maintenance", "--no-recurse-submodules", "--refmap=", "--stdin", remoteName)
 	})
 	if err == nil {
-		n, err = s.handOver(limited, limits, into)
+		n, err = s.handOver(limited, limits, b.http.budget.unload(into, leave))
 	}
 	if err != nil {
 		if relay.err() != nil && limited.Err() == nil {

@@ -20,8 +20,9 @@ import (
 
 // gitProgram is the git executable.
 type gitProgram struct {
-	path string
-	dir  string // where scratch repositories are
+	path   string
+	dir    string // where scratch repositories are
+	limits Limits
 }
 
 const (
@@ -33,7 +34,7 @@ const (
 	remoteName = "upstream"
 )
 
-func findGit(dir string) (*gitProgram, error) {
+func findGit(dir string, limits Limits) (*gitProgram, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
 		return nil, errors.New("no git in PATH")
@@ -53,7 +54,7 @@ func findGit(dir string) (*gitProgram, error) {
 	if n, _ := fmt.Sscanf(string(out), "git version %d.%d", &major, &minor); n < 2 || major < 2 || major == 2 && minor < 30 {
 		return nil, fmt.Errorf("%s is %q, and %s or later is needed", path, clean(string(out)), oldestGit)
 	}
-	return &gitProgram{path: path, dir: dir}, nil
+	return &gitProgram{path: path, dir: dir, limits: limits}, nil
 }
 
 // environment is all that git gets of one: nothing of this process's own.
@@ -116,32 +117,20 @@ type scratch struct {
 	dir string
 }
 
-func (g *gitProgram) scratch(to *relay) (*scratch, error) {
+func (g *gitProgram) scratch() (*scratch, error) {
 	dir, err := os.MkdirTemp(g.dir, "git-*")
 	if err != nil {
 		return nil, storage(err)
 	}
 	s := &scratch{git: g, dir: dir}
-	if err := s.fill(to); err != nil {
-		return nil, errors.Join(storage(err), os.RemoveAll(dir))
+	for _, sub := range []string{"objects/info", "objects/pack", "refs"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
+	}
+	if err = errors.Join(err, s.write("HEAD", "ref: refs/heads/none\n")); err != nil {
+		s.remove(&err)
+		return nil, storage(err)
 	}
 	return s, nil
-}
-
-func (s *scratch) fill(to *relay) error {
-	for _, sub := range []string{"objects/info", "objects/pack", "refs"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, sub), 0o700); err != nil {
-			return err
-		}
-	}
-	url, err := to.listen()
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		s.write("HEAD", "ref: refs/heads/none\n"),
-		s.write("config", fmt.Sprintf(configuration, to.token, maxAskBytes, url)),
-	)
 }
 
 func (s *scratch) write(name, content string) error {
@@ -176,8 +165,11 @@ func (s *scratch) remove(err *error) {
 	}
 }
 
-// run has git do one thing. When ctx ends git and all that it started are killed.
-func (s *scratch) run(ctx context.Context, stdin io.Reader, limit func(io.Reader) *capped, stdout io.Writer, args ...string) error {
+// run has git do one thing with what is behind the relay. When ctx ends git and all that it started are killed.
+func (s *scratch) run(ctx context.Context, at endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
+	if err := s.write("config", fmt.Sprintf(configuration, at.token, maxAskBytes, at.url)); err != nil {
+		return storage(err)
+	}
 	var said stderr
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.git.path, append([]string{"--git-dir=" + s.dir}, args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = s.dir, environment(s.dir), stdin
@@ -189,7 +181,7 @@ func (s *scratch) run(ctx context.Context, stdin io.Reader, limit func(io.Reader
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(stdout, limit(pr))
+		_, err := io.Copy(stdout, s.git.limits.list(pr))
 		copied <- errors.Join(err, pr.CloseWithError(io.ErrClosedPipe))
 	}()
 	unwatch := context.AfterFunc(ctx, p.Kill)

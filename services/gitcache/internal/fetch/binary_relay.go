@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,8 +32,6 @@ type relay struct {
 	limit func(io.Reader) *capped // of one answer
 	idle  func() *watchdog        // for the time that upstream takes; nil: only the whole has a limit
 
-	listener net.Listener
-
 	mu     sync.Mutex // guards what follows
 	base   *url.URL   // where the repository is after redirects
 	failed error      // the first that went wrong with upstream
@@ -43,16 +41,15 @@ func newRelay(h *HTTP, r Remote, base *url.URL, limit func(io.Reader) *capped) *
 	return &relay{x: &exchange{h: h, r: r, place: place(base)}, r: r, token: rand.Text(), base: base, limit: limit}
 }
 
-// listen takes an address. serve gives it back.
-func (y *relay) listen() (address string, err error) {
-	if y.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0"); err != nil {
-		return "", fmt.Errorf("listen for git: %w", err)
-	}
-	return "http://" + y.listener.Addr().String() + "/", nil
-}
+// endpoint is where git finds a relay.
+type endpoint struct{ url, token string }
 
 // serve relays while do lasts, which ends with ctx. When it returns nothing is left of either.
-func (y *relay) serve(ctx context.Context, do func(context.Context) error) error {
+func (y *relay) serve(ctx context.Context, do func(ctx context.Context, at endpoint) error) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen for git: %w", err)
+	}
 	var connections sync.WaitGroup
 	server := &http.Server{
 		Handler: y,
@@ -66,14 +63,14 @@ func (y *relay) serve(ctx context.Context, do func(context.Context) error) error
 		},
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: relayHeaderTime,
-		ErrorLog:          log.New(io.Discard, "", 0), // what goes wrong is in failed
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what goes wrong is in failed
 	}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(y.listener)
+		_ = server.Serve(listener)
 	}()
-	err := do(ctx)
+	err = do(ctx, endpoint{"http://" + listener.Addr().String() + "/", y.token})
 	_ = server.Close()
 	<-served
 	connections.Wait()

@@ -161,7 +161,7 @@ func (f *Fetchers) learn(r Remote, err error, list bool) bool {
 	if len(f.needs) >= maxNeeds {
 		clear(f.needs)
 	}
-	f.needs[place(r.URL)] = need{lists: list, until: time.Now().Add(needTime)}
+	f.needs[place(r.URL)] = need{lists: list || f.needs[place(r.URL)].lists, until: time.Now().Add(needTime)}
 	return true
 }
 

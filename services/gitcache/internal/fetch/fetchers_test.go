@@ -251,7 +251,7 @@ func TestWithoutGitTheAdviceIsToInstallIt(t *testing.T) {
 func TestOldGitIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho git version 2.20.1\n"
-	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)

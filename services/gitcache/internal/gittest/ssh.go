@@ -179,17 +179,18 @@ func (s *SSHServer) Authorize(t testing.TB, key crypto.Signer) {
 // KnownHosts gets the first.
 func (s *SSHServer) UseHostKeys(t testing.TB, kinds ...string) (lines []string) {
 	t.Helper()
-	config := sshdConfig
+	var config strings.Builder
+	config.WriteString(sshdConfig)
 	for _, kind := range kinds {
 		key := NewKey(t, kind)
 		s.write(t, "host_"+kind, PrivatePEM(t, key, ""))
 		if err := os.Chmod(s.path("host_"+kind), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		config += "HostKey @STATE@/host_" + kind + "\n"
+		config.WriteString("HostKey @STATE@/host_" + kind + "\n")
 		lines = append(lines, s.KnownHostsLine(t, key))
 	}
-	s.write(t, "config", config, "@STATE@", s.state)
+	s.write(t, "config", config.String(), "@STATE@", s.state)
 	s.KnownHosts = lines[0] + "\n"
 	return lines
 }

@@ -1,0 +1,26 @@
+package fetch
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// What git prints about refs has names in it that upstream chose.
+func FuzzParseLsRemote(f *testing.F) {
+	id := strings.Repeat("1", 40)
+	f.Add([]byte(id + "\tHEAD\n" + id + "\trefs/tags/v1\n" + id + "\trefs/tags/v1^{}\n"))
+	f.Add([]byte(id + id[:24] + "\tHEAD\n"))
+	f.Add([]byte("\t\n^{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := parseLsRemote(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		for name, id := range l.Refs {
+			if !validRef(name) || id.IsZero() {
+				t.Errorf("%q %s was taken", name, id)
+			}
+		}
+	})
+}
