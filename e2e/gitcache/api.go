@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +65,11 @@ func (a *api) bytes() *http.Client {
 	return &http.Client{Transport: client.Authorize(a.http.Transport, a.distributor)}
 }
 
+// asAdmin is the client for other plain requests.
+func (a *api) asAdmin() *http.Client {
+	return &http.Client{Transport: client.Authorize(a.http.Transport, a.admin)}
+}
+
 // tokens exchanges the hub's secret whenever the last token gets old.
 type tokens struct {
 	exchange consolev1connect.IdentityServiceClient
@@ -119,7 +125,7 @@ func (f *Fleet) AddRepos(ctx context.Context, prefix string, n int, interval tim
 func (f *Fleet) Repos() []*Repo {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.repos[:len(f.repos):len(f.repos)]
+	return slices.Clip(f.repos)
 }
 
 // clusterName is where all services should run; nobody is there.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	Redis       Redis  // nil: the only gitcache is alone. Ended by the fleet.
 	// TTL of leases; 0: what gitcaches do by themselves.
 	TTL time.Duration
+	// CacheBytes bounds each gitcache's artifacts; 0: what gitcaches do by themselves.
+	CacheBytes int64
 }
 
 // Fleet is a console, a Git host and any number of gitcaches.
@@ -99,7 +102,7 @@ func Start(ctx context.Context, cfg Config) (f *Fleet, err error) {
 	if f.Host, err = newHost(filepath.Join(cfg.Dir, "git"), addrs[1], f.caller); err != nil {
 		return f, err
 	}
-	if err := f.Host.Start(); err != nil {
+	if err := f.Host.Start(ctx); err != nil {
 		return f, err
 	}
 	f.api = newAPI(f.http, f.ConsoleURL, f.secretFile())
@@ -127,7 +130,9 @@ func (f *Fleet) Stop() error {
 		if c.is() == paused {
 			errs = append(errs, c.Resume())
 		}
-		errs = append(errs, c.Process.Stop(stopGrace))
+		if c.is() == running {
+			errs = append(errs, c.Drain())
+		}
 	}
 	if f.Host != nil {
 		f.Host.Stop()
@@ -153,7 +158,7 @@ func (f *Fleet) Add(ctx context.Context, name string) (*Cache, error) {
 	c := &Cache{URL: "http://" + addrs[0], dir: filepath.Join(f.cfg.Dir, name)}
 	args := []string{
 		"--listen", addrs[0], "--replica", name, "--data-dir", c.dir,
-		"--console-url", f.ConsoleURL, "--hub-secret-file", f.secretFile(), "--log-level", "debug",
+		"--console-url", f.ConsoleURL, "--hub-secret-file", f.secretFile(),
 	}
 	if f.cfg.Redis != nil {
 		args = append(args, "--redis-url", f.cfg.Redis.URL())
@@ -163,6 +168,9 @@ func (f *Fleet) Add(ctx context.Context, name string) (*Cache, error) {
 	if f.cfg.TTL > 0 {
 		c.Env = append(c.Env, "FAIRLEAD_LEASE_TTL="+f.cfg.TTL.String())
 	}
+	if f.cfg.CacheBytes > 0 {
+		c.Args = append(c.Args, "--cache-bytes", strconv.FormatInt(f.cfg.CacheBytes, 10))
+	}
 	f.mu.Lock()
 	f.caches = append(f.caches, c)
 	f.mu.Unlock()
@@ -171,7 +179,7 @@ func (f *Fleet) Add(ctx context.Context, name string) (*Cache, error) {
 
 // Run starts a gitcache again, and waits until it is ready.
 func (f *Fleet) Run(ctx context.Context, c *Cache) error {
-	if err := c.Process.Start(); err != nil {
+	if err := c.Start(); err != nil {
 		return err
 	}
 	c.set(running)
@@ -197,8 +205,17 @@ func (c *Cache) Kill() error {
 
 // Drain asks a gitcache to end, and waits until it has.
 func (c *Cache) Drain() error {
+	if ended, err := c.Ended(); ended {
+		return fmt.Errorf("%s has ended by itself: %w; its last words:\n%s", c.Name, err, c.Tail())
+	}
 	c.set(stopped)
-	return c.Process.Stop(stopGrace)
+	if err := c.Stop(stopGrace); err != nil {
+		return err
+	}
+	if _, err := c.Ended(); err != nil {
+		return fmt.Errorf("%s did not end well: %w; its last words:\n%s", c.Name, err, c.Tail())
+	}
+	return nil
 }
 
 // Pause stops a gitcache from doing anything, and leaves its connections open.
@@ -267,7 +284,7 @@ func (f *Fleet) ready(ctx context.Context, what, url string) error {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // nothing to lose
+		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return errors.New(resp.Status)
 		}

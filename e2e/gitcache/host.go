@@ -53,8 +53,8 @@ func newHost(dir, addr string, who func(local, remote net.Addr) string) (*Host, 
 }
 
 // Start listens, under the same address each time.
-func (h *Host) Start() error {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", h.addr)
+func (h *Host) Start(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.addr)
 	if err != nil {
 		return fmt.Errorf("start the Git host: %w", err)
 	}

@@ -64,7 +64,7 @@ func (f *Fleet) DownloadBytes(ctx context.Context, c *Cache, r *Repo, encoding s
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is read
+	defer resp.Body.Close()
 	if got := resp.Header.Get("Content-Encoding"); resp.StatusCode != http.StatusOK || got != encoding {
 		return 0, fmt.Errorf("download: %s, encoding %q", resp.Status, got)
 	}

@@ -169,7 +169,7 @@ func reasonOf(err error) string {
 }
 
 // errWrong is for answers that must not be.
-var errWrong = errors.New("wrong answer") //nolint:gochecknoglobals // a constant
+var errWrong = errors.New("wrong answer")
 
 // ask resolves at one replica and downloads at any.
 func (f *Fleet) ask(ctx context.Context, q question, c *Cache, all []*Cache) error {
@@ -222,7 +222,7 @@ func (f *Fleet) download(ctx context.Context, c *Cache, d artifact.Digest, marke
 	if err != nil {
 		return fmt.Errorf("download: %w", err)
 	}
-	defer r.Close() //nolint:errcheck // it is read
+	defer r.Close()
 	sum := &summing{r: r, h: sha256.New()}
 	found := ""
 	err = artifact.Walk(sum, artifact.Limits{}, func(e artifact.Entry, content io.Reader) error {

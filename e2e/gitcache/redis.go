@@ -62,7 +62,7 @@ func newServer(dir, name, addr string, config ...string) (*server, error) {
 
 // start returns when the server answers.
 func (s *server) start(ctx context.Context) error {
-	if err := s.Process.Start(); err != nil {
+	if err := s.Start(); err != nil {
 		return err
 	}
 	return process.Await(ctx, s.Name+" answers", func(ctx context.Context) error { return s.client.Ping(ctx).Err() })

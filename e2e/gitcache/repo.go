@@ -2,6 +2,8 @@ package gitcache
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -87,7 +89,7 @@ func (r *Repo) push(ctx context.Context, leaveOut int) (Commit, error) {
 	}
 	id, err := r.Import(ctx, parent, fmt.Sprintf("number %d", c.Number), map[string]string{
 		Folder + "/" + Marker: r.marker(c.Number),
-		Folder + "/big":       strings.Repeat(fmt.Sprintf("%s %d of the lines\n", r.Name, c.Number/10), 200),
+		Folder + "/big":       strings.Repeat(fmt.Sprintf("%s %d of the lines\n", r.Name, c.Number/10), 200) + noise(),
 		"beside":              strconv.Itoa(c.Number),
 	})
 	if err != nil {
@@ -96,6 +98,13 @@ func (r *Repo) push(ctx context.Context, leaveOut int) (Commit, error) {
 	c.ID, c.Pushed = id, time.Now()
 	r.commits, r.numbers[id] = append(r.commits, c), c.Number
 	return c, nil
+}
+
+// noise is 4 KiB that do not compress well.
+func noise() string {
+	b := make([]byte, 2<<10)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
 
 func (r *Repo) marker(number int) string { return fmt.Sprintf("%s number %d\n", r.Name, number) }

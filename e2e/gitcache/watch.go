@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ func (w *Watch) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer stream.Close() //nolint:errcheck // it is over
+	defer stream.Close()
 	for stream.Receive() {
 		for _, c := range stream.Msg().GetChanges().GetChanges() {
 			if s := c.GetSource(); s != nil {
@@ -133,7 +134,7 @@ func (w *Watch) Last(source string) Published {
 func (w *Watch) Heads(source string) []Published {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.history[source][:len(w.history[source]):len(w.history[source])]
+	return slices.Clip(w.history[source])
 }
 
 // Claims are how often each source got another epoch since the watch began.

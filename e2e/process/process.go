@@ -92,6 +92,21 @@ func (p *Process) Exited() <-chan struct{} {
 	return p.exited
 }
 
+// Ended tells whether the last run has ended, and how.
+func (p *Process) Ended() (ended bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return false, nil
+	}
+	select {
+	case <-p.exited:
+		return true, p.run.Wait()
+	default:
+		return false, nil
+	}
+}
+
 // Pid of the last run; 0 before the first.
 func (p *Process) Pid() int {
 	p.mu.Lock()
