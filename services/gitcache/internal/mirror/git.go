@@ -3,14 +3,13 @@ package mirror
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
-
-	"errors"
 
 	"fairlead.dev/platform/subprocess"
 )

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/platform/durable"
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/durable"
 )
 
 // Head is where a ref points, as last fetched.
