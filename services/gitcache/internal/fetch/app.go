@@ -104,7 +104,7 @@ func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, er
 	answer := a.flight.DoChan(fmt.Sprintf("%q %q %q %q", of.api, of.ID, of.InstallationID, of.PrivateKey), func() (any, error) {
 		detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		defer context.AfterFunc(a.life, cancel)()
+		defer context.AfterFunc(a.life, cancel)() //nolint:contextcheck // two that end it
 		return a.ask(detached, r, of)
 	})
 	select {
@@ -195,6 +195,7 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	if err != nil {
 		return "", transportError(ctx, u.Host, a.h.limits.ListTime, err)
 	}
+	defer resp.Body.Close()
 	defer drain(resp.Body, cancel)
 	if resp.StatusCode != http.StatusCreated {
 		return "", appError(r, u.Host, resp)

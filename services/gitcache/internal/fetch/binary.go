@@ -70,6 +70,8 @@ func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
 	return l, nil
 }
 
+const sha256Digits = 64
+
 // parseLsRemote reads what git ls-remote prints.
 func parseLsRemote(out io.Reader) (*Listing, error) {
 	l := &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
@@ -81,10 +83,13 @@ func parseLsRemote(out io.Reader) (*Listing, error) {
 	for lines.Scan() {
 		text, name, ok := strings.Cut(lines.Text(), "\t")
 		var id plumbing.Hash
-		if len(text) == 2*len(id)+24 {
+		if len(text) == sha256Digits {
 			return nil, errSHA256
 		}
-		if n, err := hex.Decode(id[:], []byte(text)); !ok || err != nil || n != len(id) {
+		if !ok || len(text) != idDigits {
+			return nil, errors.New("git prints something else than refs")
+		}
+		if _, err := hex.Decode(id[:], []byte(text)); err != nil {
 			return nil, errors.New("git prints something else than refs")
 		}
 		into := l.Refs

@@ -22,10 +22,12 @@ const (
 	// their own, and never keep polls from being made.
 	hostLists = 8
 	hostPacks = 2
-	// Over all hosts, at once: what bounds our own memory. Many times what one host can take, so that
-	// hosts that hang leave places for others.
-	allLists = 128
-	allPacks = 8
+	// Over all hosts, at once: a bound for descriptors. Many times what one host can take, so that hosts
+	// that hang leave places for others.
+	allLists = 256
+	allPacks = 64
+	// allChecks of packs that are here, at once: each takes up to some 300 MiB of memory.
+	allChecks = 4
 
 	// waitOut is how long a pause that a host asked for is waited out in line. For longer ones the
 	// answer is an error at once, so that nobody is kept waiting and the status says why.
@@ -51,7 +53,8 @@ const (
 // and pauses that the host asked for. Who waits for one host is in nobody's way to another one. In line
 // it is first come, first served.
 type Budget struct {
-	all [lanes]*semaphore.Weighted
+	all    [lanes]*semaphore.Weighted
+	checks *semaphore.Weighted
 
 	mu    sync.Mutex // guards hosts, and what is in them but for places and rate
 	hosts map[string]*hostBudget
@@ -68,8 +71,9 @@ type hostBudget struct {
 // NewBudget makes a budget that is not used yet.
 func NewBudget() *Budget {
 	return &Budget{
-		all:   [lanes]*semaphore.Weighted{semaphore.NewWeighted(allLists), semaphore.NewWeighted(allPacks)},
-		hosts: map[string]*hostBudget{},
+		all:    [lanes]*semaphore.Weighted{semaphore.NewWeighted(allLists), semaphore.NewWeighted(allPacks)},
+		checks: semaphore.NewWeighted(allChecks),
+		hosts:  map[string]*hostBudget{},
 	}
 }
 

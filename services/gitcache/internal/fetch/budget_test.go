@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// nap passes time in a bubble.
+func nap(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
 
 // ask enters and leaves a host's budget as a request that takes a while does.
 func ask(t *testing.T, b *Budget, host string, l lane, took time.Duration) error {
@@ -19,7 +24,7 @@ func ask(t *testing.T, b *Budget, host string, l lane, took time.Duration) error
 	if err != nil {
 		return err
 	}
-	time.Sleep(took)
+	nap(took)
 	leave()
 	return nil
 }
@@ -58,7 +63,7 @@ func TestAHostIsNotAskedMoreThanItsBudget(t *testing.T) {
 						return
 					}
 					peak.Store(max(peak.Load(), now.Add(1)))
-					time.Sleep(time.Minute)
+					nap(time.Minute)
 					now.Add(-1)
 					leave()
 					leave() // twice is once
@@ -78,12 +83,9 @@ func TestAHungHostIsInNobodysWay(t *testing.T) {
 		b := NewBudget()
 		ctx, heal := context.WithCancel(t.Context())
 		var hung sync.WaitGroup
-		for i := range 8 { // hosts, with many repositories each
-			for range 300 {
+		for i := range 20 { // hosts, with many repositories each
+			for range 50 {
 				for _, l := range []lane{lists, packs} {
-					if l == packs && i > 2 {
-						continue
-					}
 					hung.Go(func() {
 						leave, err := b.enter(ctx, fmt.Sprintf("hung%d.example.com:443", i), l)
 						if err != nil {
@@ -96,7 +98,7 @@ func TestAHungHostIsInNobodysWay(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		time.Sleep(time.Minute)
+		nap(time.Minute)
 		for _, l := range []lane{lists, packs} {
 			began := time.Now()
 			if err := ask(t, b, "git.example.com:443", l, 0); err != nil || time.Since(began) > 0 {
@@ -105,11 +107,11 @@ func TestAHungHostIsInNobodysWay(t *testing.T) {
 		}
 		// A host that hangs on packs still answers polls.
 		began := time.Now()
-		leave, err := b.enter(t.Context(), "hung9.example.com:443", packs)
+		leave, err := b.enter(t.Context(), "hung99.example.com:443", packs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ask(t, b, "hung9.example.com:443", lists, 0); err != nil || time.Since(began) > 0 {
+		if err := ask(t, b, "hung99.example.com:443", lists, 0); err != nil || time.Since(began) > 0 {
 			t.Errorf("a poll waited %s: %v", time.Since(began), err)
 		}
 		leave()
@@ -148,7 +150,7 @@ func TestInLineItIsFirstComeFirstServed(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				time.Sleep(time.Second)
+				nap(time.Second)
 				leave()
 			})
 			synctest.Wait() // i is in line
@@ -248,7 +250,7 @@ func TestAPauseThatAHostAsksForHoldsForAllItsSources(t *testing.T) {
 			if err := ask(t, b, "other.example.com:443", lists, 0); err != nil {
 				t.Errorf("another host: %v", err)
 			}
-			time.Sleep(tt.want)
+			nap(tt.want)
 			if err := ask(t, b, "git.example.com:443", lists, 0); err != nil {
 				t.Errorf("after %s: %v", tt.want, err)
 			}
@@ -268,7 +270,7 @@ func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
 				if !ok {
 					break
 				}
-				time.Sleep(e.RetryAfter)
+				nap(e.RetryAfter)
 			}
 			b.note("git.example.com:443", answer(429))
 			e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0))
@@ -280,7 +282,7 @@ func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
 		if last != mostPause {
 			t.Errorf("the last pause was %s", last)
 		}
-		time.Sleep(last)
+		nap(last)
 		b.note("git.example.com:443", answer(200))
 		b.note("git.example.com:443", answer(429))
 		if e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0)); e == nil || e.RetryAfter != firstPause {
@@ -315,6 +317,59 @@ func TestABudgetForgetsHosts(t *testing.T) {
 		}
 		if n := len(b.hosts); n > manyHosts {
 			t.Errorf("%d hosts are remembered", n)
+		}
+	})
+}
+
+// store is a Target that takes its time to check a pack.
+type store struct {
+	Target
+	took      time.Duration
+	now, peak *atomic.Int64
+}
+
+func (s store) AddPack(_ context.Context, pack io.Reader) (int64, error) {
+	n, err := io.Copy(io.Discard, pack)
+	if err != nil {
+		return n, err
+	}
+	s.peak.Store(max(s.peak.Load(), s.now.Add(1)))
+	nap(s.took)
+	s.now.Add(-1)
+	return n, nil
+}
+
+func TestFewPacksAreCheckedAtOnceAndNoHostWaitsForThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		var now, peak atomic.Int64
+		var fetches sync.WaitGroup
+		began := time.Now()
+		for range 20 {
+			fetches.Go(func() {
+				leave, err := b.enter(t.Context(), "git.example.com:443", packs)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer leave()
+				into := b.unload(store{took: time.Minute, now: &now, peak: &peak}, leave)
+				if n, err := into.AddPack(t.Context(), strings.NewReader("pack")); n != 4 || err != nil {
+					t.Error(n, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := ask(t, b, "git.example.com:443", packs, 0); err != nil || time.Since(began) > 0 {
+			t.Errorf("the host was free after %s: %v", time.Since(began), err)
+		}
+		fetches.Wait()
+		if peak.Load() != allChecks {
+			t.Errorf("%d packs were checked at once", peak.Load())
+		}
+		if !b.checks.TryAcquire(allChecks) || users(b) != 0 {
+			t.Error("places were never given back")
 		}
 	})
 }

@@ -47,6 +47,7 @@ func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
 	if err != nil {
 		return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
 	}
+	defer resp.Body.Close()
 	defer drain(resp.Body, cancel)
 	if err := expect(r, resp, listMediaType); err != nil {
 		return nil, err
@@ -62,13 +63,12 @@ func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
 	return l, nil
 }
 
-// drain closes a body after reading what little may be left of it: only then the connection is used again.
+// drain reads what little may be left of a body: only then the connection is used again.
 // cancel is of its request.
-func drain(body io.ReadCloser, cancel context.CancelFunc) {
+func drain(body io.Reader, cancel context.CancelFunc) {
 	slow := time.AfterFunc(drainTime, cancel)
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	slow.Stop()
-	_ = body.Close()
 }
 
 // afterRedirect is where the repository is, judged by where its list of refs was found.
@@ -95,7 +95,7 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 		return 0, err
 	}
 	defer leave()
-	return transfer(ctx, h.limits, r, l, wants, into, func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+	return transfer(ctx, h.limits, r, l, wants, h.budget.unload(into, leave), func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})
 }

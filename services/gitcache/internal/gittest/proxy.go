@@ -68,12 +68,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case code != http.StatusOK:
 		http.Error(w, "no", code)
 	default:
-		p.tunnel(w)
+		p.tunnel(w, r)
 	}
 }
 
-func (p *Proxy) tunnel(w http.ResponseWriter) {
-	there, err := net.Dial("tcp", p.to)
+func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	there, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", p.to)
 	if err != nil {
 		http.Error(w, "not there", http.StatusBadGateway)
 		return

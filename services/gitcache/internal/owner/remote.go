@@ -14,6 +14,11 @@ func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
 		return fetch.Remote{}, err
 	}
 	r := fetch.Remote{URL: u, Secret: s.Secret}
+	if s.Proxy != "" {
+		if r.Proxy, err = fetch.ParseProxy(s.Proxy); err != nil {
+			return fetch.Remote{}, err
+		}
+	}
 	if s.Secret == "" {
 		return r, nil
 	}
