@@ -116,7 +116,9 @@ func (s *Service) newOwner() error {
 	if err != nil {
 		return err
 	}
-	if s.fetcher, err = fetch.New(fetch.Options{Addresses: fetch.NewPolicy(allow)}); err != nil {
+	if s.fetcher, err = fetch.New(fetch.Options{
+		Addresses: fetch.NewPolicy(allow), Git: s.cfg.Git, Dir: s.replica.Dir("fetch"),
+	}); err != nil {
 		return err
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
