@@ -215,7 +215,7 @@ func (b *Builder) find(p Place) (found, error) {
 	objects := m.Objects()
 	defer objects.Close()
 	if f.commit, err = objects.Commit(p.Commit); err != nil {
-		if errors.Is(err, mirror.ErrMissing) {
+		if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrKind) { // no commit of that name
 			return found{}, ErrNotFetched
 		}
 		return found{}, b.judge(m, err)

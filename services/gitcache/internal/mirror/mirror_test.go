@@ -176,6 +176,36 @@ func TestADoubtOutlivesTheProcessAndAFreshCloneEndsIt(t *testing.T) {
 	}
 }
 
+// TestWhatIsOfTheWrongKindIsNoDamage: upstream made it so, and would again.
+func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	blob := repo.Object("blob", []byte("x"))
+	tree := repo.Tree(gittest.TreeEntry{Mode: "40000", Name: "folder", ID: blob})
+	commit := plumbing.NewHash(repo.SetMain(tree))
+	m := open(t, t.TempDir())
+	git := &upstream{t: t}
+	pack := git.git([]byte(commit.String()+"\n"+tree+"\n"+blob+"\n"), "-C", repo.URLOnDisk(), "pack-objects", "--stdout", "--quiet")
+	if _, err := m.AddPack(t.Context(), bytes.NewReader(pack)); err != nil {
+		t.Fatal(err)
+	}
+	o := m.Objects()
+	defer o.Close()
+	for kind, id := range map[plumbing.ObjectType]string{plumbing.TreeObject: blob, plumbing.CommitObject: tree, plumbing.BlobObject: commit.String()} {
+		if _, err := o.Read(kind, plumbing.NewHash(id), 1<<20); !errors.Is(err, mirror.ErrKind) || errors.Is(err, mirror.ErrCorrupt) {
+			t.Errorf("%s %s: %v", kind, id, err)
+		}
+	}
+	h := mirror.Head{Ref: "HEAD", Object: commit, Commit: commit}
+	if err := m.SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
+		t.Fatal(err)
+	}
+	m.Doubt(mirror.ErrCorrupt)
+	if err := m.Check(t.Context()); err != nil {
+		t.Errorf("checked: %v", err)
+	}
+}
+
 func TestKeepRemovesTheOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -56,6 +56,9 @@ func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, erro
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refuse("%q is larger than the limit of %s for one file", path, size(most))
 	}
+	if errors.Is(err, mirror.ErrKind) {
+		return nil, refuse("%q is an object that is no file", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", path, err)
 	}

@@ -102,6 +102,8 @@ func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, 
 		return plumbing.ZeroHash, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
 	case errors.Is(err, mirror.ErrTooLarge):
 		return plumbing.ZeroHash, refuse("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
+	case errors.Is(err, mirror.ErrKind):
+		return plumbing.ZeroHash, refuse("submodule %q is at %s, which is no commit", path, commit)
 	case err != nil:
 		return plumbing.ZeroHash, fmt.Errorf("read submodule %q: %w", path, err)
 	}
@@ -117,6 +119,9 @@ func read(r Reader, id plumbing.Hash) ([]entry, error) {
 	b, err := r.Read(plumbing.TreeObject, id, maxTreeBytes)
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refuse("it is a folder of more than %d MiB of names", maxTreeBytes>>20)
+	}
+	if errors.Is(err, mirror.ErrKind) {
+		return nil, fmt.Errorf("%w: it is no tree object at all", errDamaged)
 	}
 	if err != nil {
 		return nil, err
