@@ -308,8 +308,11 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 	}
 	// The same App, named by a source of another host: neither the token nor the key goes there.
 	other := gittest.NewTLSServer(t)
+	var mu sync.Mutex
 	var leaked []string
 	other.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		h := req.Header.Get("Authorization")
 		if _, pass, _ := req.BasicAuth(); pass != "" || strings.Contains(h, "ghs_") || strings.Contains(h, "PRIVATE") {
 			leaked = append(leaked, h)
@@ -320,6 +323,8 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 	r.URL = remote(t, other.URL+"/shop.git").URL
 	_, err := f.List(t.Context(), r)
 	wantError(t, err, fetch.KindCredentials, "no such installation")
+	mu.Lock()
+	defer mu.Unlock()
 	if len(leaked) > 0 {
 		t.Errorf("the other host got %q", leaked)
 	}

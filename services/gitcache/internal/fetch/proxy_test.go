@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,8 +52,11 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 	proxy.RequireLogin("proxy-ada", "pr0xy")
 	r.Credentials.Username, r.Credentials.Password = "ada", "s3cret"
 	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = "proxy-ada", "pr0xy"
+	var mu sync.Mutex
 	var seen []http.Header
 	server.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		seen = append(seen, r.Header.Clone())
 		return false
 	})
@@ -71,6 +75,8 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 	if h := asked[0].Header; h.Get("Authorization") != "" {
 		t.Errorf("the proxy got the host's credentials: %v", h)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for _, h := range seen {
 		if h.Get("Proxy-Authorization") != "" || h.Get("Authorization") == "" {
 			t.Errorf("the host got %v", h)
