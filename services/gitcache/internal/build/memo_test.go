@@ -1,0 +1,133 @@
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead.dev/platform/artifact"
+)
+
+func recordOf(source string, n int) record {
+	return record{Source: source, Record: Record{
+		SourceID: fmt.Sprint("id-", n), Tree: strings.Repeat("ab", 20),
+		Digest: artifact.Digest(fmt.Sprintf("sha256:%064x", n)), Size: 1, Files: 1,
+	}}
+}
+
+func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "memo")
+	m, err := openMemo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var largest int64
+	for i := range 20_000 { // the same ten contents, again and again
+		r := recordOf("u1", i%10)
+		r.Files = i
+		if err := m.put(r); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, info.Size())
+	}
+	if line := int64(len(encodeRecord(recordOf("u1", 99_999)))); largest > (fewLines+20)*line {
+		t.Errorf("the file had %d bytes", largest)
+	}
+	if err := m.close(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = openMemo(path); err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	for i := range 10 {
+		if r, ok := m.get(fmt.Sprint("id-", i)); !ok || r.Files != 19_990+i {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+}
+
+func TestTheMemoIsBoundedInMemory(t *testing.T) {
+	t.Parallel()
+	m, err := openMemo(filepath.Join(t.TempDir(), "memo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	long := recordOf("u1", 0)
+	long.Filter = strings.Repeat("-x\n", 30_000)
+	for i := range 1000 {
+		long.SourceID = fmt.Sprint("long-", i)
+		m.mu.Lock()
+		m.add(long, len(encodeRecord(long)))
+		m.mu.Unlock()
+	}
+	if m.bytes > maxMemoBytes || len(m.bySource) < 100 {
+		t.Errorf("%d records of %d bytes", len(m.bySource), m.bytes)
+	}
+	for i := range maxMemos + 100 {
+		m.mu.Lock()
+		m.add(recordOf("u1", i), 300)
+		m.mu.Unlock()
+	}
+	if len(m.bySource) > maxMemos || len(m.byDigest) > maxMemos {
+		t.Errorf("%d records, %d digests", len(m.bySource), len(m.byDigest))
+	}
+}
+
+func TestTwoContentsMayBecomeOneArtifact(t *testing.T) {
+	t.Parallel()
+	m, err := openMemo(filepath.Join(t.TempDir(), "memo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	a, b := recordOf("u1", 1), recordOf("u2", 2)
+	b.Digest = a.Digest
+	for _, r := range []record{a, b} {
+		if err := m.put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.forget(a.SourceID)
+	if r, ok := m.getDigest(a.Digest); !ok || r.Source != "u2" {
+		t.Errorf("%+v, %v", r, ok)
+	}
+}
+
+// Whatever is in the middle of the file, the whole lines around it are known.
+func FuzzMemo(f *testing.F) {
+	f.Add([]byte("\x00\x00"))
+	f.Add(bytes.Repeat([]byte("x"), 3*maxLine))
+	f.Add(encodeRecord(recordOf("u1", 7))[:40])
+	f.Fuzz(func(t *testing.T, garbage []byte) {
+		path := filepath.Join(t.TempDir(), "memo")
+		b := encodeRecord(recordOf("u1", 1))
+		b = append(append(append(b, garbage...), '\n'), encodeRecord(recordOf("u1", 2))...)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			m, err := openMemo(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 1; i < 3; i++ {
+				if r, ok := m.get(fmt.Sprint("id-", i)); !ok || r != recordOf("u1", i) {
+					t.Errorf("%d: %+v, %v", i, r, ok)
+				}
+			}
+			if err := m.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
