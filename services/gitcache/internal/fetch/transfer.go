@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -64,12 +66,26 @@ func fetchError(own, limited context.Context, limits Limits, r Remote, err error
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
+	if cause := ofDisk(err); cause != nil {
+		return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("the pack can't be kept: %s. Check the gitcache's disk", cause)}
+	}
 	var op interface{ Timeout() bool }
 	var network *url.Error
 	if errors.As(err, &network) || errors.As(err, &op) {
 		return transportError(limited, r.URL.Host, limits.IdleTime, err)
 	}
 	return broken(r, "pack", err)
+}
+
+// ofDisk is what the system said of a file, without its path; nil: it was not about a file.
+func ofDisk(err error) error {
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		return file.Err
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return nil
 }
 
 func (l Limits) list(r io.Reader) *capped {

@@ -1,0 +1,44 @@
+package fetch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// fullDisk takes no packs.
+type fullDisk struct{ *mirror.Mirror }
+
+func (fullDisk) AddPack(_ context.Context, pack io.Reader) (int64, error) {
+	_, err := io.Copy(io.Discard, pack)
+	full := &os.PathError{Op: "write", Path: "/data/mirrors/tmp_1", Err: syscall.ENOSPC}
+	return 0, errors.Join(err, fmt.Errorf("receive pack: %w", full))
+}
+
+// TestAFullDiskIsNotUpstreamsFault: neither the network nor the content is to blame.
+func TestAFullDiskIsNotUpstreamsFault(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, fullDisk{newMirror(t)})
+	known, ok := errors.AsType[*fetch.Error](err)
+	if !ok || known.Kind != fetch.KindStorage || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "/data") {
+		t.Errorf("got %v", err)
+	}
+}
