@@ -165,7 +165,7 @@ func TestAHeadWhoseSubmodulesCanNotBeHadIsNotPublished(t *testing.T) {
 
 func noise(n int) string {
 	b := make([]byte, n)
-	rand.Read(b) //nolint:errcheck // never fails
+	_, _ = rand.Read(b) // never fails
 	return base64.StdEncoding.EncodeToString(b)
 }
 

@@ -50,7 +50,7 @@ func NewOpenPGP(t testing.TB, algorithm string) *Signer {
 
 func newKeyring(t testing.TB) *Signer {
 	t.Helper()
-	home, err := os.MkdirTemp("", "gpg") // t.TempDir is too long a path for the agent's socket
+	home, err := os.MkdirTemp("", "gpg") //nolint:usetesting // t.TempDir is too long a path for the agent's socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,52 +112,47 @@ func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *
 // look verifies. The error is about reading; a refusal is in the verdict.
 func (t *trust) look(o *mirror.Objects, ref string, f *found, now time.Time) (v verdict, err error) {
 	if t.of.Commit {
-		commit, err := o.Peel(f.object)
-		if err != nil {
+		if v, err = t.lookAtCommit(o, f, now); err != nil || v.err != nil {
 			return v, err
-		}
-		raw, err := o.Read(plumbing.CommitObject, commit, maxSignedBytes)
-		if err != nil {
-			return v, err
-		}
-		v.what = "commit " + short(commit)
-		if v.signedBy, v.err = judged(t.keys.Commit(raw, now)); v.err != nil {
-			return v, nil
 		}
 	}
 	if t.of.Tag {
-		return t.lookAtTag(o, ref, f, v, now)
+		return t.lookAtTag(o, ref, f, now)
 	}
 	return v, nil
 }
 
-func (t *trust) lookAtTag(o *mirror.Objects, ref string, f *found, v verdict, now time.Time) (verdict, error) {
+func (t *trust) lookAtCommit(o *mirror.Objects, f *found, now time.Time) (verdict, error) {
+	commit, err := o.Peel(f.object)
+	if err != nil {
+		return verdict{}, err
+	}
+	raw, err := o.Read(plumbing.CommitObject, commit, maxSignedBytes)
+	if err != nil {
+		return verdict{}, err
+	}
+	signedBy, refusal := t.keys.Commit(raw, now)
+	return verdict{what: "commit " + short(commit), signedBy: signedBy, err: refusal}, nil
+}
+
+func (t *trust) lookAtTag(o *mirror.Objects, ref string, f *found, now time.Time) (verdict, error) {
 	if f.resolved != "" {
 		ref = f.resolved
 	}
 	kind, err := o.Kind(f.object)
 	if err != nil {
-		return v, err
+		return verdict{}, err
 	}
 	name, isTag := strings.CutPrefix(ref, tagPrefix)
 	if !isTag || kind != plumbing.TagObject {
-		v.what, v.err = "what it points to", signature.NoTag()
-		return v, nil
+		return verdict{what: "what it points to", err: signature.NoTag()}, nil
 	}
 	raw, err := o.Read(plumbing.TagObject, f.object, maxSignedBytes)
 	if err != nil {
-		return v, err
+		return verdict{}, err
 	}
-	v.what = fmt.Sprintf("tag %q", name)
-	v.signedBy, v.err = judged(t.keys.Tag(raw, name, now))
-	return v, nil
-}
-
-func judged(signedBy string, err error) (string, *signature.Refusal) {
-	if err == nil {
-		return signedBy, nil
-	}
-	return "", signature.AsRefusal(err)
+	signedBy, refusal := t.keys.Tag(raw, name, now)
+	return verdict{what: fmt.Sprintf("tag %q", name), signedBy: signedBy, err: refusal}, nil
 }
 
 // unsigned says what speaks against a ref. The default branch is missed by nobody but by services that

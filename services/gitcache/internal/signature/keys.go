@@ -79,7 +79,7 @@ func (k *Keys) addSSH(text string) error {
 			return errors.New("is neither an OpenPGP public key (-----BEGIN PGP PUBLIC KEY BLOCK-----) nor an SSH public key (ssh-ed25519 AAAA...)")
 		case len(options) > 0:
 			return errors.New("has options before the SSH public key, which Fairlead does not know. Write the key alone")
-		case sshFormats[key.Type()] == nil:
+		case sshFormats(key.Type()) == nil:
 			return fmt.Errorf("is an SSH key of type %s, which can't sign for Fairlead. Use ed25519, ecdsa or rsa", key.Type())
 		case key.Type() == ssh.KeyAlgoRSA && rsaBits(key) < minRSABits:
 			return fmt.Errorf("is an RSA key of %d bits. Use one of at least %d, or ed25519", rsaBits(key), minRSABits)

@@ -4,9 +4,9 @@ import "bytes"
 
 // The headers that hold signatures: over the object as SHA-1 and as SHA-256 repositories have it. Neither
 // is part of what any of them signs.
-var (
-	headerSHA1   = []byte("gpgsig ")
-	headerSHA256 = []byte("gpgsig-sha256 ")
+const (
+	headerSHA1   = "gpgsig "
+	headerSHA256 = "gpgsig-sha256 "
 )
 
 // splitHeader takes the signatures out of an object's header. Continued lines of a header begin with a
@@ -25,10 +25,10 @@ func splitHeader(raw []byte) (payload []byte, signatures [][]byte) {
 			last := &signatures[len(signatures)-1]
 			*last = append(*last, line[1:]...)
 		case line[0] == ' ' && within == other:
-		case bytes.HasPrefix(line, headerSHA1):
+		case bytes.HasPrefix(line, []byte(headerSHA1)):
 			within = ours
 			signatures = append(signatures, bytes.Clone(line[len(headerSHA1):]))
-		case bytes.HasPrefix(line, headerSHA256):
+		case bytes.HasPrefix(line, []byte(headerSHA256)):
 			within = other
 		default:
 			within = none

@@ -38,26 +38,26 @@ func refuse(kind Kind, format string, args ...any) *Refusal {
 // maxSignatures of one object are looked at: people sign once, or twice while they change keys.
 const maxSignatures = 4
 
-// Commit tells the fingerprint of the trusted key that signed a commit, raw as it was hashed. Every
-// error is a *Refusal.
-func (k *Keys) Commit(raw []byte, now time.Time) (fingerprint string, err error) {
+// Commit tells the fingerprint of the trusted key that signed a commit, raw as it was hashed; or why it is
+// not accepted.
+func (k *Keys) Commit(raw []byte, now time.Time) (fingerprint string, no *Refusal) {
 	payload, signatures := splitHeader(raw)
 	return k.anyOf(payload, signatures, now)
 }
 
 // Tag is Commit for an annotated tag that is shown under a name. The name is part of what is signed: a
 // signed tag that is shown under another one says nothing about that one.
-func (k *Keys) Tag(raw []byte, name string, now time.Time) (fingerprint string, err error) {
+func (k *Keys) Tag(raw []byte, name string, now time.Time) (fingerprint string, no *Refusal) {
 	payload, signature := splitTail(raw)
 	if signature == nil {
 		return "", refuse(Unsigned, "is not signed")
 	}
 	payload, _ = splitHeader(payload)
-	fingerprint, err = k.anyOf(payload, [][]byte{signature}, now)
-	if inner := tagName(raw); err == nil && inner != name {
+	fingerprint, no = k.anyOf(payload, [][]byte{signature}, now)
+	if inner := tagName(raw); no == nil && inner != name {
 		return "", refuse(Invalid, "is signed as tag %q and not under this name", short(inner))
 	}
-	return fingerprint, err
+	return fingerprint, no
 }
 
 // NoTag is the refusal of what is no annotated tag where one must be signed.
@@ -66,21 +66,21 @@ func NoTag() *Refusal {
 }
 
 // anyOf is content with one good signature, and else says what is wrong with the last.
-func (k *Keys) anyOf(payload []byte, signatures [][]byte, now time.Time) (string, error) {
+func (k *Keys) anyOf(payload []byte, signatures [][]byte, now time.Time) (fingerprint string, no *Refusal) {
 	if len(signatures) > maxSignatures {
 		return "", refuse(Invalid, "has %d signatures, more than the limit of %d", len(signatures), maxSignatures)
 	}
-	err := error(refuse(Unsigned, "is not signed"))
+	no = refuse(Unsigned, "is not signed")
 	for _, s := range signatures {
-		var fingerprint string
-		if fingerprint, err = k.one(payload, s, now); err == nil {
+		if fingerprint, no = k.one(payload, s, now); no == nil {
 			return fingerprint, nil
 		}
 	}
-	return "", err
+	return "", no
 }
 
-func (k *Keys) one(payload, signature []byte, now time.Time) (fingerprint string, err error) {
+func (k *Keys) one(payload, signature []byte, now time.Time) (fingerprint string, no *Refusal) {
+	var err error
 	switch formatOf(signature) {
 	case formatOpenPGP:
 		fingerprint, err = k.verifyOpenPGP(payload, signature, now)
@@ -91,18 +91,13 @@ func (k *Keys) one(payload, signature []byte, now time.Time) (fingerprint string
 	default:
 		return "", refuse(Invalid, "has a signature of an unknown kind")
 	}
-	if err != nil {
-		return "", AsRefusal(err)
+	if err == nil {
+		return fingerprint, nil
 	}
-	return fingerprint, nil
-}
-
-// AsRefusal makes a refusal of any error about a signature.
-func AsRefusal(err error) *Refusal {
 	if known, ok := errors.AsType[*Refusal](err); ok {
-		return known
+		return "", known
 	}
-	return refuse(Invalid, "has a signature that can't be read: %v", err)
+	return "", refuse(Invalid, "has a signature that can't be read: %v", err)
 }
 
 // recoverTo turns a panic in a decoder of foreign bytes into an error.

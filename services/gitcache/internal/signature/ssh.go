@@ -21,15 +21,16 @@ const (
 	sshNamespace = "git" // what Git signs; a signature for something else must not pass for a commit
 )
 
-// sshFormats are the signature algorithms that are accepted of each type of key: none with SHA-1.
-var sshFormats = map[string][]string{
-	ssh.KeyAlgoED25519:    {ssh.KeyAlgoED25519},
-	ssh.KeyAlgoECDSA256:   {ssh.KeyAlgoECDSA256},
-	ssh.KeyAlgoECDSA384:   {ssh.KeyAlgoECDSA384},
-	ssh.KeyAlgoECDSA521:   {ssh.KeyAlgoECDSA521},
-	ssh.KeyAlgoRSA:        {ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512},
-	ssh.KeyAlgoSKED25519:  {ssh.KeyAlgoSKED25519},
-	ssh.KeyAlgoSKECDSA256: {ssh.KeyAlgoSKECDSA256},
+// sshFormats are the signature algorithms that are accepted of a type of key: none with SHA-1, and nothing
+// of certificates.
+func sshFormats(keyType string) []string {
+	switch keyType {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
+		return []string{keyType}
+	case ssh.KeyAlgoRSA:
+		return []string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512}
+	}
+	return nil
 }
 
 // sshSignature is what follows the magic.
@@ -63,7 +64,7 @@ func (k *Keys) verifySSH(payload, armored []byte) (fingerprint string, err error
 	if err := ssh.Unmarshal(s.Signature, &signature); err != nil {
 		return "", errors.New("its inner part is damaged")
 	}
-	if !slices.Contains(sshFormats[key.Type()], signature.Format) {
+	if !slices.Contains(sshFormats(key.Type()), signature.Format) {
 		return "", refuse(Invalid, "is signed with SSH key %s by %q, which Fairlead does not accept", ssh.FingerprintSHA256(key), short(signature.Format))
 	}
 	signed := append([]byte(sshMagic), ssh.Marshal(struct{ Namespace, Reserved, Hash, Digest string }{
