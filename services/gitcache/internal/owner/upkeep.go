@@ -43,6 +43,21 @@ func (t *tenure) lookAfter(ctx context.Context) {
 	t.measure()
 }
 
+// recheckTime bounds the check of a doubted mirror; then it is cloned again.
+const recheckTime = 10 * time.Minute
+
+// recheck spares a clone where a doubted mirror turns out to be whole, or what is damaged can be made again.
+func (t *tenure) recheck(ctx context.Context) {
+	if !t.mirror.Doubted() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, recheckTime)
+	defer cancel()
+	if err := t.mirror.Check(ctx); err != nil && ctx.Err() == nil {
+		t.o.deps.Log.WarnContext(ctx, "mirror is damaged and is cloned again", "source", t.current().Name, "err", err)
+	}
+}
+
 func (t *tenure) measure() {
 	bytes, packs := t.mirror.Size()
 	t.set(func(s *State) { s.MirrorBytes, s.MirrorPacks = bytes, packs })
