@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke bench gen fmt lint check build kubelocal install tidy clean
+.PHONY: help up test race e2e smoke chaos soak bench gen fmt lint check build kubelocal install tidy clean
 
 MODULES  := gen platform services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -50,7 +50,13 @@ e2e: install build ## Run only the tests across services
 smoke: build ## A commit travels to two clusters, on built binaries; prints how long it took
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/smoke $(ARGS)
 
-bench: build ## Run a benchmark: make bench BENCH=name
+chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
+	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)
+
+soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
+	@go run fairlead.dev/e2e/cmd/soak $(ARGS)
+
+bench: install build ## Run a benchmark: make bench BENCH=name
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/bench $(BENCH)
 
 gen: ## Generate code from proto/

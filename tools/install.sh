@@ -8,6 +8,7 @@ command -v git >/dev/null || packages+=(git)
 command -v gpg >/dev/null || packages+=(gnupg)
 command -v ssh-keygen >/dev/null || packages+=(openssh-client)
 command -v redis-server >/dev/null || packages+=(redis-server)
+command -v zstd >/dev/null || packages+=(zstd) # the peer of a bench
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
 

@@ -13,13 +13,20 @@ import (
 // for each time that the repository changed hands; and polls are not closer than the interval's jitter
 // allows, but for one with each change of hands.
 func Polite(log []Request, since, until time.Time, interval time.Duration, claims map[string]int) error {
-	byRepo := map[string][]Request{}
+	byRepo, nobody := map[string][]Request{}, 0
 	for _, r := range log {
-		if !r.Pack && r.By != "" && r.Time.Before(until) { // by nobody: it died meanwhile
+		switch {
+		case r.Pack || r.Time.After(until):
+		case r.By == "": // it died meanwhile
+			nobody++
+		default:
 			byRepo[r.Repo] = append(byRepo[r.Repo], r)
 		}
 	}
 	var wrong []error
+	if nobody > len(log)/10 {
+		wrong = append(wrong, fmt.Errorf("nobody knows where %d of %d requests came from", nobody, len(log)))
+	}
 	for _, repo := range slices.Sorted(maps.Keys(byRepo)) {
 		polls := byRepo[repo]
 		slices.SortFunc(polls, func(a, b Request) int { return a.Time.Compare(b.Time) })

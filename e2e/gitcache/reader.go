@@ -165,6 +165,9 @@ func reasonOf(err error) string {
 	if r, ok := errors.AsType[reason](err); ok {
 		return string(r)
 	}
+	if errors.Is(err, artifact.ErrNotFound) {
+		return "artifact not found"
+	}
 	return code(err)
 }
 
