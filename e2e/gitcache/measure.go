@@ -2,6 +2,7 @@ package gitcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,6 +42,24 @@ func (f *Fleet) ResolvedAs(ctx context.Context, c *Cache, source, commit string)
 // Resolved is ResolvedAs for a repository under its own name.
 func (f *Fleet) Resolved(ctx context.Context, c *Cache, r *Repo, commit string) error {
 	return f.ResolvedAs(ctx, c, r.Name, commit)
+}
+
+// Healthy asks whether a gitcache lives.
+func (f *Fleet) Healthy(ctx context.Context, c *Cache) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/healthz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := f.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }
 
 // Refresh asks for a poll.
