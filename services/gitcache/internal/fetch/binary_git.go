@@ -57,12 +57,16 @@ func findGit(dir string, limits Limits) (*gitProgram, error) {
 	return &gitProgram{path: path, dir: dir, limits: limits}, nil
 }
 
+// mostAlloc bounds what git takes of memory at once: a pack can claim objects of any size. It is room for
+// the index of as many objects as the mirror takes. Large files are streamed.
+const mostAlloc = "512m"
+
 // environment is all that git gets of one: nothing of this process's own.
 func environment(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LC_ALL=C",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_ALLOW_PROTOCOL=http", "GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_ALLOW_PROTOCOL=http", "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOC_LIMIT=" + mostAlloc,
 	}
 }
 

@@ -300,7 +300,11 @@ func TestUnknownRepositoryIsNamed(t *testing.T) {
 	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
 		_, err := w.List(t.Context(), w.remote(t, "none.git"))
 		t.Log(err)
-		wantError(t, err, fetch.KindNotFound, "repository "+strings.Replace(w.base, "root@", "", 1)+"/none.git not found", "Check the source's url")
+		scheme, host, _ := strings.Cut(w.base, "://")
+		if _, after, ok := strings.Cut(host, "@"); ok {
+			host = after
+		}
+		wantError(t, err, fetch.KindNotFound, "repository "+scheme+"://"+host+"/none.git not found", "Check the source's url")
 		w.wantClean(t)
 	})
 }
