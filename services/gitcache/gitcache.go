@@ -43,6 +43,7 @@ type Service struct {
 
 	replica *replica.Replica
 	sources *hub.Catalog
+	console *hub.Console
 	store   *artifact.Store
 	mirrors *mirror.Mirrors
 	fetcher *fetch.Fetchers
@@ -88,6 +89,7 @@ func replicaName() string {
 // openState opens what is on the disk.
 func (s *Service) openState() (err error) {
 	s.sources = hub.NewCatalog(s.replica.Catalog)
+	s.console = hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Log: s.deps.Log}); err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func (s *Service) newOwner() error {
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
 		Leases: s.replica.Coordinator, Members: s.peers, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
-		Console: hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...),
+		Console: s.console,
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
 	})
 	if err := owner.RegisterTotals(s.deps.Telemetry.Registry, s.owner); err != nil {
@@ -135,15 +137,14 @@ func (s *Service) newOwner() error {
 func (s *Service) serve() error {
 	from := origin.New(origin.Deps{
 		Catalog: s.sources, Mirrors: s.mirrors, Builder: s.builder, Peers: s.peers,
-		Owned:  func(uid string) bool { state, _ := s.owner.State(uid); return state.Owned },
+		Owned:  s.owned,
 		Repair: func(uid string) { s.owner.Refresh(uid) },
 	})
 	artifacts := &rpc.Artifacts{Origin: from, Ready: s.replica.Catalog.Ready}
-	sources := &rpc.Sources{
-		Catalog: s.sources, Owner: s.owner, Replica: s.cfg.Replica, Holder: s.peers.Owner,
-		Wake: func(ctx context.Context, uid string) error {
-			return s.replica.Coordinator.Publish(ctx, refreshTopic, []byte(uid))
-		},
+	sources := s.newSources()
+	webhooks, err := s.newWebhooks()
+	if err != nil {
+		return err
 	}
 	return s.replica.Serve(rpc.Policy(), s.replica.Ready,
 		server.RPC(artifactv1connect.ArtifactServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
@@ -152,6 +153,7 @@ func (s *Service) serve() error {
 		server.RPC(gitcachev1connect.SourceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return gitcachev1connect.NewSourceServiceHandler(sources, o...)
 		}),
+		webhooks,
 		server.HTTP(artifact.Path, rpc.Bytes(s.store, s.builder.Open, s.peers.Open), rpc.ArtifactRole),
 	)
 }

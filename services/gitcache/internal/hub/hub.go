@@ -225,6 +225,11 @@ func ProblemMessage(p owner.Problem) *consolev1.Problem {
 	return &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since), Refs: p.Refs}
 }
 
+// Problem is the zero value for none.
+func Problem(m *consolev1.Problem) owner.Problem {
+	return owner.Problem{Message: m.GetMessage(), Since: Time(m.GetSince()), Refs: m.GetRefs()}
+}
+
 // Time is the zero time for no timestamp.
 func Time(t *timestamppb.Timestamp) time.Time {
 	if t == nil {

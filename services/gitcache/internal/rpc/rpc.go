@@ -3,7 +3,6 @@ package rpc
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -11,13 +10,10 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
-	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/origin"
-	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
 )
 
@@ -53,11 +49,7 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 	if err := a.Ready(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	}
-	forwarded := false
-	if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
-		forwarded = wire.IsForwarded(info.RequestHeader())
-	}
-	answers, err := a.Origin.Resolve(ctx, wire.Queries(req), forwarded)
+	answers, err := a.Origin.Resolve(ctx, wire.Queries(req), forwarded(ctx))
 	if err != nil {
 		return nil, connect.NewError(connect.CodeCanceled, err)
 	}
@@ -82,62 +74,4 @@ func Bytes(store *artifact.Store, built, peers artifact.FetchFunc) http.Handler 
 		}
 		serve.ServeHTTP(w, r)
 	})
-}
-
-// Sources is SourceService.
-type Sources struct {
-	gitcachev1connect.UnimplementedSourceServiceHandler
-
-	Catalog interface {
-		Source(name string) (origin.Source, bool)
-	}
-	Owner interface {
-		State(uid string) (owner.State, bool)
-		Refresh(uid string) bool
-	}
-	Replica string
-	// Holder names the replica that holds a source.
-	Holder func(ctx context.Context, uid string) (string, error)
-	// Wake asks the owner, whoever it is, to poll.
-	Wake func(ctx context.Context, uid string) error
-}
-
-// GetSource tells the live state of a source.
-func (s *Sources) GetSource(ctx context.Context, req *gitcachev1.GetSourceRequest) (*gitcachev1.GetSourceResponse, error) {
-	source, ok := s.Catalog.Source(req.GetName())
-	if !ok {
-		return nil, notFound(req.GetName())
-	}
-	state, _ := s.Owner.State(source.UID)
-	live := &gitcachev1.LiveSource{Name: req.GetName(), OwnedHere: state.Owned}
-	if state.Owned {
-		live.Owner, live.Epoch = s.Replica, state.Epoch
-		live.LastPollTime, live.NextPollTime = hub.Timestamp(state.LastPoll), hub.Timestamp(state.NextPoll)
-		live.Heads, live.Problem = hub.HeadMessages(state.Heads), hub.ProblemMessage(state.Problem)
-		return &gitcachev1.GetSourceResponse{Source: live}, nil
-	}
-	// With coordination down the owner is not known; the rest is.
-	live.Owner, _ = s.Holder(ctx, source.UID)
-	live.Heads, live.Problem = hub.HeadMessages(source.Heads), hub.ProblemMessage(owner.Problem{Message: source.Problem})
-	return &gitcachev1.GetSourceResponse{Source: live}, nil
-}
-
-// RefreshSource makes the owner poll now.
-func (s *Sources) RefreshSource(ctx context.Context, req *gitcachev1.RefreshSourceRequest) (*gitcachev1.RefreshSourceResponse, error) {
-	source, ok := s.Catalog.Source(req.GetName())
-	if !ok {
-		return nil, notFound(req.GetName())
-	}
-	if s.Owner.Refresh(source.UID) {
-		return &gitcachev1.RefreshSourceResponse{}, nil
-	}
-	if err := s.Wake(ctx, source.UID); err != nil {
-		return nil, connect.NewError(connect.CodeUnavailable,
-			fmt.Errorf("source %q: its owner can't be told now. It polls by itself at its next interval", req.GetName()))
-	}
-	return &gitcachev1.RefreshSourceResponse{}, nil
-}
-
-func notFound(name string) error {
-	return connect.NewError(connect.CodeNotFound, fmt.Errorf("source %q is not in the catalog. Apply it, or correct the name", name))
 }

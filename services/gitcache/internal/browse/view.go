@@ -1,0 +1,178 @@
+package browse
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+// view is a place whose commit is known.
+type view struct {
+	o          *mirror.Objects
+	place      Place
+	commit     mirror.Commit
+	submodules bool
+}
+
+func (v view) commits(ctx context.Context, page Page) (Commits, error) {
+	from := v.commit.ID
+	if page.Token != "" {
+		var err error
+		if from, _, err = v.place.at(page.Token); err != nil {
+			return Commits{}, err
+		}
+	}
+	commits, next, err := v.o.History(ctx, from, page.Size)
+	out := Commits{Commits: commits}
+	if !next.IsZero() {
+		out.Next = v.place.token(next, 0)
+	}
+	return out, err
+}
+
+func (v view) tree(ctx context.Context, page Page) (Listing, error) {
+	from := 0
+	if page.Token != "" {
+		// The commit of the first page, wherever the ref points by now.
+		id, n, err := v.place.at(page.Token)
+		if err != nil {
+			return Listing{}, err
+		}
+		if v.commit, err = v.o.Commit(id); err != nil {
+			return Listing{}, err
+		}
+		from = n
+	}
+	entries, err := v.entries(v.place.Path)
+	if err != nil {
+		return Listing{}, err
+	}
+	out := Listing{Commit: v.commit}
+	for i := from; i < len(entries); i++ {
+		if len(out.Entries) == page.Size {
+			out.Next = v.place.token(v.commit.ID, i)
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return Listing{}, err
+		}
+		e := Entry{Entry: entries[i]}
+		if e.Size, err = v.size(e.Entry); err != nil {
+			return Listing{}, err
+		}
+		out.Entries = append(out.Entries, e)
+	}
+	return out, nil
+}
+
+func (v view) size(e tree.Entry) (int64, error) {
+	switch e.Kind {
+	case tree.File, tree.Executable, tree.Link:
+		return v.o.Size(e.ID)
+	}
+	return 0, nil
+}
+
+func (v view) file() (File, error) {
+	folder, name := "", v.place.Path
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		folder, name = name[:i], name[i+1:]
+	}
+	entries, err := v.entries(folder)
+	if err != nil {
+		return File{}, err
+	}
+	i := slices.IndexFunc(entries, func(e tree.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return File{}, v.fail(NotFound, "has no file %q", v.place.Path)
+	}
+	out := File{Commit: v.commit, Entry: Entry{Entry: entries[i]}}
+	switch out.Entry.Kind {
+	case tree.Folder:
+		return File{}, v.fail(NotFound, "has a folder at %q, not a file", v.place.Path)
+	case tree.Submodule:
+		return File{}, v.fail(NotFound, "has a submodule at %q, not a file", v.place.Path)
+	case tree.Other:
+		return File{}, v.fail(NotFound, "has something of an unknown mode at %q, not a file", v.place.Path)
+	}
+	if out.Entry.Size, err = v.o.Size(out.Entry.ID); err != nil {
+		return File{}, err
+	}
+	if out.Entry.Size > MaxFileBytes {
+		return File{}, v.fail(TooLarge, "has a file of %d bytes at %q; at most 1 MiB is shown. Clone the repository to read it", out.Entry.Size, v.place.Path)
+	}
+	out.Content, err = v.o.Read(plumbing.BlobObject, out.Entry.ID, MaxFileBytes)
+	return out, err
+}
+
+// entries lists a folder.
+func (v view) entries(folder string) ([]tree.Entry, error) {
+	id, err := tree.Find(v.o, v.commit.Tree, folder, v.submodules)
+	var entries []tree.Entry
+	if err == nil {
+		entries, err = tree.Entries(v.o, id)
+	}
+	switch {
+	case errors.Is(err, tree.ErrNotFound):
+		return nil, v.fail(NotFound, "has no folder %q", folder)
+	case errors.Is(err, tree.ErrNoSubmodule):
+		return nil, v.fail(NotFound, "has a submodule above %q that is not fetched", v.place.Path)
+	case errors.Is(err, artifact.ErrRefused):
+		_, why, _ := strings.Cut(err.Error(), artifact.ErrRefused.Error()+": ")
+		return nil, v.fail(NotFound, "can't show folder %q: %s", folder, why)
+	case err != nil && tree.IsDamaged(err):
+		return nil, v.fail(NotFound, "holds a folder %q that no Git would have written: it can't be shown", folder)
+	}
+	return entries, err
+}
+
+func (v view) fail(kind Kind, format string, args ...any) error {
+	return fail(kind, "source %q at %s "+format, append([]any{v.place.Source, v.commit.ID.String()[:8]}, args...)...)
+}
+
+// A page token holds the commit and the entry to go on from, and what it is a page of.
+const (
+	boundBytes = 8
+	tokenBytes = boundBytes + len(plumbing.ZeroHash) + 4
+)
+
+func (p Place) bound() []byte {
+	sum := sha256.Sum256([]byte(p.Source + "\x00" + p.Revision + "\x00" + p.Path))
+	return sum[:boundBytes]
+}
+
+func (p Place) token(commit plumbing.Hash, entry int) string {
+	b := append(p.bound(), commit[:]...)
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, uint32(entry)))
+}
+
+func (p Place) at(token string) (commit plumbing.Hash, entry int, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) != tokenBytes || string(b[:boundBytes]) != string(p.bound()) {
+		return commit, 0, fail(Invalid, "page_token: is not one that an answer to the same question had")
+	}
+	return plumbing.Hash(b[boundBytes:]), int(binary.BigEndian.Uint32(b[tokenBytes-4:])), nil
+}
+
+// checkPath refuses what can't be a path, before anybody looks for it.
+func checkPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "" || name == "." || name == ".." {
+			return fail(NotFound, "path %q: write it without leading, trailing or double slashes and without dots", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package gitcache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/gitcache/internal/browse"
+	"fairlead.dev/services/gitcache/internal/live"
+	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/rpc"
+	"fairlead.dev/services/gitcache/internal/rpc/remote"
+	"fairlead.dev/services/gitcache/internal/webhook"
+)
+
+// newSources puts together what people see of sources, and ask for.
+func (s *Service) newSources() *rpc.Sources {
+	others := remote.Replicas{Peers: s.peers}
+	return &rpc.Sources{
+		Ready: s.replica.Catalog.Ready, Refresh: s.refresh, Log: s.deps.Log,
+		View: live.NewView(live.Deps{
+			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: live.Copied(s.mirrors), Others: others.Live, Holder: s.peers.Owner,
+			State: func(uid string) owner.State { state, _ := s.owner.State(uid); return state },
+		}),
+		Browser: browse.New(browse.Deps{
+			Source: s.sources.Browse, Mirrors: s.mirrors, Owned: s.owned, Others: others,
+		}),
+		UID: func(name string) (string, bool) {
+			source, ok := s.sources.Source(name)
+			return source.UID, ok
+		},
+	}
+}
+
+func (s *Service) owned(uid string) bool {
+	state, _ := s.owner.State(uid)
+	return state.Owned
+}
+
+// refresh makes the owner of a source poll now, whichever replica that is.
+func (s *Service) refresh(ctx context.Context, uid string) error {
+	if s.owner.Refresh(uid) {
+		return nil
+	}
+	return s.replica.Coordinator.Publish(ctx, refreshTopic, []byte(uid))
+}
+
+// newWebhooks mounts what Git hosts call. It has no role: each carries a proof of its own.
+func (s *Service) newWebhooks() (server.Mount, error) {
+	count := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_gitcache_webhooks_total", Help: "Webhooks by result: accepted, ping, refused, limited, bad, failed.",
+	}, []string{"result"})
+	if err := s.deps.Telemetry.Registry.Register(count); err != nil {
+		return server.Mount{}, fmt.Errorf("register metrics: %w", err)
+	}
+	var handler http.Handler = webhook.New(webhook.Deps{
+		Ready: s.replica.Catalog.Ready, Source: s.sources.Webhook, Token: s.console.WebhookToken, Refresh: s.refresh,
+		Count: func(r webhook.Result) { count.WithLabelValues(string(r)).Inc() }, Log: s.deps.Log,
+	})
+	// Raw, because GitHub sends more than a message may have. The handler bounds size and time itself.
+	return server.Raw(webhook.Path, handler, identity.RoleOpen), nil
+}
