@@ -30,6 +30,7 @@ type Config struct {
 	// proxies of sources may have, as 10.0.0.0/8. Public ones always may.
 	AllowAddresses []string
 	// Git says when the git executable is used to fetch: see fetch.New. Empty: where a host needs it.
+	// Unless it is builtin, mirrors are packed anew with git, too, if there is one.
 	Git string
 	// LeaseTTL is how long a source is without a fetcher after its replica died; 0: 15 s. The same for
 	// all replicas.
@@ -42,7 +43,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Replica, "replica", "", "`name` of this replica, unique; default: the host's name and a random part")
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that Git hosts may have although they are not public; default: none", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.CacheBytes, "cache-bytes", 0, "bound of the artifacts on the disk, in `bytes`; default: 10 GiB")
-	fs.StringVar(&c.Git, "git", fetch.GitAuto, "`use` of the git executable to fetch: auto (where a Git host needs it), builtin (never) or binary (for all that is not ssh)")
+	fs.StringVar(&c.Git, "git", fetch.GitAuto, "`use` of the git executable to fetch: auto (where a Git host needs it), builtin (never, nor to repack mirrors) or binary (for all that is not ssh)")
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 0, "how long a source is without a fetcher after its replica died; shorter moves on sooner, and costs Redis more; the same for all replicas; default: 15s")
 }
 
