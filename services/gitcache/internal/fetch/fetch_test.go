@@ -218,6 +218,32 @@ func TestCredentialsDoNotFollowARedirect(t *testing.T) {
 	}
 }
 
+func TestAFetchFromWhereARedirectLedCarriesNoCredentials(t *testing.T) {
+	t.Parallel()
+	old, moved := gittest.NewServer(t), gittest.NewServer(t)
+	repo := moved.NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	old.SetFault(gittest.Redirect(moved.URL))
+	r := remote(t, old.URL+"/shop.git")
+	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
+	f := newFetcher(t, fetch.Options{})
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t)); err != nil {
+		t.Fatal(err)
+	}
+	if moved.Count("fetch") != 1 {
+		t.Error("the fetch went elsewhere")
+	}
+	for _, line := range moved.Log() {
+		if line.Authorized {
+			t.Errorf("the credentials went along with %s %s", line.Method, line.Path)
+		}
+	}
+}
+
 func TestRedirectToADifferentSchemeIsRefused(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)

@@ -189,7 +189,7 @@ func TestPollsInARowUseOneConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
-			conns, status := 0, http.StatusOK
+			conns := 0
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -197,8 +197,8 @@ func TestPollsInARowUseOneConnection(t *testing.T) {
 					t.Errorf("spoke %s", r.Proto)
 				}
 				w.Header().Set("Content-Type", listType)
-				w.WriteHeader(status)
 				advertise(w, 1000)
+				w.(http.Flusher).Flush() // the end of the answer comes by itself
 			}))
 			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 				mu.Lock()
