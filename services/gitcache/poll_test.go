@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -32,36 +33,80 @@ func (c *console) statusOf(name string) *consolev1.SourceStatus {
 	return proto.CloneOf(c.sources[name].GetStatus())
 }
 
-// hang leaves all requests without an answer; started gets a value for each.
-func hang(started chan<- string) gittest.Fault {
-	return func(_ http.ResponseWriter, r *http.Request) bool {
+// hang leaves requests without an answer: all, or only fetches.
+func hang(started chan<- struct{}, all bool) gittest.Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !all && strings.HasSuffix(r.URL.Path, "/info/refs") {
+			return false
+		}
 		select {
-		case started <- r.URL.Path:
+		case started <- struct{}{}:
 		default:
 		}
-		<-r.Context().Done()
-		return true
+		if all {
+			<-r.Context().Done()
+			return true
+		}
+		return gittest.HangOnFetch()(w, r)
 	}
 }
 
 func TestAHungHostBlocksNoOther(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	other := gittest.NewServer(t)
-	started := make(chan string, 100)
-	other.SetFault(hang(started))
-	for i := range 100 {
-		f.console.addSource(fmt.Sprintf("hung-%d", i), other.URL+fmt.Sprintf("/%d.git", i))
+	for what, all := range map[string]bool{"lists": true, "fetches": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			other := gittest.NewServer(t)
+			repo := other.NewRepo(t, "hung.git")
+			repo.Commit("one", gittest.Files{"a": "1"})
+			started := make(chan struct{}, 1)
+			other.SetFault(hang(started, all))
+			for i := range 100 {
+				f.console.addSource(fmt.Sprintf("hung-%d", i), repo.URL())
+			}
+			first := f.repo.Commit("one", gittest.Files{"a": "1"})
+			n := f.one()
+			<-started
+			f.published("HEAD", first)
+			second := f.repo.Commit("two", gittest.Files{"a": "2"})
+			n.refresh()
+			f.published("HEAD", second)
+			if lists, fetches := other.Count("list"), other.Count("fetch"); all && lists > 8 || fetches > 2 {
+				t.Errorf("a host that does not answer was asked %d and %d times at once", lists, fetches)
+			}
+		})
 	}
+}
+
+func TestTheLiveStateSaysHowUpstreamIs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
 	first := f.repo.Commit("one", gittest.Files{"a": "1"})
 	n := f.one()
-	<-started
 	f.published("HEAD", first)
-	second := f.repo.Commit("two", gittest.Files{"a": "2"})
-	n.refresh()
-	f.published("HEAD", second)
-	if got := len(other.Log()); got > 20 {
-		t.Errorf("a host that does not answer was asked %d times at once", got)
+	n.poll()
+	live := n.live()
+	if got, want := live.GetUpstreamRequestsLastHour(), int32(len(f.git.Log())); got != want {
+		t.Errorf("%d requests in the last hour, upstream saw %d", got, want)
+	}
+	if live.GetStaleSince() != nil || live.GetMirrorBytes() < 100 || live.GetMirrorPacks() != 1 {
+		t.Errorf("the state is %v", live)
+	}
+	f.git.SetFault(gittest.Status(500))
+	n.poll()
+	since := n.live().GetStaleSince().AsTime()
+	n.poll()
+	if again := n.live().GetStaleSince().AsTime(); !again.Equal(since) || time.Since(since) > patience {
+		t.Errorf("stale since %s, then since %s", since, again)
+	}
+	if got := n.metric("fairlead_gitcache_sources_stale"); got != 1 {
+		t.Errorf("%v sources are stale", got)
+	}
+	f.git.SetFault(nil)
+	n.poll()
+	if got := n.live().GetStaleSince(); got != nil {
+		t.Errorf("still stale since %s", got.AsTime())
 	}
 }
 
