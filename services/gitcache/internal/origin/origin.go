@@ -152,19 +152,17 @@ func (o *Origin) local(ctx context.Context, q Query) Answer {
 // head finds the commit of a revision. The owner's own heads are the newest; for all others the
 // published ones are.
 func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
-	var own map[string]mirror.Head
+	lookups := []func(ref string) (mirror.Head, bool){s.published}
+	heads := func() []mirror.Head { return s.Heads }
 	if m, err := o.deps.Mirrors.Mirror(s.UID); err == nil {
-		own = m.Heads()
-	}
-	lookups := []func() (mirror.Head, bool){
-		func() (mirror.Head, bool) { return s.published(revision) },
-		func() (mirror.Head, bool) { h, ok := own[revision]; return h, ok },
+		lookups = append(lookups, m.Head)
+		heads = func() []mirror.Head { return slices.AppendSeq(slices.Clone(s.Heads), maps.Values(m.Heads())) }
 	}
 	if o.deps.Owned(s.UID) {
 		slices.Reverse(lookups)
 	}
 	for _, lookup := range lookups {
-		if h, ok := lookup(); ok {
+		if h, ok := lookup(revision); ok {
 			return h, true
 		}
 	}
@@ -172,7 +170,7 @@ func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
 		return mirror.Head{}, false
 	}
 	commit := plumbing.NewHash(revision)
-	for _, h := range slices.Concat(slices.Collect(maps.Values(own)), s.Heads) {
+	for _, h := range heads() { // for the trace of who found it
 		if h.Commit == commit {
 			return h, true
 		}

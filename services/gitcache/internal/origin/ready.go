@@ -32,8 +32,8 @@ func (o *Origin) Ready() error {
 // holds says whether any of a source's heads is here. Not all: a ref that upstream has no more, or can't
 // be fetched, must not hold a replica back for ever.
 func (o *Origin) holds(s Source) bool {
-	m, err := o.deps.Mirrors.Mirror(s.UID)
-	if err != nil {
+	m, ok := o.deps.Mirrors.Lookup(s.UID)
+	if !ok {
 		return false
 	}
 	objects := m.Objects()
