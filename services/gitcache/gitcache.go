@@ -21,12 +21,14 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/build"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/peers"
 	"fairlead.dev/services/gitcache/internal/rpc"
+	"fairlead.dev/services/gitcache/internal/standby"
 )
 
 // refreshTopic carries uids of sources that should be polled now.
@@ -50,6 +52,10 @@ type Service struct {
 	builder *build.Builder
 	peers   *peers.Peers
 	owner   *owner.Owner
+	copies  *hub.Copies
+	standby *standby.Standby
+	sender  *standby.Sender
+	mover   *handoff.Mover
 }
 
 // New puts a gitcache together. It reads what DataDir holds and dials nothing.
@@ -58,7 +64,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	if cfg.Replica == "" {
-		cfg.Replica = replicaName()
+		name, err := keptName(cfg.DataDir)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Replica = name
 	}
 	s := &Service{cfg: cfg, deps: deps, tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/gitcache")}
 	var err error
@@ -107,9 +117,10 @@ func (s *Service) openState() (err error) {
 }
 
 func (s *Service) newOwner() error {
-	s.peers = peers.New(peers.Config{Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL}, peers.Deps{
-		Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.Bytes(),
-	})
+	s.peers = s.newPeers()
+	if err := s.newStandby(); err != nil {
+		return err
+	}
 	metrics, err := owner.NewMetrics(s.deps.Telemetry.Registry)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -124,14 +135,14 @@ func (s *Service) newOwner() error {
 		return err
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
-		Leases: s.replica.Coordinator, Members: s.peers, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
+		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
 		Console: s.console,
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
 	})
 	if err := owner.RegisterTotals(s.deps.Telemetry.Registry, s.owner); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	return nil
+	return s.newMover()
 }
 
 func (s *Service) serve() error {
@@ -139,6 +150,7 @@ func (s *Service) serve() error {
 		Catalog: s.sources, Mirrors: s.mirrors, Builder: s.builder, Peers: s.peers,
 		Owned:  s.owned,
 		Repair: func(uid string) { s.owner.Refresh(uid) },
+		Keeps:  s.keeps,
 	})
 	artifacts := &rpc.Artifacts{Origin: from, Ready: s.replica.Catalog.Ready}
 	sources := s.newSources()
@@ -146,7 +158,7 @@ func (s *Service) serve() error {
 	if err != nil {
 		return err
 	}
-	return s.replica.Serve(rpc.Policy(), s.replica.Ready,
+	mounts := append(s.shardMounts(),
 		server.RPC(artifactv1connect.ArtifactServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return artifactv1connect.NewArtifactServiceHandler(artifacts, o...)
 		}),
@@ -156,6 +168,7 @@ func (s *Service) serve() error {
 		webhooks,
 		server.HTTP(artifact.Path, rpc.Bytes(s.store, s.builder.Open, s.peers.Open), rpc.ArtifactRole),
 	)
+	return s.replica.Serve(rpc.Policy(), s.replica.Ready, mounts...)
 }
 
 // Listen binds the address, so that URL answers.
@@ -164,12 +177,14 @@ func (s *Service) Listen() error { return s.replica.Listen() }
 // URL is where the gitcache is reached on this machine.
 func (s *Service) URL() string { return s.replica.URL() }
 
-// Run serves until ctx ends: first the listener drains, while leases are held and the catalog is
-// followed; then leases are released, so that another replica goes on at once.
+// Run serves until ctx ends: first it hands over what others have copies of, then the listener drains,
+// while the other leases are held and the catalog is followed; then leases are released, so that another
+// replica goes on at once.
 func (s *Service) Run(ctx context.Context) error {
-	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.owner.Run)
+	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.owner.Run, s.standby.Run, s.mover.Run)
 	err = errors.Join(err, s.builder.Close(), s.store.Close())
 	s.sources.Close()
+	s.copies.Close()
 	s.mirrors.Close()
 	s.fetcher.Close()
 	return err

@@ -592,6 +592,7 @@ func TestAnyReplicaAnswersByAskingTheOwner(t *testing.T) {
 	// The owner goes: the other one takes over, and what it had served it still serves.
 	owner.stop()
 	third := f.repo.Commit("three", gittest.Files{"deploy/a": "3"})
+	other.refresh() // it goes on with the schedule of the one before
 	f.published("HEAD", third)
 	if !other.live().GetOwnedHere() || other.live().GetEpoch() != 2 {
 		t.Errorf("after the owner went: %v", other.live())

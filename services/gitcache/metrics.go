@@ -52,3 +52,14 @@ func registerBuilds(r prometheus.Registerer) (func(took time.Duration, err error
 	}
 	return observe, errors.Join(r.Register(builds), r.Register(duration))
 }
+
+// registerShards adds gauges of what this replica has for others and should own.
+func registerShards(r prometheus.Registerer, copies, preferred func() int) error {
+	gauge := func(name, help string, of func() int) error {
+		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of()) }))
+	}
+	return errors.Join(
+		gauge("fairlead_gitcache_sources_copied", "Sources of which this replica has a whole copy for others.", copies),
+		gauge("fairlead_gitcache_sources_preferred", "Sources that this replica should own.", preferred),
+	)
+}

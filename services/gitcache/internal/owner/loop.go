@@ -33,6 +33,8 @@ type loop struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
+	place handover
+
 	mu     sync.Mutex // guards what follows
 	source Source
 	now    State
@@ -41,14 +43,15 @@ type loop struct {
 }
 
 func newLoop(o *Owner, s Source) *loop {
-	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), done: make(chan struct{}), place: newHandover()}
 }
 
 func (l *loop) run(ctx context.Context) {
+	defer l.place.close()
 	hold := coordination.Hold{
-		Leases: gentle{l.o.deps.Leases, l.o}, Key: LeaseKey(l.uid), Holder: l.o.cfg.Replica, TTL: l.o.cfg.TTL,
+		Leases: l.o.deps.Leases, Key: LeaseKey(l.uid), Holder: l.o.cfg.Replica, TTL: l.o.cfg.TTL,
 		Log: l.o.deps.Log.With("source", l.current().Name),
-		Do:  func(ctx context.Context, _ *coordination.Lease) error { return l.tenure(ctx) },
+		Do:  l.tenure, Turn: l.turn, Wake: l.place.again, Over: l.over,
 	}
 	if err := hold.Run(ctx); err != nil {
 		l.o.deps.Log.ErrorContext(ctx, "source has no fetcher", "source", l.current().Name, "err", err)
@@ -105,6 +108,7 @@ func (l *loop) set(change func(*State)) {
 // tenure is the time that this replica owns the source. Its fields belong to the loop's goroutine.
 type tenure struct {
 	*loop
+	lease  *coordination.Lease
 	mirror *mirror.Mirror
 
 	epoch int64 // 0: not claimed yet
@@ -119,6 +123,7 @@ type tenure struct {
 	publishAt time.Time // not before
 	publishes int       // that failed in a row
 
+	polled    bool // in this tenure
 	pollAt    time.Time
 	notBefore time.Time // upstream said so; nudges wait, too
 	failures  int       // of polls in a row
@@ -131,23 +136,34 @@ type credentialsKey struct {
 	revision int64
 }
 
-func (l *loop) tenure(ctx context.Context) error {
+func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	m, err := l.o.deps.Mirrors.Mirror(l.uid)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	t := &tenure{loop: l, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), dirty: true, pollAt: now, publishAt: now}
+	due, handed := l.place.begin()
+	l.o.deps.Metrics.takeover(handed)
 	l.mu.Lock()
-	l.now, l.good = State{Owned: true, Heads: sorted(t.heads)}, now
+	l.now, l.good = State{Owned: true, LastPoll: due.Last, NextPoll: due.Next}, time.Now()
 	l.mu.Unlock()
-	defer l.set(func(s *State) { *s = State{} })
+	defer func() {
+		l.place.end(Schedule{l.state().LastPoll, l.state().NextPoll})
+		l.set(func(s *State) { *s = State{} })
+	}()
+	l.o.deps.Turned()
+	l.o.deps.Warm(ctx, l.uid)
+	heads := m.Heads()
+	l.set(func(s *State) { s.Heads = sorted(heads) })
+	t := &tenure{
+		loop: l, lease: lease, mirror: m, heads: heads, seen: map[string]bool{}, work: newWork(),
+		dirty: true, pollAt: due.Next, publishAt: time.Now(),
+	}
 	for {
 		if err := t.step(ctx); err != nil || ctx.Err() != nil {
 			return ended(ctx, err)
 		}
 		if err := t.wait(ctx); err != nil {
-			return nil // the lease is lost or the service stops
+			return nil // the lease is lost or handed over, or the service stops
 		}
 	}
 }
@@ -163,12 +179,17 @@ func ended(ctx context.Context, err error) error {
 // step does what is due: publish first, so that an epoch is claimed before the first poll if the
 // console is there, and publish again what a poll found.
 func (t *tenure) step(ctx context.Context) error {
+	if !t.lease.Valid() {
+		<-ctx.Done() // any moment: a process that was stopped goes on, and must not act
+		return ctx.Err()
+	}
 	if err := t.publishIfDue(ctx); err != nil {
 		return err
 	}
 	if time.Now().Before(t.pollAt) {
 		return nil
 	}
+	t.recheck(ctx)
 	if err := t.poll(ctx); err != nil {
 		return err
 	}
@@ -191,6 +212,8 @@ func (t *tenure) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
+	case <-t.place.yield:
+		return errYielded
 	case <-t.wake:
 		t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
 		t.set(func(s *State) { s.NextPoll = t.pollAt })
@@ -246,7 +269,7 @@ func (t *tenure) publish(ctx context.Context) error {
 		if err := t.claim(ctx, s); err != nil {
 			return err
 		}
-		if t.state().LastPoll.IsZero() {
+		if !t.polled {
 			return nil // nothing of our own to say yet; the poll comes next
 		}
 	}

@@ -18,6 +18,7 @@ type Metrics struct {
 	publishes *prometheus.CounterVec
 	verified  *prometheus.CounterVec
 	upkeeps   *prometheus.CounterVec
+	takeovers *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -47,8 +48,12 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		upkeeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_mirror_upkeeps_total", Help: "Times that a mirror which had grown was looked after, by result: ok, failed.",
 		}, []string{"result"}),
+		takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_takeovers_total",
+			Help: "Sources that this replica came to own: handed over by another replica, or because nobody had them (free).",
+		}, []string{"how"}),
 	}
-	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps} {
+	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps, m.takeovers} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -91,6 +96,14 @@ func (m *Metrics) fetch(bytes int64, err error) {
 }
 
 func (m *Metrics) publish(result string) { m.publishes.WithLabelValues(result).Inc() }
+
+func (m *Metrics) takeover(handed bool) {
+	how := "free"
+	if handed {
+		how = "handed"
+	}
+	m.takeovers.WithLabelValues(how).Inc()
+}
 
 func (m *Metrics) verification(result string) { m.verified.WithLabelValues(result).Inc() }
 

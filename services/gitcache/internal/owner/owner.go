@@ -5,7 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,19 +34,25 @@ type Config struct {
 	TTL     time.Duration // of leases; 0: DefaultTTL
 }
 
-// Members tells how many replicas there are, to share the sources.
-type Members interface {
-	Count() int
+// Placement says which replica should own what.
+type Placement interface {
+	// Place is where this replica stands among those that may own a source, from 0; negative: it may not.
+	Place(uid string) int
 }
 
 // Deps of an Owner.
 type Deps struct {
-	Leases  coordination.Leases
-	Members Members
-	Catalog Catalog
-	Console Console
-	Fetcher fetch.Fetcher
-	Mirrors *mirror.Mirrors
+	Leases    coordination.Leases
+	Placement Placement
+	Catalog   Catalog
+	Console   Console
+	Fetcher   fetch.Fetcher
+	Mirrors   *mirror.Mirrors
+	// Warm brings what other replicas have of a source, if it is missing here, before upstream is asked
+	// for it. It ends with its context; what it could not bring upstream is asked for. nil: nobody has.
+	Warm func(ctx context.Context, uid string)
+	// Turned is told when this replica came to own a source, or gave it back; nil: nobody cares.
+	Turned  func()
 	Metrics *Metrics
 	Tracer  trace.Tracer
 	Log     *slog.Logger
@@ -68,6 +74,12 @@ type Owner struct {
 func New(cfg Config, deps Deps) *Owner {
 	if cfg.TTL <= 0 {
 		cfg.TTL = DefaultTTL
+	}
+	if deps.Warm == nil {
+		deps.Warm = func(context.Context, string) {}
+	}
+	if deps.Turned == nil {
+		deps.Turned = func() {}
 	}
 	return &Owner{
 		cfg: cfg, deps: deps, loops: map[string]*loop{},
@@ -159,11 +171,7 @@ func (o *Owner) takeOut(present map[string]bool) []*loop {
 // Refresh makes the source be polled now if it is owned here; false if it is not.
 func (o *Owner) Refresh(uid string) bool {
 	l := o.loop(uid)
-	if l == nil || !l.state().Owned {
-		return false
-	}
-	l.nudge()
-	return true
+	return l != nil && l.refresh()
 }
 
 // State tells what is known of a source; false if it is not in the catalog.
@@ -181,6 +189,12 @@ func (o *Owner) loop(uid string) *loop {
 	return o.loops[uid]
 }
 
+func (o *Owner) all() []*loop {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.loops))
+}
+
 // Totals counts for metrics: sources known and owned, those with a problem, and the age of the oldest
 // good poll of an owned source.
 type Totals struct {
@@ -192,12 +206,7 @@ type Totals struct {
 
 // Totals counts now.
 func (o *Owner) Totals() Totals {
-	o.mu.Lock()
-	loops := make([]*loop, 0, len(o.loops))
-	for _, l := range o.loops {
-		loops = append(loops, l)
-	}
-	o.mu.Unlock()
+	loops := o.all()
 	t := Totals{Known: len(loops)}
 	for _, l := range loops {
 		s, good := l.state(), l.lastGood()
@@ -215,39 +224,6 @@ func (o *Owner) Totals() Totals {
 		t.OldestPoll = max(t.OldestPoll, time.Since(good))
 	}
 	return t
-}
-
-// gentle is a Leases that lets others go first for free keys when this replica holds its share already.
-type gentle struct {
-	coordination.Leases
-	o *Owner
-}
-
-func (g gentle) Acquire(ctx context.Context, key, holder string, ttl time.Duration) (*coordination.Lease, error) {
-	if wait := g.o.hesitation(ttl); wait > 0 {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-	return g.Leases.Acquire(ctx, key, holder, ttl)
-}
-
-// hesitation is how long to leave a free lease to others: nothing below the fair share, and with every
-// share above it a third of the ttl more, so that the one with the least to do is usually first.
-func (o *Owner) hesitation(ttl time.Duration) time.Duration {
-	members := o.deps.Members.Count()
-	if members < 2 {
-		return 0
-	}
-	t := o.Totals()
-	share := (t.Known + members - 1) / members
-	if t.Owned < share {
-		return 0
-	}
-	step := ttl / 3
-	return min(step*time.Duration(1+(t.Owned-share)/max(share, 1)), ttl) + rand.N(step) //nolint:gosec // jitter
 }
 
 // stepsDown tells errors that end a tenure as they should from those that are a fault.

@@ -65,7 +65,8 @@ func (t *tenure) poll(ctx context.Context) error {
 // note keeps what a poll brought, and marks it for publishing if it is news.
 func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, good bool) {
 	message, refs := told(s, troubles)
-	first := t.state().LastPoll.IsZero()
+	first := !t.polled
+	t.polled = true
 	if message != t.problem.Message {
 		t.dirty = true
 		t.problem = Problem{}

@@ -77,28 +77,122 @@ func TestManyNudgesAreOne(t *testing.T) {
 	}
 }
 
-type count int
+type place int
 
-func (c count) Count() int { return int(c) }
+func (p place) Place(string) int { return int(p) }
 
-func TestAReplicaWithItsShareLetsOthersGoFirst(t *testing.T) {
+func TestTheFartherFromAPreferenceTheLongerTheOthersGet(t *testing.T) {
 	t.Parallel()
-	const ttl = 15 * time.Second
-	o := New(Config{}, Deps{Members: count(3)})
-	for _, uid := range []string{"a", "b", "c", "d", "e", "f"} {
-		o.loops[uid] = newLoop(o, Source{UID: uid})
+	const ttl = 16 * time.Second
+	o := New(Config{TTL: ttl}, Deps{})
+	l := newLoop(o, Source{UID: "a"})
+	for p, bounds := range map[place][2]time.Duration{
+		-1: {-1, -1}, 0: {0, 0}, 1: {ttl / 2, ttl * 5 / 8}, 2: {ttl, ttl * 9 / 8}, 9: {ttl, ttl * 9 / 8},
+	} {
+		o.deps.Placement = p
+		for range 100 {
+			if turn := l.turn(); turn < bounds[0] || turn > bounds[1] {
+				t.Fatalf("at place %d it leaves %s to others", p, turn)
+			}
+		}
 	}
-	if wait := o.hesitation(ttl); wait != 0 {
-		t.Errorf("with nothing it waits %s", wait)
-	}
-	for _, uid := range []string{"a", "b"} {
-		o.loops[uid].set(func(s *State) { s.Owned = true })
-	}
-	if wait := o.hesitation(ttl); wait < ttl/3 || wait > 2*ttl {
-		t.Errorf("with its share it waits %s", wait)
-	}
-	o.deps.Members = count(1)
-	if wait := o.hesitation(ttl); wait != 0 {
-		t.Errorf("alone it waits %s", wait)
-	}
+}
+
+func TestWhoIsToldToTakeASourceDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(Config{}, Deps{Placement: place(2)})
+		l := newLoop(o, Source{UID: "a"})
+		o.loops["a"] = l
+		if err := o.Take(t.Context(), "a", Schedule{}, false); !errors.Is(err, ErrNotOwned) {
+			t.Errorf("it took it without a lease: %v", err)
+		}
+		if l.turn() == 0 {
+			t.Error("it tries out of turn for ever")
+		}
+		next := time.Now().Add(time.Minute)
+		go func() { _ = o.Take(t.Context(), "a", Schedule{Next: next}, true) }()
+		synctest.Wait()
+		if l.turn() != 0 {
+			t.Error("it waits")
+		}
+		if due, handed := l.place.begin(); !handed || !due.Next.Equal(next) {
+			t.Errorf("handed over: %t, polled next at %s", handed, due.Next)
+		}
+		l.place.end(Schedule{})
+		l.place.released()
+		if due, handed := l.place.begin(); handed || !due.Next.Equal(time.Now()) {
+			t.Errorf("a schedule was used twice: %s", due.Next)
+		}
+		if l.turn() != 0 {
+			t.Error("what is to stay here is left to others")
+		}
+		o.deps.Placement = place(-1)
+		if l.turn() >= 0 {
+			t.Error("it is kept although the replica drains")
+		}
+	})
+}
+
+func TestAWishOutlivesAHandover(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(Config{}, Deps{Placement: place(1)})
+		l := newLoop(o, Source{UID: "a"})
+		o.loops["a"] = l
+		if o.Refresh("a") {
+			t.Error("it says that it polls what it does not own")
+		}
+		go func() { _ = o.Take(t.Context(), "a", Schedule{Next: time.Now().Add(time.Hour)}, false) }()
+		synctest.Wait()
+		if due, _ := l.place.begin(); due.Next.After(time.Now()) {
+			t.Errorf("who asked for a poll waits %s", time.Until(due.Next))
+		}
+	})
+}
+
+func TestAMirrorIsWrittenByOneOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(Config{}, Deps{})
+		l := newLoop(o, Source{UID: "a"})
+		o.loops["a"] = l
+		copying, back, ok := o.Borrow(t.Context(), "a")
+		if !ok {
+			t.Fatal("the mirror is not to be had")
+		}
+		if _, _, again := o.Borrow(t.Context(), "a"); again {
+			t.Error("it is lent twice")
+		}
+		owned := make(chan struct{})
+		go func() {
+			l.place.begin()
+			close(owned)
+		}()
+		<-copying.Done()
+		synctest.Wait()
+		select {
+		case <-owned:
+			t.Error("the owner did not wait for the copy to end")
+		default:
+		}
+		back()
+		<-owned
+		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
+			t.Error("the mirror of an owned source is lent")
+		}
+		l.place.end(Schedule{})
+		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
+			t.Error("the mirror is lent before the lease was given back")
+		}
+		l.place.released()
+		if _, back, ok = o.Borrow(t.Context(), "a"); !ok {
+			t.Error("the mirror is not lent after the tenure")
+		}
+		back()
+		l.place.close()
+		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
+			t.Error("the mirror of a deleted source is lent")
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/gitcache/internal/placement"
+	"fairlead.dev/services/gitcache/internal/shards"
 )
 
 const (
@@ -39,14 +40,6 @@ type known struct {
 
 func (k known) drains() bool { return k.Meta[metaDraining] != "" }
 
-// Replica is one of the live ones, as ShardService shows it.
-type Replica struct {
-	Name, URL, Version string
-	Draining           bool
-	Started            time.Time
-	Load               Load
-}
-
 // Run makes this replica known and learns of the others until ctx ends. With coordination down it
 // remembers whom it knew.
 func (p *Peers) Run(ctx context.Context) error {
@@ -57,7 +50,9 @@ func (p *Peers) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to members: %w", err)
 	}
-	p.announce(ctx)
+	if err := p.announce(ctx); err != nil {
+		p.deps.Log.DebugContext(ctx, "announce replica; the heartbeat does", "err", err)
+	}
 	var running sync.WaitGroup
 	running.Go(func() { p.learn(ctx, news) })
 	err = presence.Run(ctx)
@@ -79,11 +74,12 @@ func (p *Peers) self() coordination.Member {
 }
 
 // announce says now what the next heartbeat would.
-func (p *Peers) announce(ctx context.Context) {
+func (p *Peers) announce(ctx context.Context) error {
 	if err := p.deps.Coordinator.Join(ctx, Group, p.self(), p.cfg.TTL); err != nil {
-		p.deps.Log.DebugContext(ctx, "announce replica; the next heartbeat does", "err", err)
+		return err
 	}
 	p.tell(ctx)
+	return nil
 }
 
 // tell makes the others list the members now instead of soon.
@@ -182,6 +178,9 @@ func (p *Peers) Draining() bool {
 	return p.draining
 }
 
+// Single tells whether no other replica lives.
+func (p *Peers) Single() bool { return len(p.Others()) == 0 }
+
 // Alone tells whether there is nobody else who could own anything.
 func (p *Peers) Alone() bool {
 	p.mu.Lock()
@@ -191,23 +190,26 @@ func (p *Peers) Alone() bool {
 	})
 }
 
-// Drain makes this replica own nothing, or takes it back, and tells the others.
-func (p *Peers) Drain(ctx context.Context, draining bool) {
+// Drain makes this replica own nothing, or takes it back, and tells the others. The error is that of
+// coordination: the others hear of it when that is back.
+func (p *Peers) Drain(ctx context.Context, draining bool) error {
 	p.mu.Lock()
 	changed := p.draining != draining
 	p.draining = draining
-	p.mu.Unlock()
 	if changed {
-		p.announce(ctx)
-		p.cfg.Changed()
+		p.settled = time.Now()
 	}
+	p.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	err := p.announce(ctx)
+	p.cfg.Changed()
+	return err
 }
 
-// Count tells how many replicas there are, this one among them.
-func (p *Peers) Count() int { return len(p.Replicas()) }
-
 // Replicas are the live ones by name, this one among them.
-func (p *Peers) Replicas() []Replica {
+func (p *Peers) Replicas() []shards.Replica {
 	p.mu.Lock()
 	members := map[string]coordination.Member{}
 	for id, m := range p.known {
@@ -215,7 +217,7 @@ func (p *Peers) Replicas() []Replica {
 	}
 	p.mu.Unlock()
 	members[p.cfg.Replica] = p.self()
-	replicas := make([]Replica, 0, len(members))
+	replicas := make([]shards.Replica, 0, len(members))
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		replicas = append(replicas, replicaOf(members[id]))
 	}
@@ -223,11 +225,11 @@ func (p *Peers) Replicas() []Replica {
 }
 
 // replicaOf reads what anybody may have written into the store: what can't be read is left out.
-func replicaOf(m coordination.Member) Replica {
-	r := Replica{Name: m.ID, URL: m.URL, Version: m.Meta[metaVersion], Draining: m.Meta[metaDraining] != ""}
+func replicaOf(m coordination.Member) shards.Replica {
+	r := shards.Replica{Name: m.ID, URL: m.URL, Version: m.Meta[metaVersion], Draining: m.Meta[metaDraining] != ""}
 	r.Started, _ = time.Parse(time.RFC3339, m.Meta[metaStarted])
-	r.Load.Owned, _ = strconv.Atoi(m.Meta[metaOwned])
-	r.Load.Copies, _ = strconv.Atoi(m.Meta[metaCopies])
+	r.Owned, _ = strconv.Atoi(m.Meta[metaOwned])
+	r.Copies, _ = strconv.Atoi(m.Meta[metaCopies])
 	return r
 }
 

@@ -28,11 +28,20 @@ func Policy() identity.Policy {
 		gitcachev1connect.SourceServiceListCommitsProcedure:   SourceRole,
 		gitcachev1connect.SourceServiceListTreeProcedure:      SourceRole,
 		gitcachev1connect.SourceServiceReadFileProcedure:      SourceRole,
+		gitcachev1connect.ShardServiceListReplicasProcedure:   SourceRole,
+		gitcachev1connect.ShardServiceListShardsProcedure:     SourceRole,
+		gitcachev1connect.ShardServiceSetDrainingProcedure:    ShardRole,
+		gitcachev1connect.ShardServiceMoveSourceProcedure:     ShardRole,
+		gitcachev1connect.HandoffServiceCopyMirrorProcedure:   identity.RoleGitcache,
+		gitcachev1connect.HandoffServiceTakeSourceProcedure:   identity.RoleGitcache,
 	}
 }
 
 // SourceRole may look at sources: users, and gitcaches that hand on what users ask.
 const SourceRole = identity.RoleUser | identity.RoleGitcache
+
+// ShardRole may move ownership: administrators, and gitcaches that hand on what they ask.
+const ShardRole = identity.RoleAdmin | identity.RoleGitcache
 
 // ArtifactRole may resolve and download: distributors, and the other gitcaches.
 const ArtifactRole = identity.RoleDistributor | identity.RoleGitcache

@@ -1,0 +1,309 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// forcedTime is how long a replica that was told to take a source tries for its lease out of turn.
+	forcedTime = 5 * time.Second
+	// wishTime is how long somebody's wish for a poll is remembered while a source changes hands.
+	wishTime = 30 * time.Second
+	// mostCarried bounds the pause that another replica can hand over with a source.
+	mostCarried = 24 * time.Hour
+)
+
+var (
+	// ErrNotOwned: this replica does not have the lease.
+	ErrNotOwned = errors.New("this replica does not own the source")
+	// ErrBusy: the poll that runs was not done in time.
+	ErrBusy = errors.New("a poll of the source takes long; it stays here meanwhile")
+
+	errYielded = errors.New("handed over")
+)
+
+// Schedule is when a source was polled last, and is to be polled next. It goes with a source that moves,
+// so that moving costs upstream nothing.
+type Schedule struct{ Last, Next time.Time }
+
+// handover is how a source changes hands: who may write its mirror, and when its lease comes and goes.
+type handover struct {
+	again chan struct{} // one place: it may be this replica's turn now
+	yield chan struct{} // one place: end the tenure after the poll
+
+	mu     sync.Mutex    // guards what follows
+	began  chan struct{} // closed while owned
+	over   chan struct{} // closed while the lease is not held
+	closed bool          // the source is gone
+	loan   *loan         // of the mirror, while not owned
+
+	forced time.Time // until then the lease is tried for out of turn
+	kept   bool      // somebody wants the source here, whoever is preferred
+	given  *Schedule // of the owner before, for the next tenure
+	left   Schedule  // of the last tenure
+	wished time.Time // somebody asked for a poll while it was not owned
+}
+
+type loan struct {
+	recall context.CancelFunc
+	back   chan struct{}
+}
+
+func newHandover() handover {
+	over := make(chan struct{})
+	close(over)
+	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), began: make(chan struct{}), over: over}
+}
+
+// begin starts a tenure when nobody writes the mirror any more. It says when to poll, and whether the
+// source was handed over.
+func (h *handover) begin() (due Schedule, handed bool) {
+	h.mu.Lock()
+	h.over = make(chan struct{})
+	close(h.began)
+	lent := h.loan
+	h.mu.Unlock()
+	h.recall(lent)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.yield: // meant for a tenure before
+	default:
+	}
+	now := time.Now()
+	handed = h.given != nil && now.Before(h.forced)
+	due = Schedule{Next: now}
+	if handed {
+		due = *h.given
+	}
+	if due.Next.After(now.Add(mostCarried)) || now.Sub(h.wished) < wishTime {
+		due.Next = now
+	}
+	h.given, h.forced = nil, time.Time{}
+	return due, handed
+}
+
+func (h *handover) recall(l *loan) {
+	if l != nil {
+		l.recall()
+		<-l.back
+	}
+}
+
+// end is the end of a tenure; the lease is given back after it.
+func (h *handover) end(s Schedule) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = s
+	h.began = make(chan struct{})
+}
+
+// released says that others can have the lease.
+func (h *handover) released() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.over: // a tenure that could not begin
+	default:
+		close(h.over)
+	}
+}
+
+func (l *loop) over() {
+	l.place.released()
+	l.o.deps.Turned()
+}
+
+// close ends it when the source is gone or the service stops: no copy is written from here on.
+func (h *handover) close() {
+	h.mu.Lock()
+	h.closed = true
+	lent := h.loan
+	h.mu.Unlock()
+	h.recall(lent)
+}
+
+// turn says how long to leave a free lease to others: the one that should own the source is not asked to
+// wait, and each of the others gives those before it the time to come.
+func (l *loop) turn() time.Duration {
+	h := &l.place
+	h.mu.Lock()
+	forced, kept := time.Now().Before(h.forced), h.kept
+	h.mu.Unlock()
+	place := l.o.deps.Placement.Place(l.uid)
+	switch {
+	case forced, kept && place >= 0, place == 0:
+		return 0
+	case place < 0:
+		return -1
+	}
+	step := l.o.cfg.TTL / 2                                             // more than the owner of a store that was flushed takes to say that it is still there
+	return min(step*time.Duration(place), l.o.cfg.TTL) + rand.N(step/4) //nolint:gosec // jitter
+}
+
+// refresh asks for a poll; false: not owned.
+func (l *loop) refresh() bool {
+	if l.state().Owned {
+		l.nudge()
+		return true
+	}
+	l.place.mu.Lock()
+	defer l.place.mu.Unlock()
+	l.place.wished = time.Now()
+	return false
+}
+
+// Reconsider makes every loop ask again whose turn it is: replicas came or went.
+func (o *Owner) Reconsider() {
+	for _, l := range o.all() {
+		l.place.reconsider()
+	}
+}
+
+func (h *handover) reconsider() {
+	select {
+	case h.again <- struct{}{}:
+	default:
+	}
+}
+
+// Owned is a source that this replica owns.
+type Owned struct {
+	UID, Name string
+	// Claimed: the console knows of it. Without the console nobody else could claim it.
+	Claimed bool
+	// Kept: somebody wants it here.
+	Kept bool
+}
+
+// Owned are all of them, by name.
+func (o *Owner) Owned() []Owned {
+	var owned []Owned
+	for _, l := range o.all() {
+		if s := l.state(); s.Owned {
+			owned = append(owned, Owned{UID: l.uid, Name: l.current().Name, Claimed: s.Epoch > 0, Kept: l.place.isKept()})
+		}
+	}
+	slices.SortFunc(owned, func(a, b Owned) int { return strings.Compare(a.Name, b.Name) })
+	return owned
+}
+
+// Owns tells whether this replica owns a source.
+func (o *Owner) Owns(uid string) bool {
+	l := o.loop(uid)
+	return l != nil && l.state().Owned
+}
+
+func (h *handover) isKept() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kept
+}
+
+// Keep makes a source stay here, whoever is preferred, until this replica drains or ends; false: not owned.
+func (o *Owner) Keep(uid string) bool {
+	l := o.loop(uid)
+	if l == nil || !l.state().Owned {
+		return false
+	}
+	l.place.mu.Lock()
+	defer l.place.mu.Unlock()
+	l.place.kept = true
+	return true
+}
+
+// Yield gives the lease of a source back, after the poll that may be running. If that takes longer than
+// ctx lasts, the source stays here (ErrBusy).
+func (o *Owner) Yield(ctx context.Context, uid string) (Schedule, error) {
+	l := o.loop(uid)
+	if l == nil || !l.state().Owned {
+		return Schedule{}, ErrNotOwned
+	}
+	h := &l.place
+	h.mu.Lock()
+	over := h.over
+	h.mu.Unlock()
+	select {
+	case h.yield <- struct{}{}:
+	default:
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+		select {
+		case <-h.yield:
+			return Schedule{}, ErrBusy
+		case <-over:
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = false
+	return h.left, nil
+}
+
+// Take tries for the lease of a source at once: its owner has given it back. It returns when this replica
+// owns it. With keep it stays here, whoever is preferred.
+func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) error {
+	l := o.loop(uid)
+	if l == nil {
+		return ErrGone
+	}
+	h := &l.place
+	h.mu.Lock()
+	h.kept = h.kept || keep
+	began := h.began
+	select {
+	case <-began:
+	default:
+		h.forced, h.given = time.Now().Add(forcedTime), &s
+	}
+	h.mu.Unlock()
+	h.reconsider()
+	ctx, cancel := context.WithTimeout(ctx, forcedTime)
+	defer cancel()
+	select {
+	case <-began:
+		return nil
+	case <-ctx.Done():
+		return ErrNotOwned
+	}
+}
+
+// Borrow lends the mirror of a source that this replica does not own, to copy into it. When the context
+// ends the replica has come to own it, or the source is gone: give it back soon then. False: it is not
+// to be had.
+func (o *Owner) Borrow(ctx context.Context, uid string) (copying context.Context, back func(), ok bool) {
+	l := o.loop(uid)
+	if l == nil {
+		return nil, nil, false
+	}
+	h := &l.place
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.over:
+	default:
+		return nil, nil, false
+	}
+	if h.closed || h.loan != nil {
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	lent := &loan{cancel, make(chan struct{})}
+	h.loan = lent
+	return ctx, func() {
+		cancel()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.loan = nil
+		close(lent.back)
+	}, true
+}

@@ -1,0 +1,97 @@
+package rpc
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/services/gitcache/internal/hub"
+	"fairlead.dev/services/gitcache/internal/shards"
+)
+
+const defaultShards, maxShards = 100, 1000
+
+// Shards is ShardService.
+type Shards struct {
+	// Ready says why this replica can't answer anything yet.
+	Ready  func() error
+	Shards *shards.Shards
+}
+
+// ListReplicas returns the gitcaches that live.
+func (s *Shards) ListReplicas(context.Context, *gitcachev1.ListReplicasRequest) (*gitcachev1.ListReplicasResponse, error) {
+	if err := s.Ready(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	resp := &gitcachev1.ListReplicasResponse{}
+	for _, r := range s.Shards.Replicas() {
+		resp.Replicas = append(resp.Replicas, &gitcachev1.Replica{
+			Name: r.Name, Url: r.URL, Draining: r.Draining, Owned: int32(r.Owned), Copies: int32(r.Copies),
+			Preferred: int32(r.Preferred), Version: r.Version, StartTime: hub.Timestamp(r.Started),
+		})
+	}
+	return resp, nil
+}
+
+// ListShards returns a page of sources with who owns each and who should.
+func (s *Shards) ListShards(ctx context.Context, req *gitcachev1.ListShardsRequest) (*gitcachev1.ListShardsResponse, error) {
+	if err := s.Ready(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	after, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("page_token: not one that was handed out"))
+	}
+	page, more, err := s.Shards.List(ctx, size(req.GetPageSize(), defaultShards, maxShards), string(after), req.GetReplica())
+	if err != nil {
+		return nil, shardError(err)
+	}
+	resp := &gitcachev1.ListShardsResponse{}
+	for _, shard := range page {
+		resp.Shards = append(resp.Shards, &gitcachev1.Shard{
+			Source: shard.Name, Owner: shard.Owner, Epoch: shard.Epoch, Preferred: shard.Preferred, Note: shard.Note,
+		})
+	}
+	if more {
+		resp.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Name))
+	}
+	return resp, nil
+}
+
+// SetDraining makes a replica hand over what it owns, or takes it back.
+func (s *Shards) SetDraining(ctx context.Context, req *gitcachev1.SetDrainingRequest) (*gitcachev1.SetDrainingResponse, error) {
+	if err := s.Shards.Drain(ctx, req.GetReplica(), req.GetDraining(), forwarded(ctx)); err != nil {
+		return nil, shardError(err)
+	}
+	return &gitcachev1.SetDrainingResponse{}, nil
+}
+
+// MoveSource hands a source over to a replica.
+func (s *Shards) MoveSource(ctx context.Context, req *gitcachev1.MoveSourceRequest) (*gitcachev1.MoveSourceResponse, error) {
+	if err := s.Ready(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	if err := s.Shards.Move(ctx, req.GetSource(), req.GetReplica(), forwarded(ctx)); err != nil {
+		return nil, shardError(err)
+	}
+	return &gitcachev1.MoveSourceResponse{}, nil
+}
+
+// shardError chooses the code; what the replica said that the call was handed on to stays.
+func shardError(err error) error {
+	var known *shards.Error
+	if errors.As(err, &known) {
+		codes := map[shards.Kind]connect.Code{
+			shards.Unknown: connect.CodeNotFound, shards.Refused: connect.CodeFailedPrecondition, shards.Later: connect.CodeUnavailable,
+		}
+		return connect.NewError(codes[known.Kind], known)
+	}
+	var theirs *connect.Error
+	if errors.As(err, &theirs) {
+		return connect.NewError(theirs.Code(), errors.New(theirs.Message()))
+	}
+	return connect.NewError(connect.CodeUnavailable, err)
+}

@@ -1,0 +1,443 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+const (
+	// copiers at work at once: each holds a pack's index in memory.
+	copiers = 3
+	// ranks that have a source on their disks: the one that should own it, and one more.
+	ranks = 2
+	// passEvery bounds how often the catalog is looked through, however often it changes.
+	passEvery = time.Second
+	// pinEvery bounds how often it is worked out which artifacts are current.
+	pinEvery = 10 * time.Second
+	// checkEvery is how often a copy is compared with its original though nothing was published: packs
+	// were joined, artifacts were built.
+	checkEvery = 10 * time.Minute
+	// confirmAfter news the copy is looked at again: artifacts of a new head are built when somebody
+	// asks, and the owner is to know that there is a copy.
+	confirmAfter = 20 * time.Second
+	// keepFor is how long a copy stays that is not wanted here any more: replicas come back.
+	keepFor = time.Hour
+	// hurryFor is how long a source is copied because its owner said so, whoever is preferred.
+	hurryFor = 5 * time.Minute
+	// Retries: full jitter below a bound that doubles from first to most.
+	firstBackoff = time.Second
+	mostBackoff  = 2 * time.Minute
+)
+
+// Placement says which replica should have what.
+type Placement interface {
+	// Place is where this replica stands among those that may own a source, from 0; negative: nowhere.
+	Place(uid string) int
+	// Single: no other replica lives, so there is nobody to copy from.
+	Single() bool
+}
+
+// Owner owns sources.
+type Owner interface {
+	Owns(uid string) bool
+	// Borrow lends the mirror of a source that is not owned here.
+	Borrow(ctx context.Context, uid string) (copying context.Context, back func(), ok bool)
+}
+
+// Deps of a Standby.
+type Deps struct {
+	Placement Placement
+	Peers     Peers
+	Owner     func() Owner // asked when it runs
+	Catalog   Catalog
+	Mirrors   *mirror.Mirrors
+	Builder   *build.Builder
+	Store     *artifact.Store
+	Metrics   *Metrics
+	Tracer    trace.Tracer
+	Log       *slog.Logger
+}
+
+// Standby keeps the copies that belong on this replica.
+type Standby struct {
+	deps   Deps
+	copier *copier
+	wake   chan struct{} // one place
+	done   chan result
+
+	mu     sync.Mutex // guards copies; what is in there is of Run's goroutine, but for hurried and complete
+	copies map[string]*standing
+}
+
+// standing is how this replica stands to a source.
+type standing struct {
+	uid, name string
+	owned     bool
+	wanted    bool
+	hurried   time.Time // until then it is wanted because its owner says so
+	complete  bool      // it was all there when it was looked at last
+
+	published string // heads that were published when it was looked at last
+	due       time.Time
+	failures  int
+	running   bool
+	unwanted  time.Time // since when it is neither owned nor wanted
+}
+
+type result struct {
+	uid     string
+	outcome outcome
+	err     error
+}
+
+// New makes the keeper of a replica's copies.
+func New(replica string, deps Deps) *Standby {
+	return &Standby{
+		deps: deps, wake: make(chan struct{}, 1), done: make(chan result), copies: map[string]*standing{},
+		copier: &copier{
+			replica: replica, catalog: deps.Catalog, peers: deps.Peers, mirrors: deps.Mirrors,
+			builder: deps.Builder, store: deps.Store, tracer: deps.Tracer, metrics: deps.Metrics,
+		},
+	}
+}
+
+// Run keeps copies until ctx ends. It returns after all work did.
+func (s *Standby) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	look, pin := &chore{every: passEvery, due: true}, &chore{every: pinEvery, due: true}
+	for {
+		if now := time.Now(); look.begin(now) {
+			s.pass(now)
+		}
+		if pin.begin(time.Now()) {
+			s.pin()
+		}
+		s.begin(ctx, &running)
+		next.Reset(s.until(look, pin))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.deps.Catalog.Changed():
+			look.due, pin.due = true, true
+		case <-s.wake:
+			look.due, pin.due = true, true
+		case r := <-s.done:
+			s.settle(ctx, r)
+		case <-next.C:
+		}
+	}
+}
+
+// chore is done when something changed, but not too often; and now and then in any case.
+type chore struct {
+	every time.Duration
+	due   bool
+	last  time.Time
+}
+
+func (c *chore) next() time.Time {
+	if c.due {
+		return c.last.Add(c.every)
+	}
+	return c.last.Add(checkEvery)
+}
+
+func (c *chore) begin(now time.Time) bool {
+	if now.Before(c.next()) {
+		return false
+	}
+	c.due, c.last = false, now
+	return true
+}
+
+// Reconsider looks again at what belongs here: replicas came or went, or a source changed hands.
+func (s *Standby) Reconsider() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Hurry copies a source now: its owner wants to hand it over.
+func (s *Standby) Hurry(uid string) {
+	s.mu.Lock()
+	name, known := s.deps.Catalog.Names()[uid]
+	c, ok := s.copies[uid]
+	if !ok && known {
+		c = &standing{uid: uid, name: name}
+		s.copies[uid] = c
+	}
+	if c != nil {
+		c.hurried, c.wanted = time.Now().Add(hurryFor), true
+		if !c.running {
+			c.due, c.failures = time.Now(), 0
+		}
+	}
+	s.mu.Unlock()
+	s.Reconsider()
+}
+
+// Has tells whether the commits of all these heads of a source are here, and no copy is being made.
+func (s *Standby) Has(uid string, heads []mirror.Head) bool {
+	s.mu.Lock()
+	c, ok := s.copies[uid]
+	copying := ok && c.running
+	s.mu.Unlock()
+	if copying || len(heads) == 0 {
+		return !copying
+	}
+	m, ok := s.deps.Mirrors.Lookup(uid)
+	return ok && !m.Doubted() && hasAll(m, heads)
+}
+
+// Warm brings what other replicas have of a source that this replica has come to own, if something
+// published is missing here. It ends with its context.
+func (s *Standby) Warm(ctx context.Context, uid string) {
+	if s.deps.Placement.Single() {
+		return
+	}
+	name, ok := s.deps.Catalog.Names()[uid]
+	if !ok || !s.copier.missing(uid, name) {
+		return
+	}
+	o, err := s.copier.copy(ctx, uid, name)
+	switch {
+	case o.news:
+		s.deps.Log.InfoContext(ctx, "copied from another replica before asking upstream", "source", name)
+	case err != nil && ctx.Err() == nil:
+		s.deps.Log.InfoContext(ctx, "no other replica has what is missing here; upstream is asked", "source", name, "err", err)
+	}
+}
+
+// Keeps tells whether a source belongs on this replica's disk.
+func (s *Standby) Keeps(uid string) bool {
+	place := s.deps.Placement.Place(uid)
+	return place >= 0 && place < ranks
+}
+
+// Count tells of how many sources there is a copy of all that was published.
+func (s *Standby) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range s.copies {
+		if c.complete && !c.owned {
+			n++
+		}
+	}
+	return n
+}
+
+// pass looks through the catalog for what belongs here.
+func (s *Standby) pass(now time.Time) {
+	names, single, owner := s.deps.Catalog.Names(), s.deps.Placement.Single(), s.deps.Owner()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.copies, func(uid string, c *standing) bool { return names[uid] == "" && !c.running })
+	for uid, name := range names {
+		c, ok := s.copies[uid]
+		if !ok {
+			c = &standing{uid: uid, unwanted: now}
+			s.copies[uid] = c
+		}
+		c.name, c.owned = name, owner.Owns(uid)
+		c.wanted = !c.owned && !single && (s.Keeps(uid) || now.Before(c.hurried))
+		s.plan(c, now)
+	}
+}
+
+// pin keeps the current artifacts of all that belongs here.
+func (s *Standby) pin() {
+	var places []build.Place
+	s.mu.Lock()
+	for _, c := range s.copies {
+		if c.owned || c.wanted {
+			places = append(places, s.deps.Catalog.Places(c.name)...)
+		}
+	}
+	s.mu.Unlock()
+	s.deps.Builder.Pin(places)
+}
+
+// plan says when a source is to be looked at.
+func (s *Standby) plan(c *standing, now time.Time) {
+	switch {
+	case c.owned:
+		c.unwanted, c.due, c.complete = time.Time{}, time.Time{}, false
+	case c.wanted:
+		c.unwanted = time.Time{}
+		published := fingerprint(s.deps.Catalog.Heads(c.name))
+		if c.due.IsZero() || published != c.published && c.failures == 0 && c.due.After(now.Add(passEvery)) {
+			c.due = now.Add(rand.N(passEvery)) //nolint:gosec // jitter
+		}
+		c.published = published
+	case c.unwanted.IsZero():
+		c.unwanted, c.due = now, now.Add(keepFor+rand.N(keepFor/4)) //nolint:gosec // jitter
+	case c.due.IsZero():
+		c.due = now.Add(keepFor + rand.N(keepFor/4)) //nolint:gosec // jitter
+	}
+}
+
+func fingerprint(heads []mirror.Head) string {
+	var b strings.Builder
+	for _, h := range heads {
+		b.WriteString(h.Ref + " " + h.Commit.String() + "\n")
+	}
+	return b.String()
+}
+
+// begin starts what is due.
+func (s *Standby) begin(ctx context.Context, running *sync.WaitGroup) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var due []*standing
+	busy := 0
+	for _, c := range s.copies {
+		switch {
+		case c.running:
+			busy++
+		case !c.owned && !c.due.IsZero() && !c.due.After(now):
+			due = append(due, c)
+		}
+	}
+	slices.SortFunc(due, func(a, b *standing) int { return a.due.Compare(b.due) })
+	for _, c := range due[:min(len(due), max(copiers-busy, 0))] {
+		c.running = true
+		uid, name, wanted := c.uid, c.name, c.wanted
+		running.Go(func() {
+			r := result{uid: uid}
+			if wanted {
+				r.outcome, r.err = s.copy(ctx, uid, name)
+			} else {
+				r.err = s.dismiss(ctx, uid, name)
+			}
+			select {
+			case s.done <- r:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// until is how long nothing is to do.
+func (s *Standby) until(chores ...*chore) time.Duration {
+	next := chores[0].next()
+	for _, c := range chores {
+		next = earlier(next, c.next())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy := 0
+	for _, c := range s.copies {
+		if c.running {
+			busy++
+		}
+	}
+	for _, c := range s.copies {
+		if busy < copiers && !c.running && !c.owned && !c.due.IsZero() {
+			next = earlier(next, c.due)
+		}
+	}
+	return max(time.Until(next), 0)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// errOwned: the mirror belongs to the owner's loop.
+var errOwned = errors.New("this replica owns it by now")
+
+func (s *Standby) copy(ctx context.Context, uid, name string) (outcome, error) {
+	ctx, back, ok := s.deps.Owner().Borrow(ctx, uid)
+	if !ok {
+		return outcome{}, errOwned
+	}
+	defer back()
+	return s.copier.copy(ctx, uid, name)
+}
+
+// settle takes in what came of a look.
+func (s *Standby) settle(ctx context.Context, r result) {
+	s.mu.Lock()
+	c, ok := s.copies[r.uid]
+	if !ok {
+		s.mu.Unlock()
+		return
+	}
+	c.running = false
+	before := c.complete
+	nothingYet := errors.Is(r.err, ErrNothing) && c.published == ""
+	switch {
+	case r.err == nil, nothingYet, errors.Is(r.err, errNobody):
+		c.failures = 0
+		pause := checkEvery
+		if r.outcome.news {
+			pause = confirmAfter
+		}
+		c.due = time.Now().Add(pause/2 + rand.N(pause)) //nolint:gosec // jitter
+	default:
+		c.failures++
+		c.due = time.Now().Add(rand.N(min(firstBackoff<<min(c.failures, 10), mostBackoff))) //nolint:gosec // jitter
+	}
+	if !c.wanted {
+		c.due = time.Now().Add(keepFor)
+	}
+	name, failures, wanted := c.name, c.failures, c.wanted
+	s.mu.Unlock()
+
+	complete := wanted && !s.copier.missing(r.uid, name)
+	s.mu.Lock()
+	c.complete = complete
+	s.mu.Unlock()
+	switch {
+	case complete && !before:
+		s.deps.Log.InfoContext(ctx, "copy is complete", "source", name)
+	case failures == 1 && !errors.Is(r.err, errOwned) && !errors.Is(r.err, ErrNothing):
+		s.deps.Log.WarnContext(ctx, "copy is not done; it is tried again", "source", name, "err", r.err)
+	}
+}
+
+// dismiss removes a copy that does not belong here any more, when the owner and one other replica have
+// all of it.
+func (s *Standby) dismiss(ctx context.Context, uid, name string) error {
+	if _, ok := s.deps.Mirrors.Lookup(uid); !ok {
+		return nil
+	}
+	_, back, ok := s.deps.Owner().Borrow(ctx, uid)
+	if !ok {
+		return errOwned
+	}
+	defer back()
+	enough, err := s.copier.elsewhere(ctx, uid, name)
+	if err != nil || !enough {
+		return err
+	}
+	if err := s.deps.Mirrors.Remove(uid); err != nil {
+		return err
+	}
+	s.deps.Log.InfoContext(ctx, "removed a copy that others have", "source", name)
+	return nil
+}
