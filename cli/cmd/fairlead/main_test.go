@@ -92,8 +92,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("USER", "tester")
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline},
 	})
+}
+
+// offline makes the gitcaches of a context unreachable: offline CONFIG.
+func offline(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: offline CONFIG")
+	}
+	store := contexts.NewStore(ts.MkAbs(args[0]))
+	c, err := store.Get("")
+	ts.Check(err)
+	c.Endpoints.Gitcaches = []string{"http://127.0.0.1:1"}
+	ts.Check(store.Update(c))
 }
 
 // await repeats a command until its output has a text: await TEXT COMMAND...

@@ -31,9 +31,14 @@ func (a *app) get() *cobra.Command {
 Of a service, three truths stand side by side, each with its age: GIT, the newest commit at the ref;
 HUB, the digest of what is handed out to the cluster; APPLIED, the commit that runs there. Below
 the table stands what is wrong, since when, and what to do.
-With a name, or with -o wide, the objects that are not healthy are listed, too.`,
+With a name, or with -o wide, the objects that are not healthy are listed, too.
+
+Of sources, -o wide shows besides what the gitcaches know right now: which of them fetches (OWNER), when it
+asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
+asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).`,
 		Example: `  fairlead get services
-  fairlead get service shop -o yaml`,
+  fairlead get service shop -o yaml
+  fairlead get sources -o wide`,
 		Args: wants(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
@@ -50,7 +55,11 @@ With a name, or with -o wide, the objects that are not healthy are listed, too.`
 			if err != nil {
 				return err
 			}
-			return a.show(k, found, format, len(names) > 0)
+			v := view{now: a.Now(), wide: format == formatWide}
+			if v.wide && k.kind == manifest.Source && len(found) > 0 {
+				v.live = a.live(ctx, h)
+			}
+			return a.show(k, found, format, len(names) > 0, v)
 		})(cmd, args[1:])
 	}
 	return cmd
@@ -83,7 +92,7 @@ func read(ctx context.Context, h *hub.Hub, k kind, names []string) ([]manifest.M
 }
 
 // show prints resources; named says that they were asked for by name.
-func (a *app) show(k kind, found []manifest.Message, format string, named bool) error {
+func (a *app) show(k kind, found []manifest.Message, format string, named bool, v view) error {
 	switch format {
 	case formatName:
 		for _, m := range found {
@@ -109,7 +118,6 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool) 
 		a.notef("no %s: %s\n", k.plural(), firstStep(k))
 		return nil
 	}
-	v := view{now: a.Now(), wide: format == formatWide}
 	t, notes := v.table(k, found)
 	if err := t.Write(a.Stdout); err != nil {
 		return err

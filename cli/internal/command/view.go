@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
 const (
@@ -28,6 +29,7 @@ const (
 type view struct {
 	now  time.Time
 	wide bool
+	live map[string]*gitcachev1.LiveSource // by name; what is missing is not known
 }
 
 // note is what a person should know about a resource, or do about it.
@@ -104,7 +106,7 @@ func (v view) listed(names []string) string {
 }
 
 func (v view) sources(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "DEFAULT-BRANCH", "FETCHED", "URL"}, "HEADS", "OWNER", "EPOCH")
+	t := v.newTable([]string{"NAME", "STATE", "DEFAULT-BRANCH", "FETCHED", "URL"}, "HEADS", "OWNER", "EPOCH", "POLLED", "NEXT-POLL", "STALE", "REQUESTS/H", "MIRROR", "STANDBYS")
 	var notes []note
 	for _, m := range found {
 		s := m.(*consolev1.Source)
@@ -130,10 +132,38 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 				fetched = at
 			}
 		}
-		v.row(t, []string{name, state, head, fetched, withoutUser(s.GetSpec().GetGit().GetUrl())},
-			fmt.Sprint(len(s.GetStatus().GetHeads())), s.GetStatus().GetOwner(), fmt.Sprint(s.GetStatus().GetEpoch()))
+		v.row(t, []string{name, state, head, fetched, withoutUser(s.GetSpec().GetGit().GetUrl())}, v.liveCells(s)...)
 	}
 	return t, notes
+}
+
+// liveCells is what the gitcaches say, and of what they don't the console.
+func (v view) liveCells(s *consolev1.Source) []string {
+	heads, owner, epoch := fmt.Sprint(len(s.GetStatus().GetHeads())), s.GetStatus().GetOwner(), fmt.Sprint(s.GetStatus().GetEpoch())
+	l, known := v.live[s.GetMetadata().GetName()]
+	if !known {
+		return []string{heads, owner, epoch, "", "", "", "", "", ""}
+	}
+	requests, mirror := "", ""
+	if l.GetEpoch() > 0 || isSet(l.GetLastPollTime()) { // its owner has answered
+		epoch, requests = fmt.Sprint(l.GetEpoch()), fmt.Sprint(l.GetUpstreamRequestsLastHour())
+		mirror = table.Bytes(l.GetMirrorBytes())
+	}
+	stale := strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")
+	return []string{
+		heads, l.GetOwner(), epoch, v.ago(l.GetLastPollTime()), v.until(l.GetNextPollTime()), stale, requests, mirror, strings.Join(l.GetStandbys(), ", "),
+	}
+}
+
+// until says when a time comes.
+func (v view) until(at *timestamppb.Timestamp) string {
+	switch {
+	case !isSet(at):
+		return ""
+	case !at.AsTime().After(v.now):
+		return "now"
+	}
+	return "in " + table.Age(at.AsTime(), v.now)
 }
 
 // sourceNote is what is wrong with a source. Its name stands before it anyway.

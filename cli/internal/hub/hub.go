@@ -81,11 +81,21 @@ func newHTTPClient(ca string) (*http.Client, error) {
 	return client.New(cfg)
 }
 
-// Gitcache returns a client for one gitcache.
-func (h *Hub) Gitcache(baseURL string) gitcachev1connect.SourceServiceClient {
+// Gitcache is one gitcache.
+type Gitcache struct {
+	Sources gitcachev1connect.SourceServiceClient
+	Shards  gitcachev1connect.ShardServiceClient
+}
+
+// Gitcache returns clients for one gitcache.
+func (h *Hub) Gitcache(baseURL string) Gitcache {
 	at := h.Context
 	at.URL = baseURL
-	return gitcachev1connect.NewSourceServiceClient(h.HTTP, baseURL, append(client.Options(), connect.WithInterceptors(newExplainer(at)))...)
+	opts := append(client.Options(), connect.WithInterceptors(newExplainer(at)))
+	return Gitcache{
+		Sources: gitcachev1connect.NewSourceServiceClient(h.HTTP, baseURL, opts...),
+		Shards:  gitcachev1connect.NewShardServiceClient(h.HTTP, baseURL, opts...),
+	}
 }
 
 // renew returns the context with a fresh token if a third of the life of the old one is over and the

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 )
 
 // YAML writes resources as documents that can be applied again. Lines are not folded, so that
@@ -58,22 +60,64 @@ func indent(tree any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// document is a message as plain data with its head. protojson's own text can't be used: it varies its
-// spacing on purpose.
+// Plain writes the fields of messages that are no resources together, as JSON.
+func Plain(ms ...proto.Message) ([]byte, error) {
+	tree, err := together(ms)
+	if err != nil {
+		return nil, err
+	}
+	return indent(tree)
+}
+
+// PlainYAML writes them as YAML.
+func PlainYAML(ms ...proto.Message) ([]byte, error) {
+	tree, err := together(ms)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	err = enc.Encode(tree)
+	return out.Bytes(), err
+}
+
+func together(ms []proto.Message) (map[string]any, error) {
+	all := map[string]any{}
+	for _, m := range ms {
+		tree, err := plain(m)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, tree)
+	}
+	return all, nil
+}
+
+// document is a message as plain data with its head.
 func document(m Message) (map[string]any, error) {
+	tree, err := plain(m)
+	if err != nil {
+		return nil, err
+	}
+	tree["apiVersion"] = APIVersion
+	tree["kind"] = string(KindOf(m))
+	return tree, nil
+}
+
+// plain is a message as plain data. protojson's own text can't be used: it varies its spacing on purpose.
+func plain(m proto.Message) (map[string]any, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", KindOf(m), err)
+		return nil, fmt.Errorf("write %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber() // Numbers stay what they are.
 	tree := map[string]any{}
 	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("write %s: %w", KindOf(m), err)
+		return nil, fmt.Errorf("write %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	numbers(tree)
-	tree["apiVersion"] = APIVersion
-	tree["kind"] = string(KindOf(m))
 	return tree, nil
 }
 

@@ -98,3 +98,19 @@ func Age(now, then time.Time) string {
 		return fmt.Sprintf("%dd", int(age.Hours()/24))
 	}
 }
+
+// Bytes says how much that is: 812 B, 1.2 KiB, 3.4 GiB.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, i := float64(n)/unit, 0
+	for size >= unit && i < len(units)-1 {
+		size /= unit
+		i++
+	}
+	return fmt.Sprintf("%.1f %ciB", size, units[i])
+}
+
+const units = "KMGTPE"

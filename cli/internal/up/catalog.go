@@ -241,7 +241,7 @@ func (u *up) refresh(ctx context.Context, api *hubapi.Hub, url string) error {
 func (u *up) refreshSource(ctx context.Context, api *hubapi.Hub, name string) error {
 	gitcache := api.Gitcache(u.hub.urls.Gitcache)
 	for {
-		_, err := gitcache.RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: name})
+		_, err := gitcache.Sources.RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: name})
 		if connect.CodeOf(err) != connect.CodeUnavailable {
 			return err
 		}

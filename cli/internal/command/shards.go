@@ -1,0 +1,143 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+)
+
+// moveTimeout bounds a move: it copies a repository from one gitcache to another.
+const moveTimeout = 5 * time.Minute
+
+func (a *app) shards() *cobra.Command {
+	var format, replica string
+	cmd := &cobra.Command{
+		Use:     "shards",
+		Aliases: []string{"shard"},
+		Short:   "Show which gitcache fetches which source, and move them",
+		Long: `Show the gitcaches, and for each source which of them fetches it and which should.
+
+The sources are shared among the gitcaches by their names. When gitcaches come or go they are handed
+over, one after the other, each to one that has copied it before.`,
+		Args: wants(0, 0),
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
+	cmd.Flags().StringVar(&replica, "replica", "", "show only sources that this `gitcache` fetches or should fetch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkPlainFormat(format); err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			return a.showShards(ctx, h, replica, format)
+		})(cmd, nil)
+	}
+	cmd.AddCommand(a.drain("drain", "Make a gitcache hand over all sources, and take none until it is taken back", true),
+		a.drain("undrain", "Take a gitcache back that was drained", false), a.move())
+	return cmd
+}
+
+func (a *app) showShards(ctx context.Context, h *hub.Hub, replica, format string) error {
+	replicas, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListReplicasResponse, error) {
+		return g.Shards.ListReplicas(ctx, &gitcachev1.ListReplicasRequest{})
+	})
+	if err != nil {
+		return err
+	}
+	shards, err := pages(0, func(size int, token string) ([]*gitcachev1.Shard, string, error) {
+		page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListShardsResponse, error) {
+			return g.Shards.ListShards(ctx, &gitcachev1.ListShardsRequest{PageSize: int32(size), PageToken: token, Replica: replica})
+		})
+		return page.GetShards(), page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	if format != formatTable {
+		return a.showPlain(format, replicas, &gitcachev1.ListShardsResponse{Shards: shards})
+	}
+	if err := a.replicaTable(replicas.GetReplicas()).Write(a.Stdout); err != nil {
+		return err
+	}
+	if err := a.printf("\n"); err != nil {
+		return err
+	}
+	return shardTable(shards).Write(a.Stdout)
+}
+
+func (a *app) replicaTable(replicas []*gitcachev1.Replica) *table.Table {
+	t := table.New("REPLICA", "STATE", "OWNED", "PREFERRED", "COPIES", "VERSION", "AGE", "URL")
+	for _, r := range replicas {
+		state, age := "Ready", ""
+		if r.GetDraining() {
+			state = "Draining"
+		}
+		if isSet(r.GetStartTime()) {
+			age = table.Age(a.Now(), r.GetStartTime().AsTime())
+		}
+		t.Row(r.GetName(), state, fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), age, r.GetUrl())
+	}
+	return t
+}
+
+func shardTable(shards []*gitcachev1.Shard) *table.Table {
+	t := table.New("SOURCE", "OWNER", "EPOCH", "PREFERRED", "COPY", "NOTE")
+	for _, s := range shards {
+		preferred, second := "", ""
+		if len(s.GetPreferred()) > 0 {
+			preferred = s.GetPreferred()[0]
+		}
+		if len(s.GetPreferred()) > 1 {
+			second = s.GetPreferred()[1]
+		}
+		t.Row(s.GetSource(), s.GetOwner(), fmt.Sprint(s.GetEpoch()), preferred, second, s.GetNote())
+	}
+	return t
+}
+
+func (a *app) drain(verb, short string, draining bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " REPLICA",
+		Short: short,
+		Long:  short + ".\n\nIt goes on serving what it has. `fairlead shards` shows how far it is.",
+		Args:  wants(1, 1),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			_, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.SetDrainingResponse, error) {
+				return g.Shards.SetDraining(ctx, &gitcachev1.SetDrainingRequest{Replica: args[0], Draining: draining})
+			})
+			if err != nil {
+				return err
+			}
+			did := "is taken back"
+			if draining {
+				did = "drains"
+				a.notef("see `fairlead shards --replica %s` for what it still has\n", args[0])
+			}
+			return a.printf("replica/%s %s\n", args[0], did)
+		}),
+	}
+}
+
+func (a *app) move() *cobra.Command {
+	return &cobra.Command{
+		Use:   "move SOURCE REPLICA",
+		Short: "Hand a source over to another gitcache",
+		Long: `Hand a source over to another gitcache. It returns when that has a copy and fetches from now on. There it
+stays until that gitcache drains or ends.`,
+		Args: wants(2, 2),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			_, err := atGitcache(ctx, h, moveTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.MoveSourceResponse, error) {
+				return g.Shards.MoveSource(ctx, &gitcachev1.MoveSourceRequest{Source: args[0], Replica: args[1]})
+			})
+			if err != nil {
+				return err
+			}
+			return a.printf("source/%s is fetched by %s\n", args[0], args[1])
+		}),
+	}
+}
