@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
-			second := ""
+			var second atomic.Value
 			var once sync.Once
 			f.git.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
 				if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
@@ -125,7 +126,7 @@ func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 						if rewrite {
 							f.repo.Work("checkout", "--quiet", "--orphan", "again")
 						}
-						second = f.repo.Commit("two", gittest.Files{"deploy/a": "2"})
+						second.Store(f.repo.Commit("two", gittest.Files{"deploy/a": "2"}))
 					})
 				}
 				return false
@@ -133,7 +134,7 @@ func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 			n := f.one()
 			eventually(t, "the new commit is published", func() error {
 				n.refresh()
-				if got := head(f.console.status(), "HEAD").GetCommit(); got != second || got == "" {
+				if got := head(f.console.status(), "HEAD").GetCommit(); got != second.Load() {
 					return errors.New("at " + got)
 				}
 				return nil

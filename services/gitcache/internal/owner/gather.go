@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
@@ -103,7 +104,7 @@ func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbin
 	}()
 	seen := map[plumbing.Hash]bool{}
 	err = g.walk(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
-		if len(seen) > submodule.MaxModules {
+		if !seen[m.Commit] && len(seen) == submodule.MaxModules {
 			return fmt.Errorf("it has more than the limit of %d submodules", submodule.MaxModules)
 		}
 		if p.depth == maxSubmoduleDepth {
@@ -233,10 +234,14 @@ func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listi
 	return nil
 }
 
-// branches are the tips of branches that are not here.
+// maxTips are asked for at once where upstream hands out only refs.
+const maxTips = 256
+
+// branches are the tips of branches that are not here, the default branch first.
 func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
-	for ref, id := range l.Refs {
-		if len(ref) > len(branchPrefix) && ref[:len(branchPrefix)] == branchPrefix && !g.t.has(id) {
+	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
+		id, ok := l.Refs[ref]
+		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.has(id) {
 			tips = append(tips, id)
 		}
 	}

@@ -3,8 +3,9 @@
 // with a higher epoch has taken over.
 //
 // Invariants: what is published was fetched and is durable in the mirror, or was published before; a
-// head never vanishes because upstream failed; a refused publish ends the tenure; without the console
-// polling goes on and what was learned is published later.
+// head never vanishes because upstream failed; what has to be signed was verified before it is published and
+// before its submodules are asked for; a refused publish ends the tenure; without the console polling goes
+// on and what was learned is published later.
 package owner
 
 import (
