@@ -19,7 +19,7 @@ type Proxy struct {
 	asked   []*http.Request
 	want    string // header
 	answers int
-	conns   sync.WaitGroup
+	tunnels sync.WaitGroup
 }
 
 // NewProxy starts a proxy to an address; it ends with the test.
@@ -29,7 +29,9 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(func() {
 		p.Close()
-		p.conns.Wait()
+		p.mu.Lock() // Close does not wait for tunnels, but all have begun
+		defer p.mu.Unlock()
+		p.tunnels.Wait()
 	})
 	return p
 }
@@ -59,6 +61,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.asked = append(p.asked, r)
 	want, code := p.want, p.answers
+	p.tunnels.Add(1)
+	defer p.tunnels.Done()
 	p.mu.Unlock()
 	switch {
 	case r.Method != http.MethodConnect:
@@ -84,10 +88,12 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
-		p.conns.Go(func() {
+		both.Go(func() {
 			_, _ = io.Copy(pair[0], pair[1])
 			_ = pair[0].Close()
 		})
 	}
+	both.Wait()
 }
