@@ -173,8 +173,10 @@ func runChaos(t *testing.T, cfg Config) {
 	if count.Requests == 0 || pushes == 0 {
 		t.Error("nothing was asked")
 	}
-	t.Logf("%d pushes, %d polls, repositories changed hands %d times; %+v",
-		pushes, len(f.Host.Log(since)), total(claims), count)
+	log := f.Host.Log(since)
+	packs := len(slices.DeleteFunc(slices.Clone(log), func(r Request) bool { return !r.Pack }))
+	t.Logf("%d pushes, %d polls, %d packs, repositories changed hands %d times; %+v",
+		pushes, len(log)-packs, packs, total(claims), count)
 }
 
 func total(counts map[string]int) (sum int) {
@@ -211,8 +213,8 @@ func (c *chaos) plan(rounds int) []fault {
 	case sentinels:
 		faults = append(redis, kill)
 	}
-	for len(faults) < rounds {
-		faults = append(faults, faults[c.random.IntN(len(faults))])
+	for kinds := len(faults); len(faults) < rounds; {
+		faults = append(faults, faults[c.random.IntN(kinds)])
 	}
 	c.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	return faults
