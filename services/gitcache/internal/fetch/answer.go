@@ -84,9 +84,9 @@ func demux(ask *packp.UploadPackRequest, r io.Reader) io.Reader {
 func saysNo(text string) error { return fmt.Errorf("upstream says: %s", text) }
 
 // misunderstood is for a host that finds what Fairlead asks for malformed.
-func misunderstood(said io.Reader) error {
+func misunderstood(r Remote, said io.Reader) error {
 	text, _ := io.ReadAll(io.LimitReader(said, 1<<10))
-	if words := clean(string(text)); words != "" && words[0] != '<' {
+	if words := clean(r.redact(string(text))); words != "" && words[0] != '<' {
 		return unfit("it does not take what Fairlead asks for, and says: " + stop(words))
 	}
 	return unfit("it does not take what Fairlead asks for")

@@ -40,7 +40,18 @@ func (r Remote) redact(text string) string {
 		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword,
 	} {
 		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "redacted")
+			text = withoutEnd(strings.ReplaceAll(text, secret, "redacted"), secret)
+		}
+	}
+	return text
+}
+
+// withoutEnd takes out the part of a secret at which a text was cut. A few letters give nothing away.
+func withoutEnd(text, secret string) string {
+	cut := strings.TrimSuffix(text, "...")
+	for n := len(secret) - 1; n > 3; n-- {
+		if whole, ok := strings.CutSuffix(cut, secret[:n]); ok {
+			return whole + "redacted"
 		}
 	}
 	return text

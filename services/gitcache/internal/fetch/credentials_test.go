@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -60,6 +62,39 @@ func TestUpstreamCannotMakeUsShowCredentials(t *testing.T) {
 		})
 		_, err := f.List(t.Context(), r)
 		wantError(t, err, fetch.KindContent, "upstream says")
+		encoded := base64.StdEncoding.EncodeToString([]byte("ada:s3cret-and-quite-long"))
+		for _, part := range []string{"s3cret", encoded[:8]} {
+			if strings.Contains(err.Error(), part) {
+				t.Errorf("%q gives %q away", err, part)
+			}
+		}
+	}
+}
+
+func TestAHostThatDoesNotUnderstandCannotMakeUsShowCredentials(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	r := remote(t, repo.URL())
+	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret-and-quite-long"}
+	f, err := fetch.New(fetch.Options{Addresses: thisMachine(t), Git: fetch.GitBuiltin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	l, err := f.List(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pad := range []int{0, 90, 110} { // where messages are cut, too
+		server.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			_, pass, _ := r.BasicAuth()
+			http.Error(w, strings.Repeat("x", pad)+" "+pass+" "+r.Header.Get("Authorization"), http.StatusBadRequest)
+			return true
+		})
+		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+		wantError(t, err, fetch.KindContent, "does not take what Fairlead asks for")
 		encoded := base64.StdEncoding.EncodeToString([]byte("ada:s3cret-and-quite-long"))
 		for _, part := range []string{"s3cret", encoded[:8]} {
 			if strings.Contains(err.Error(), part) {

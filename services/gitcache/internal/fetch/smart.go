@@ -117,7 +117,7 @@ func (x *exchange) askPack(ctx context.Context, l *Listing, ask *packp.UploadPac
 	}
 	if resp.StatusCode == http.StatusBadRequest {
 		defer resp.Body.Close()
-		return nil, misunderstood(resp.Body)
+		return nil, misunderstood(x.r, resp.Body)
 	}
 	if err := expect(x.r, resp, packMediaType); err != nil {
 		_ = resp.Body.Close()
