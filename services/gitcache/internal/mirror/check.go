@@ -8,12 +8,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
+
+// checks remembers what the last Check found.
+type checks struct {
+	mu      sync.Mutex // guards what follows
+	of      *[]*member // the packs that were checked
+	failure error
+	good    []*member // packs in which nothing is damaged
+}
 
 // Check finds out whether a mirror is as damaged as somebody thought: it sums up all packs and their
 // indexes, makes indexes again that are damaged or missing, and walks from the heads to everything
@@ -22,9 +32,9 @@ import (
 // object, and what is still to be visited.
 func (m *Mirror) Check(ctx context.Context) error {
 	set := m.packs.Load()
-	m.work.mu.Lock()
-	known, failed := m.work.checked == set, m.work.failure
-	m.work.mu.Unlock()
+	m.checks.mu.Lock()
+	known, failed := m.checks.of == set, m.checks.failure
+	m.checks.mu.Unlock()
 	if known && failed != nil {
 		return failed
 	}
@@ -32,9 +42,9 @@ func (m *Mirror) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	m.work.mu.Lock()
-	m.work.checked, m.work.failure = m.packs.Load(), err
-	m.work.mu.Unlock()
+	m.checks.mu.Lock()
+	m.checks.of, m.checks.failure = m.packs.Load(), err
+	m.checks.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -45,10 +55,8 @@ func (m *Mirror) Check(ctx context.Context) error {
 }
 
 func (m *Mirror) check(ctx context.Context) error {
-	for _, p := range *m.packs.Load() {
-		if err := m.checkPack(ctx, p); err != nil {
-			return fmt.Errorf("pack %s: %w", p.Name, err)
-		}
+	if err := m.checkPacks(ctx); err != nil {
+		return err
 	}
 	open, err := m.openPacks(*m.packs.Load())
 	if err != nil {
@@ -71,6 +79,21 @@ func (m *Mirror) check(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkPacks notes the good ones: a fresh clone may lack what only they have.
+func (m *Mirror) checkPacks(ctx context.Context) (err error) {
+	bad := map[string]bool{}
+	for _, p := range *m.packs.Load() {
+		if e := m.checkPack(ctx, p); e != nil {
+			bad[p.Name] = true
+			err = errors.Join(err, fmt.Errorf("pack %s: %w", p.Name, e))
+		}
+	}
+	m.checks.mu.Lock()
+	defer m.checks.mu.Unlock()
+	m.checks.good = slices.DeleteFunc(slices.Clone(*m.packs.Load()), func(p *member) bool { return bad[p.Name] })
+	return err
 }
 
 // checkPack sums up a pack and its index. The index can be made again from the pack.

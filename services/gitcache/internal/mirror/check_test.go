@@ -181,6 +181,66 @@ func TestDamageIsNotJoined(t *testing.T) {
 	})
 }
 
+// TestGoodPacksOutliveAClone: they hold commits that upstream has no more.
+func TestGoodPacksOutliveAClone(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t, 10)
+	dir := t.TempDir()
+	m := open(t, dir)
+	u.fetch(m, 5, 10)
+	bad, _ := onlyPack(t, dir)
+	u.fetch(m, 0, 5)
+	change(t, bad, flip)
+	m = open(t, dir)
+	m.Doubt(mirror.ErrCorrupt)
+	if err := m.Check(t.Context()); err == nil {
+		t.Fatal("the damage is not found")
+	}
+	fresh, err := m.Fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fresh.AddPack(t.Context(), bytes.NewReader(u.pack(5, 10))); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Use(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.everything(m, 10); err != nil {
+		t.Error(err)
+	}
+	u.head(m, 9)
+	if err := m.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatUpstreamLeavesOutIsNotClonedAgainAndAgain: the second time there is a pause.
+func TestWhatUpstreamLeavesOutIsNotClonedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t, 10)
+	m := open(t, t.TempDir())
+	m.Doubt(mirror.ErrMissing)
+	if !m.Doubted() {
+		t.Fatal("not doubted before the first clone")
+	}
+	fresh, err := m.Fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fresh.AddPack(t.Context(), bytes.NewReader(u.pack(5, 10))); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Use(); err != nil {
+		t.Fatal(err)
+	}
+	u.head(m, 9)
+	m.Doubt(mirror.ErrMissing)
+	if m.Doubted() {
+		t.Error("it would be cloned again at once")
+	}
+}
+
 // TestAnObjectThatIsDamagedInOnePackIsReadFromAnother.
 func TestAnObjectThatIsDamagedInOnePackIsReadFromAnother(t *testing.T) {
 	t.Parallel()

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Fresh is an empty repository beside the mirror, to clone into. Use takes the mirror's place with it.
@@ -42,12 +44,16 @@ func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
 	return taken.bytes, taken.install()
 }
 
-// Use puts the fresh clone in the mirror's place. Killed in between, the mirror is empty and is
-// cloned at the next poll: its heads are still known and its artifacts still served.
+// Use puts the fresh clone in the mirror's place. Packs that Check found good come along: they may hold
+// what upstream has no more. Killed in between, the mirror is empty and is cloned at the next poll: its
+// heads are still known and its artifacts still served.
 func (f *Fresh) Use() error {
 	m := f.m
 	m.change.Lock()
 	defer m.change.Unlock()
+	if err := f.takeAlong(); err != nil {
+		m.log.Warn("packs of a damaged mirror are lost; commits that upstream has no more go with them", "dir", filepath.Base(m.dir), "err", err)
+	}
 	if err := os.RemoveAll(m.old()); err != nil {
 		return fmt.Errorf("remove damaged mirror: %w", err)
 	}
@@ -66,5 +72,24 @@ func (f *Fresh) Use() error {
 	if err := os.RemoveAll(m.old()); err != nil {
 		return fmt.Errorf("remove damaged mirror: %w", err)
 	}
+	m.cloned()
 	return m.trust()
+}
+
+func (f *Fresh) takeAlong() error {
+	m := f.m
+	m.checks.mu.Lock()
+	good := m.checks.good
+	m.checks.good = nil
+	m.checks.mu.Unlock()
+	dir := filepath.Join(m.fresh(), packFolder)
+	for _, p := range good {
+		for _, ext := range []string{pack.IndexExt, pack.PackExt} {
+			err := os.Link(p.path+ext, filepath.Join(dir, filepath.Base(p.path)+ext))
+			if err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+	}
+	return durable.SyncDir(dir)
 }

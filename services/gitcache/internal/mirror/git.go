@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 
 	"fairlead.dev/platform/subprocess"
@@ -28,12 +29,18 @@ func bounds() []string {
 	}
 }
 
+// upkeep is what all mirrors share for it.
+type upkeep struct {
+	mu  sync.Mutex // guards what follows
+	git string     // path of the git binary; empty: do without
+}
+
 func newUpkeep() *upkeep {
 	git, err := exec.LookPath("git")
 	if err != nil {
 		git = ""
 	}
-	return &upkeep{slot: make(chan struct{}, 1), git: git}
+	return &upkeep{git: git}
 }
 
 // WithoutGit has packs joined without Git's own program, if there is one.
@@ -63,7 +70,7 @@ func (m *Mirror) packObjects(ctx context.Context, git string, old, stay []string
 	var said bytes.Buffer
 	args := append([]string{"--git-dir=" + m.repo()}, bounds()...)
 	args = append(args, "pack-objects", "--stdin-packs", "--stdout", "--delta-base-offset", "--quiet")
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), git, args...) //nolint:gosec // the program is from PATH, the folder ours
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), git, args...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
 		"GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",

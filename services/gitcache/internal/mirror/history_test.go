@@ -42,7 +42,7 @@ func newUpstream(t testing.TB, n int) *upstream {
 
 func (u *upstream) git(stdin []byte, args ...string) []byte {
 	u.t.Helper()
-	cmd := exec.CommandContext(context.Background(), "git", args...) //nolint:usetesting // used in clean-ups, too
+	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull}
 	out, err := cmd.Output()
@@ -68,7 +68,7 @@ func (u *upstream) pack(from, to int) []byte {
 // fetch adds a pack with commits and makes the last of them a head.
 func (u *upstream) fetch(m *mirror.Mirror, from, to int) {
 	u.t.Helper()
-	if _, err := m.AddPack(context.Background(), bytes.NewReader(u.pack(from, to))); err != nil { //nolint:usetesting // as above
+	if _, err := m.AddPack(context.Background(), bytes.NewReader(u.pack(from, to))); err != nil {
 		u.t.Fatal(err)
 	}
 	u.head(m, to-1)
@@ -86,7 +86,7 @@ func (u *upstream) head(m *mirror.Mirror, i int) {
 func (u *upstream) everything(m *mirror.Mirror, n int) error {
 	o := m.Objects()
 	defer o.Close()
-	for _, line := range strings.Split(strings.TrimSpace(string(u.git([]byte(u.commit(n-1).String()), "--git-dir", u.dir, "rev-list", "--objects", "--stdin"))), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(u.git([]byte(u.commit(n-1).String()), "--git-dir", u.dir, "rev-list", "--objects", "--stdin"))), "\n") {
 		name, _, _ := strings.Cut(line, " ")
 		if err := readAny(o, plumbing.NewHash(name)); err != nil {
 			return err

@@ -10,7 +10,7 @@ func descriptors(most int) int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return most
 	}
-	return int(min(uint64(most), max(uint64(limit.Cur)/16, 1))) //nolint:gosec,unconvert // not above most; signed on some systems
+	return int(min(uint64(most), max(uint64(limit.Cur)/16, 1))) //nolint:unconvert // not above most; signed on some systems
 }
 
 // yield lets everything else on the machine go before a group of processes. It helps or it doesn't.

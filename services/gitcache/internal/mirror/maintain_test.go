@@ -198,9 +198,6 @@ func TestAFullDiskStopsUpkeepAndNothingElse(t *testing.T) {
 		if err := m.Maintain(t.Context()); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("on a full disk: %v", err)
 		}
-		if err := m.Maintain(t.Context()); err != nil {
-			t.Errorf("said again: %v", err)
-		}
 		if after := packFiles(t, dir); !slices.Equal(before, after) {
 			t.Errorf("before %q, after %q", before, after)
 		}
@@ -210,11 +207,10 @@ func TestAFullDiskStopsUpkeepAndNothingElse(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
 			t.Fatal(err)
 		}
-		again := mirrorOf(t, openAll(t, dir), "u1") // without the pause
-		if err := again.Maintain(t.Context()); err != nil {
+		if err := m.Maintain(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, packs := again.Size(); packs != 1 {
+		if _, packs := m.Size(); packs != 1 {
 			t.Errorf("%d packs", packs)
 		}
 	})

@@ -32,12 +32,15 @@ type Mirror struct {
 	mu    sync.RWMutex // guards what follows
 	heads map[string]Head
 	doubt bool
+	// clones that were made lately, and until when there is no other.
+	clones int
+	until  time.Time
 
 	// change is held while the set of packs changes, on disk and here.
 	change sync.Mutex
 	packs  atomic.Pointer[[]*member] // by name; replaced, never changed
 
-	work work
+	checks checks
 }
 
 const (
@@ -134,7 +137,7 @@ func (m *Mirror) Objects() *Objects { return &Objects{m: m} }
 func (m *Mirror) Doubt(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.doubt {
+	if _, err := os.Stat(m.dir); m.doubt || errors.Is(err, fs.ErrNotExist) { // removed, under a reader
 		return
 	}
 	m.doubt = true
@@ -144,11 +147,29 @@ func (m *Mirror) Doubt(cause error) {
 	}
 }
 
-// Doubted tells whether the mirror is to be replaced.
+const (
+	// Pauses between two clones of a mirror that turns out to be damaged each time, as it does if
+	// upstream leaves objects out; they double. After mostClonePause without a clone all is forgotten.
+	firstClonePause = time.Minute
+	mostClonePause  = 6 * time.Hour
+)
+
+// Doubted tells whether the mirror is to be replaced. It was not replaced just before.
 func (m *Mirror) Doubted() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.doubt
+	return m.doubt && !time.Now().Before(m.until)
+}
+
+// cloned notes that the mirror was replaced.
+func (m *Mirror) cloned() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.until) > mostClonePause {
+		m.clones = 0
+	}
+	m.until = time.Now().Add(min(firstClonePause<<min(m.clones, 16), mostClonePause))
+	m.clones++
 }
 
 // trust ends the doubt.

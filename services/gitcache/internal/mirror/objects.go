@@ -102,8 +102,7 @@ func (o *Objects) find(id plumbing.Hash, use func(f *pack.File, at int64) error)
 		set := o.m.packs.Load()
 		err := o.findIn(*set, id, use)
 		if errors.Is(err, fs.ErrNotExist) {
-			o.m.change.Lock() // somebody may be in the middle of it
-			o.m.change.Unlock()
+			o.m.settle()
 		}
 		if err == nil || o.m.packs.Load() == set {
 			return readError(id, err)

@@ -143,6 +143,12 @@ func (m *Mirror) drop(unwanted func(Pack) bool, provided []string) error {
 	return errors.Join(err, durable.SyncDir(filepath.Join(m.repo(), packFolder)))
 }
 
+// settle waits for somebody who is in the middle of a change.
+func (m *Mirror) settle() {
+	m.change.Lock()
+	defer m.change.Unlock()
+}
+
 // replace makes set the packs of the mirror. Those that are not in it are closed when their last reader
 // is done with them.
 func (m *Mirror) replace(set []*member) {

@@ -174,7 +174,7 @@ func (c *checker) scanDelta(e entry, o *object, z *inflater) error {
 		return overLimit("the history has a file of %d MiB, kept as a difference to another, over the limit of %d MiB for such files. Keep manifests in a repository without it", result>>20, MaxDeltaBytes>>20)
 	}
 	o.turn = unresolved
-	i := uint32(len(c.objects)) //nolint:gosec // below MaxObjects
+	i := uint32(len(c.objects))
 	if e.kind == plumbing.OFSDeltaObject {
 		c.byPlace = append(c.byPlace, placed{e.base, i})
 	} else {

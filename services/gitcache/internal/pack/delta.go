@@ -27,7 +27,7 @@ func deltaSize(d *bufio.Reader) (int64, error) {
 		}
 		n |= uint64(c&0x7f) << shift
 		if c&0x80 == 0 {
-			return int64(n), nil //nolint:gosec // less than 1<<63
+			return int64(n), nil
 		}
 	}
 }

@@ -53,7 +53,7 @@ func Open(path string) (_ *File, err error) {
 }
 
 func open(path string) (*os.File, int64, error) {
-	f, err := os.Open(path) //nolint:gosec // a path that a mirror made
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}

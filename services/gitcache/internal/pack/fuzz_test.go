@@ -23,7 +23,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte("PACK\x00\x00\x00\x02\xff\xff\xff\xff"))
 	f.Add([]byte(fuzzHeader + "\x01\x7f\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Add(aDelta())
-	f.Add(crafted(whole(plumbing.BlobObject, "x"), byName(pack.Name(plumbing.BlobObject, []byte("x")), delta(1, 3, "\x03abc"))))
+	f.Add(crafted(whole("x"), byName(pack.Name(plumbing.BlobObject, []byte("x")), delta(1, 3, "\x03abc"))))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(bytes.Clone(b), make([]byte, 20)...)

@@ -31,7 +31,7 @@ func (o *Objects) WriteIndex(w io.Writer, sum plumbing.Hash) error {
 		for n < len(o.list) && int(o.list[n].id[0]) <= first {
 			n++
 		}
-		b.number(uint32(n)) //nolint:gosec // below MaxObjects
+		b.number(uint32(n))
 	}
 	for i := range o.list {
 		b.add(o.list[i].id[:]...)
@@ -46,10 +46,10 @@ func (o *Objects) WriteIndex(w io.Writer, sum plumbing.Hash) error {
 			far = append(far, at)
 			at = farPlaceMark | int64(len(far)-1)
 		}
-		b.number(uint32(at)) //nolint:gosec // just made so
+		b.number(uint32(at))
 	}
 	for _, at := range far {
-		b.add(binary.BigEndian.AppendUint64(nil, uint64(at))...) //nolint:gosec // never below 0
+		b.add(binary.BigEndian.AppendUint64(nil, uint64(at))...)
 	}
 	b.add(sum[:]...)
 	b.flush()
@@ -170,7 +170,7 @@ func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
 
 func (x *Index) read(b []byte, at int64) error {
 	if _, err := x.r.ReadAt(b, at); err != nil {
-		if err == io.EOF { //nolint:errorlint // as ReadAt returns it
+		if err == io.EOF {
 			return damagedf("the index is cut short")
 		}
 		return fmt.Errorf("read index: %w", err)
@@ -194,7 +194,7 @@ func (x *Index) place(i int64) (int64, error) {
 	if err := x.read(b[:], indexNames+x.n*28+at*8); err != nil {
 		return 0, err
 	}
-	return int64(binary.BigEndian.Uint64(b[:])), nil //nolint:gosec // who reads there checks it
+	return int64(binary.BigEndian.Uint64(b[:])), nil
 }
 
 // crc reads the checksum of the bytes of the i-th object.

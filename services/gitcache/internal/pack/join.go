@@ -38,7 +38,7 @@ func Join(ctx context.Context, w io.Writer, files []*File, dir string) error {
 		return err
 	}
 	j.w = &counting{w: io.MultiWriter(w, j.sum)}
-	head := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(j.parts))) //nolint:gosec // below MaxJoin
+	head := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(j.parts)))
 	if _, err := j.w.Write(head); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (j *joiner) choose() error {
 	}
 	j.parts = make([]part, 0, n)
 	for i, f := range j.files {
-		if err := j.list(uint32(i), f); err != nil { //nolint:gosec // few
+		if err := j.list(uint32(i), f); err != nil {
 			return err
 		}
 	}

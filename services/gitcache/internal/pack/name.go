@@ -15,11 +15,11 @@ import (
 type namer struct{ hash.Hash }
 
 //nolint:gochecknoglobals // one is a KiB, and needed for every object that is read
-var namers = sync.Pool{New: func() any { return newNamer() }}
+var namers = sync.Pool{New: func() any { n := newNamer(); return &n }}
 
 // Name is the name of an object.
 func Name(kind plumbing.ObjectType, content []byte) plumbing.Hash {
-	n, _ := namers.Get().(namer)
+	n, _ := namers.Get().(*namer)
 	defer namers.Put(n)
 	n.begin(kind, int64(len(content)))
 	_, _ = n.Write(content) // a hash takes everything

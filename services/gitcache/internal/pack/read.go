@@ -2,6 +2,7 @@ package pack
 
 import (
 	"io"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -58,14 +59,14 @@ func (f *File) content(at int64, s *space, cache *Cache) (*content, error) {
 		}
 	}
 	f.remember(c, at, len(deltas) > 0, cache)
-	for i := len(deltas) - 1; i >= 0; i-- {
-		next, err := f.delta(deltas[i], c, s)
+	for i, at := range slices.Backward(deltas) {
+		next, err := f.delta(at, c, s)
 		if err != nil {
 			return nil, err
 		}
 		s.free(c)
 		c = next
-		f.remember(c, deltas[i], i > 0, cache)
+		f.remember(c, at, i > 0, cache)
 	}
 	return c, nil
 }
