@@ -106,7 +106,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	spec := &consolev1.SourceSpec{}
 	fill(spec.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.GitSource.url": "https://git.example.com/shop", "fairlead.console.v1.GitSource.proxy": "http://proxy.example.com:3128",
-		"fairlead.console.v1.Verification.keys": []string{pgpKey(t, false), sshKey(t)},
+		"fairlead.console.v1.Verification.keys": []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
 	})
 	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
 		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{

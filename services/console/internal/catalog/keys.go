@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/ProtonMail/go-crypto/openpgp"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -24,13 +24,24 @@ func checkKey(text string) error {
 	case strings.Contains(text, "PRIVATE KEY"):
 		return errors.New("is a private key; write the public one, and trust this one no more: it was handed out")
 	case strings.HasPrefix(text, "-----BEGIN PGP "):
-		ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(text))
-		if err != nil || len(ring) == 0 {
-			return errors.New("is a damaged OpenPGP public key; write what `gpg --export --armor KEY` prints")
-		}
-		return nil
+		return checkOpenPGPKeys(text)
 	}
 	return checkSSHKeys(text)
+}
+
+const armorEnd = "-----END PGP PUBLIC KEY BLOCK-----"
+
+// checkOpenPGPKeys wants armoured blocks, one behind the other.
+func checkOpenPGPKeys(text string) error {
+	for text != "" {
+		block, rest, whole := strings.Cut(text, armorEnd)
+		ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(block + armorEnd + "\n"))
+		if !whole || err != nil || len(ring) == 0 {
+			return errors.New("is a damaged OpenPGP public key; write what `gpg --export --armor KEY` prints")
+		}
+		text = strings.TrimSpace(rest)
+	}
+	return nil
 }
 
 // checkSSHKeys wants lines of authorized_keys, at least one.

@@ -62,3 +62,13 @@ func FuzzValidateRef(f *testing.F) {
 		}
 	})
 }
+
+func FuzzCheckKey(f *testing.F) {
+	f.Add("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIHUHnxUgHaXdc3Pw6wxXfJNKWSmoWYPxVJCKuEQmfhp ada")
+	f.Add("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZ\n-----END PGP PUBLIC KEY BLOCK-----")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := checkKey(text); err == nil && strings.Contains(text, "PRIVATE KEY") {
+			t.Error("a private key was taken")
+		}
+	})
+}
