@@ -322,6 +322,96 @@ func (x *UpdateClusterResponse) GetOutcome() Outcome {
 	return Outcome_OUTCOME_UNSPECIFIED
 }
 
+type BatchUpdateClustersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked for of each is what UpdateCluster does.
+	Requests      []*UpdateClusterRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchUpdateClustersRequest) Reset() {
+	*x = BatchUpdateClustersRequest{}
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchUpdateClustersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchUpdateClustersRequest) ProtoMessage() {}
+
+func (x *BatchUpdateClustersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchUpdateClustersRequest.ProtoReflect.Descriptor instead.
+func (*BatchUpdateClustersRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BatchUpdateClustersRequest) GetRequests() []*UpdateClusterRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+type BatchUpdateClustersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the requests.
+	Responses     []*UpdateClusterResponse `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchUpdateClustersResponse) Reset() {
+	*x = BatchUpdateClustersResponse{}
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchUpdateClustersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchUpdateClustersResponse) ProtoMessage() {}
+
+func (x *BatchUpdateClustersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchUpdateClustersResponse.ProtoReflect.Descriptor instead.
+func (*BatchUpdateClustersResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BatchUpdateClustersResponse) GetResponses() []*UpdateClusterResponse {
+	if x != nil {
+		return x.Responses
+	}
+	return nil
+}
+
 type DeleteClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -333,7 +423,7 @@ type DeleteClusterRequest struct {
 
 func (x *DeleteClusterRequest) Reset() {
 	*x = DeleteClusterRequest{}
-	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +435,7 @@ func (x *DeleteClusterRequest) String() string {
 func (*DeleteClusterRequest) ProtoMessage() {}
 
 func (x *DeleteClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +448,7 @@ func (x *DeleteClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteClusterRequest.ProtoReflect.Descriptor instead.
 func (*DeleteClusterRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteClusterRequest) GetName() string {
@@ -383,7 +473,7 @@ type DeleteClusterResponse struct {
 
 func (x *DeleteClusterResponse) Reset() {
 	*x = DeleteClusterResponse{}
-	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +485,7 @@ func (x *DeleteClusterResponse) String() string {
 func (*DeleteClusterResponse) ProtoMessage() {}
 
 func (x *DeleteClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +498,7 @@ func (x *DeleteClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteClusterResponse.ProtoReflect.Descriptor instead.
 func (*DeleteClusterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{9}
 }
 
 var File_fairlead_console_v1_cluster_service_proto protoreflect.FileDescriptor
@@ -433,16 +523,21 @@ const file_fairlead_console_v1_cluster_service_proto_rawDesc = "" +
 	"\rallow_missing\x18\x02 \x01(\bR\fallowMissing\"\x87\x01\n" +
 	"\x15UpdateClusterResponse\x126\n" +
 	"\acluster\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ClusterR\acluster\x126\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x1c.fairlead.console.v1.OutcomeR\aoutcome\"Q\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1c.fairlead.console.v1.OutcomeR\aoutcome\"p\n" +
+	"\x1aBatchUpdateClustersRequest\x12R\n" +
+	"\brequests\x18\x01 \x03(\v2).fairlead.console.v1.UpdateClusterRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\brequests\"g\n" +
+	"\x1bBatchUpdateClustersResponse\x12H\n" +
+	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateClusterResponseR\tresponses\"Q\n" +
 	"\x14DeleteClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
 	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x17\n" +
-	"\x15DeleteClusterResponse2\xb8\x03\n" +
+	"\x15DeleteClusterResponse2\xb7\x04\n" +
 	"\x0eClusterService\x12b\n" +
 	"\n" +
 	"GetCluster\x12&.fairlead.console.v1.GetClusterRequest\x1a'.fairlead.console.v1.GetClusterResponse\"\x03\x90\x02\x01\x12h\n" +
 	"\fListClusters\x12(.fairlead.console.v1.ListClustersRequest\x1a).fairlead.console.v1.ListClustersResponse\"\x03\x90\x02\x01\x12k\n" +
-	"\rUpdateCluster\x12).fairlead.console.v1.UpdateClusterRequest\x1a*.fairlead.console.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12k\n" +
+	"\rUpdateCluster\x12).fairlead.console.v1.UpdateClusterRequest\x1a*.fairlead.console.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12}\n" +
+	"\x13BatchUpdateClusters\x12/.fairlead.console.v1.BatchUpdateClustersRequest\x1a0.fairlead.console.v1.BatchUpdateClustersResponse\"\x03\x90\x02\x02\x12k\n" +
 	"\rDeleteCluster\x12).fairlead.console.v1.DeleteClusterRequest\x1a*.fairlead.console.v1.DeleteClusterResponse\"\x03\x90\x02\x02B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13ClusterServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -458,38 +553,44 @@ func file_fairlead_console_v1_cluster_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_cluster_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_console_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fairlead_console_v1_cluster_service_proto_goTypes = []any{
-	(*GetClusterRequest)(nil),     // 0: fairlead.console.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),    // 1: fairlead.console.v1.GetClusterResponse
-	(*ListClustersRequest)(nil),   // 2: fairlead.console.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),  // 3: fairlead.console.v1.ListClustersResponse
-	(*UpdateClusterRequest)(nil),  // 4: fairlead.console.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil), // 5: fairlead.console.v1.UpdateClusterResponse
-	(*DeleteClusterRequest)(nil),  // 6: fairlead.console.v1.DeleteClusterRequest
-	(*DeleteClusterResponse)(nil), // 7: fairlead.console.v1.DeleteClusterResponse
-	(*Cluster)(nil),               // 8: fairlead.console.v1.Cluster
-	(Outcome)(0),                  // 9: fairlead.console.v1.Outcome
+	(*GetClusterRequest)(nil),           // 0: fairlead.console.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),          // 1: fairlead.console.v1.GetClusterResponse
+	(*ListClustersRequest)(nil),         // 2: fairlead.console.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),        // 3: fairlead.console.v1.ListClustersResponse
+	(*UpdateClusterRequest)(nil),        // 4: fairlead.console.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),       // 5: fairlead.console.v1.UpdateClusterResponse
+	(*BatchUpdateClustersRequest)(nil),  // 6: fairlead.console.v1.BatchUpdateClustersRequest
+	(*BatchUpdateClustersResponse)(nil), // 7: fairlead.console.v1.BatchUpdateClustersResponse
+	(*DeleteClusterRequest)(nil),        // 8: fairlead.console.v1.DeleteClusterRequest
+	(*DeleteClusterResponse)(nil),       // 9: fairlead.console.v1.DeleteClusterResponse
+	(*Cluster)(nil),                     // 10: fairlead.console.v1.Cluster
+	(Outcome)(0),                        // 11: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_cluster_service_proto_depIdxs = []int32{
-	8, // 0: fairlead.console.v1.GetClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	8, // 1: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
-	8, // 2: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
-	8, // 3: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	9, // 4: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	0, // 5: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
-	2, // 6: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
-	4, // 7: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
-	6, // 8: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
-	1, // 9: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
-	3, // 10: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
-	5, // 11: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
-	7, // 12: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	10, // 0: fairlead.console.v1.GetClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
+	10, // 1: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
+	10, // 2: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
+	10, // 3: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
+	11, // 4: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	4,  // 5: fairlead.console.v1.BatchUpdateClustersRequest.requests:type_name -> fairlead.console.v1.UpdateClusterRequest
+	5,  // 6: fairlead.console.v1.BatchUpdateClustersResponse.responses:type_name -> fairlead.console.v1.UpdateClusterResponse
+	0,  // 7: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
+	2,  // 8: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
+	4,  // 9: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
+	6,  // 10: fairlead.console.v1.ClusterService.BatchUpdateClusters:input_type -> fairlead.console.v1.BatchUpdateClustersRequest
+	8,  // 11: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
+	1,  // 12: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
+	3,  // 13: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
+	5,  // 14: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
+	7,  // 15: fairlead.console.v1.ClusterService.BatchUpdateClusters:output_type -> fairlead.console.v1.BatchUpdateClustersResponse
+	9,  // 16: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_cluster_service_proto_init() }
@@ -504,7 +605,7 @@ func file_fairlead_console_v1_cluster_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_cluster_service_proto_rawDesc), len(file_fairlead_console_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -322,6 +322,96 @@ func (x *UpdateServiceResponse) GetOutcome() Outcome {
 	return Outcome_OUTCOME_UNSPECIFIED
 }
 
+type BatchUpdateServicesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked for of each is what UpdateService does.
+	Requests      []*UpdateServiceRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchUpdateServicesRequest) Reset() {
+	*x = BatchUpdateServicesRequest{}
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchUpdateServicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchUpdateServicesRequest) ProtoMessage() {}
+
+func (x *BatchUpdateServicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchUpdateServicesRequest.ProtoReflect.Descriptor instead.
+func (*BatchUpdateServicesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BatchUpdateServicesRequest) GetRequests() []*UpdateServiceRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+type BatchUpdateServicesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the requests.
+	Responses     []*UpdateServiceResponse `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchUpdateServicesResponse) Reset() {
+	*x = BatchUpdateServicesResponse{}
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchUpdateServicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchUpdateServicesResponse) ProtoMessage() {}
+
+func (x *BatchUpdateServicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchUpdateServicesResponse.ProtoReflect.Descriptor instead.
+func (*BatchUpdateServicesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BatchUpdateServicesResponse) GetResponses() []*UpdateServiceResponse {
+	if x != nil {
+		return x.Responses
+	}
+	return nil
+}
+
 type DeleteServiceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -333,7 +423,7 @@ type DeleteServiceRequest struct {
 
 func (x *DeleteServiceRequest) Reset() {
 	*x = DeleteServiceRequest{}
-	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +435,7 @@ func (x *DeleteServiceRequest) String() string {
 func (*DeleteServiceRequest) ProtoMessage() {}
 
 func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +448,7 @@ func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteServiceRequest) GetName() string {
@@ -383,7 +473,7 @@ type DeleteServiceResponse struct {
 
 func (x *DeleteServiceResponse) Reset() {
 	*x = DeleteServiceResponse{}
-	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +485,7 @@ func (x *DeleteServiceResponse) String() string {
 func (*DeleteServiceResponse) ProtoMessage() {}
 
 func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_service_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +498,7 @@ func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_service_service_proto_rawDescGZIP(), []int{9}
 }
 
 var File_fairlead_console_v1_service_service_proto protoreflect.FileDescriptor
@@ -433,16 +523,21 @@ const file_fairlead_console_v1_service_service_proto_rawDesc = "" +
 	"\rallow_missing\x18\x02 \x01(\bR\fallowMissing\"\x87\x01\n" +
 	"\x15UpdateServiceResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\x126\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x1c.fairlead.console.v1.OutcomeR\aoutcome\"Q\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1c.fairlead.console.v1.OutcomeR\aoutcome\"p\n" +
+	"\x1aBatchUpdateServicesRequest\x12R\n" +
+	"\brequests\x18\x01 \x03(\v2).fairlead.console.v1.UpdateServiceRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\brequests\"g\n" +
+	"\x1bBatchUpdateServicesResponse\x12H\n" +
+	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateServiceResponseR\tresponses\"Q\n" +
 	"\x14DeleteServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
 	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x17\n" +
-	"\x15DeleteServiceResponse2\xb8\x03\n" +
+	"\x15DeleteServiceResponse2\xb7\x04\n" +
 	"\x0eServiceService\x12b\n" +
 	"\n" +
 	"GetService\x12&.fairlead.console.v1.GetServiceRequest\x1a'.fairlead.console.v1.GetServiceResponse\"\x03\x90\x02\x01\x12h\n" +
 	"\fListServices\x12(.fairlead.console.v1.ListServicesRequest\x1a).fairlead.console.v1.ListServicesResponse\"\x03\x90\x02\x01\x12k\n" +
-	"\rUpdateService\x12).fairlead.console.v1.UpdateServiceRequest\x1a*.fairlead.console.v1.UpdateServiceResponse\"\x03\x90\x02\x02\x12k\n" +
+	"\rUpdateService\x12).fairlead.console.v1.UpdateServiceRequest\x1a*.fairlead.console.v1.UpdateServiceResponse\"\x03\x90\x02\x02\x12}\n" +
+	"\x13BatchUpdateServices\x12/.fairlead.console.v1.BatchUpdateServicesRequest\x1a0.fairlead.console.v1.BatchUpdateServicesResponse\"\x03\x90\x02\x02\x12k\n" +
 	"\rDeleteService\x12).fairlead.console.v1.DeleteServiceRequest\x1a*.fairlead.console.v1.DeleteServiceResponse\"\x03\x90\x02\x02B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13ServiceServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -458,38 +553,44 @@ func file_fairlead_console_v1_service_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_service_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_service_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_console_v1_service_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fairlead_console_v1_service_service_proto_goTypes = []any{
-	(*GetServiceRequest)(nil),     // 0: fairlead.console.v1.GetServiceRequest
-	(*GetServiceResponse)(nil),    // 1: fairlead.console.v1.GetServiceResponse
-	(*ListServicesRequest)(nil),   // 2: fairlead.console.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),  // 3: fairlead.console.v1.ListServicesResponse
-	(*UpdateServiceRequest)(nil),  // 4: fairlead.console.v1.UpdateServiceRequest
-	(*UpdateServiceResponse)(nil), // 5: fairlead.console.v1.UpdateServiceResponse
-	(*DeleteServiceRequest)(nil),  // 6: fairlead.console.v1.DeleteServiceRequest
-	(*DeleteServiceResponse)(nil), // 7: fairlead.console.v1.DeleteServiceResponse
-	(*Service)(nil),               // 8: fairlead.console.v1.Service
-	(Outcome)(0),                  // 9: fairlead.console.v1.Outcome
+	(*GetServiceRequest)(nil),           // 0: fairlead.console.v1.GetServiceRequest
+	(*GetServiceResponse)(nil),          // 1: fairlead.console.v1.GetServiceResponse
+	(*ListServicesRequest)(nil),         // 2: fairlead.console.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),        // 3: fairlead.console.v1.ListServicesResponse
+	(*UpdateServiceRequest)(nil),        // 4: fairlead.console.v1.UpdateServiceRequest
+	(*UpdateServiceResponse)(nil),       // 5: fairlead.console.v1.UpdateServiceResponse
+	(*BatchUpdateServicesRequest)(nil),  // 6: fairlead.console.v1.BatchUpdateServicesRequest
+	(*BatchUpdateServicesResponse)(nil), // 7: fairlead.console.v1.BatchUpdateServicesResponse
+	(*DeleteServiceRequest)(nil),        // 8: fairlead.console.v1.DeleteServiceRequest
+	(*DeleteServiceResponse)(nil),       // 9: fairlead.console.v1.DeleteServiceResponse
+	(*Service)(nil),                     // 10: fairlead.console.v1.Service
+	(Outcome)(0),                        // 11: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_service_service_proto_depIdxs = []int32{
-	8, // 0: fairlead.console.v1.GetServiceResponse.service:type_name -> fairlead.console.v1.Service
-	8, // 1: fairlead.console.v1.ListServicesResponse.services:type_name -> fairlead.console.v1.Service
-	8, // 2: fairlead.console.v1.UpdateServiceRequest.service:type_name -> fairlead.console.v1.Service
-	8, // 3: fairlead.console.v1.UpdateServiceResponse.service:type_name -> fairlead.console.v1.Service
-	9, // 4: fairlead.console.v1.UpdateServiceResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	0, // 5: fairlead.console.v1.ServiceService.GetService:input_type -> fairlead.console.v1.GetServiceRequest
-	2, // 6: fairlead.console.v1.ServiceService.ListServices:input_type -> fairlead.console.v1.ListServicesRequest
-	4, // 7: fairlead.console.v1.ServiceService.UpdateService:input_type -> fairlead.console.v1.UpdateServiceRequest
-	6, // 8: fairlead.console.v1.ServiceService.DeleteService:input_type -> fairlead.console.v1.DeleteServiceRequest
-	1, // 9: fairlead.console.v1.ServiceService.GetService:output_type -> fairlead.console.v1.GetServiceResponse
-	3, // 10: fairlead.console.v1.ServiceService.ListServices:output_type -> fairlead.console.v1.ListServicesResponse
-	5, // 11: fairlead.console.v1.ServiceService.UpdateService:output_type -> fairlead.console.v1.UpdateServiceResponse
-	7, // 12: fairlead.console.v1.ServiceService.DeleteService:output_type -> fairlead.console.v1.DeleteServiceResponse
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	10, // 0: fairlead.console.v1.GetServiceResponse.service:type_name -> fairlead.console.v1.Service
+	10, // 1: fairlead.console.v1.ListServicesResponse.services:type_name -> fairlead.console.v1.Service
+	10, // 2: fairlead.console.v1.UpdateServiceRequest.service:type_name -> fairlead.console.v1.Service
+	10, // 3: fairlead.console.v1.UpdateServiceResponse.service:type_name -> fairlead.console.v1.Service
+	11, // 4: fairlead.console.v1.UpdateServiceResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	4,  // 5: fairlead.console.v1.BatchUpdateServicesRequest.requests:type_name -> fairlead.console.v1.UpdateServiceRequest
+	5,  // 6: fairlead.console.v1.BatchUpdateServicesResponse.responses:type_name -> fairlead.console.v1.UpdateServiceResponse
+	0,  // 7: fairlead.console.v1.ServiceService.GetService:input_type -> fairlead.console.v1.GetServiceRequest
+	2,  // 8: fairlead.console.v1.ServiceService.ListServices:input_type -> fairlead.console.v1.ListServicesRequest
+	4,  // 9: fairlead.console.v1.ServiceService.UpdateService:input_type -> fairlead.console.v1.UpdateServiceRequest
+	6,  // 10: fairlead.console.v1.ServiceService.BatchUpdateServices:input_type -> fairlead.console.v1.BatchUpdateServicesRequest
+	8,  // 11: fairlead.console.v1.ServiceService.DeleteService:input_type -> fairlead.console.v1.DeleteServiceRequest
+	1,  // 12: fairlead.console.v1.ServiceService.GetService:output_type -> fairlead.console.v1.GetServiceResponse
+	3,  // 13: fairlead.console.v1.ServiceService.ListServices:output_type -> fairlead.console.v1.ListServicesResponse
+	5,  // 14: fairlead.console.v1.ServiceService.UpdateService:output_type -> fairlead.console.v1.UpdateServiceResponse
+	7,  // 15: fairlead.console.v1.ServiceService.BatchUpdateServices:output_type -> fairlead.console.v1.BatchUpdateServicesResponse
+	9,  // 16: fairlead.console.v1.ServiceService.DeleteService:output_type -> fairlead.console.v1.DeleteServiceResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_service_service_proto_init() }
@@ -504,7 +605,7 @@ func file_fairlead_console_v1_service_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_service_service_proto_rawDesc), len(file_fairlead_console_v1_service_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

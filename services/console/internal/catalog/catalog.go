@@ -6,7 +6,6 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"encoding/base64"
@@ -15,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	"fairlead.dev/services/console/internal/identity"
@@ -70,125 +68,6 @@ type Page struct {
 	Size int
 	// Token is where the page before ended; empty: the beginning.
 	Token string
-}
-
-// UpdateSource writes a source.
-func (c *Catalog) UpdateSource(ctx context.Context, actor string, in Source, want Expectation) (Source, Outcome, error) {
-	if err := in.validate(); err != nil {
-		return Source{}, "", err
-	}
-	d := store.Draft{Kind: store.KindSource, Name: in.Meta.Name, Labels: in.Meta.Labels, Refs: in.Spec.Git.secrets()}
-	return update(ctx, c, actor, d, in.Spec, want, c.sources)
-}
-
-// UpdateCluster writes a cluster.
-func (c *Catalog) UpdateCluster(ctx context.Context, actor string, in Cluster, want Expectation) (Cluster, Outcome, error) {
-	if err := in.validate(); err != nil {
-		return Cluster{}, "", err
-	}
-	d := store.Draft{Kind: store.KindCluster, Name: in.Meta.Name, Labels: in.Meta.Labels}
-	return update(ctx, c, actor, d, in.Spec, want, c.clusters)
-}
-
-// UpdateService writes a service.
-func (c *Catalog) UpdateService(ctx context.Context, actor string, in Service, want Expectation) (Service, Outcome, error) {
-	if err := in.validate(); err != nil {
-		return Service{}, "", err
-	}
-	d := store.Draft{
-		Kind: store.KindService, Name: in.Meta.Name, Labels: in.Meta.Labels,
-		Refs: []store.Ref{{Kind: store.KindSource, Name: in.Spec.Source}, {Kind: store.KindCluster, Name: in.Spec.Cluster}},
-	}
-	return update(ctx, c, actor, d, in.Spec, want, c.services)
-}
-
-// UpdateSecret writes a secret. What is read has no values, so a key without a value keeps the one
-// that it has: reading, editing and writing back loses nothing.
-func (c *Catalog) UpdateSecret(ctx context.Context, actor string, in Secret, want Expectation) (Secret, Outcome, error) {
-	if !dnsLabel.MatchString(in.Meta.Name) {
-		return Secret{}, "", badName(in.Meta.Name)
-	}
-	d := store.Draft{Kind: store.KindSecret, Name: in.Meta.Name, Labels: in.Meta.Labels}
-	spec := secretSpec{Keys: slices.Sorted(maps.Keys(in.Data))}
-	return update(ctx, c, actor, d, spec, want, c.secrets, func(d *store.Draft, current *store.Resource) error {
-		return c.sealInto(d, in.Data, current)
-	})
-}
-
-// update writes a draft with a spec and returns the resource as load shows it. finish may complete
-// the draft when the current resource (nil: none) is known.
-func update[T any](ctx context.Context, c *Catalog, actor string, d store.Draft, spec any, want Expectation,
-	load func(context.Context, store.View, []store.Resource) ([]T, error), finish ...func(*store.Draft, *store.Resource) error,
-) (out T, outcome Outcome, err error) {
-	if d.Spec, err = json.Marshal(spec); err != nil {
-		return out, "", fmt.Errorf("encode %s %q: %w", d.Kind, d.Name, err)
-	}
-	var written store.Resource
-	err = c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
-		if written, outcome, err = put(ctx, tx, d, want, finish); err != nil {
-			return err
-		}
-		list, err := load(ctx, tx.View, []store.Resource{written})
-		if err != nil {
-			return err
-		}
-		out = list[0]
-		return nil
-	})
-	if err != nil {
-		return out, "", err
-	}
-	if outcome != Unchanged {
-		c.log.InfoContext(ctx, "catalog written", "actor", actor, "kind", d.Kind, "name", d.Name, "outcome", outcome, "revision", written.Revision)
-	}
-	return out, outcome, nil
-}
-
-func put(ctx context.Context, tx *store.Tx, d store.Draft, want Expectation, finish []func(*store.Draft, *store.Resource) error) (store.Resource, Outcome, error) {
-	current, err := find(ctx, tx, d, want)
-	if err != nil {
-		return store.Resource{}, "", err
-	}
-	for _, f := range finish {
-		if err := f(&d, current); err != nil {
-			return store.Resource{}, "", err
-		}
-	}
-	if current != nil && bytes.Equal(current.Spec, d.Spec) && bytes.Equal(current.Sealed, d.Sealed) && maps.Equal(current.Labels, d.Labels) {
-		return *current, Unchanged, nil
-	}
-	for _, ref := range d.Refs {
-		if _, err := tx.Get(ctx, ref.Kind, ref.Name); errors.Is(err, store.ErrNotFound) {
-			return store.Resource{}, "", refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name)
-		} else if err != nil {
-			return store.Resource{}, "", err
-		}
-	}
-	if current == nil {
-		r, err := tx.Create(ctx, d)
-		return r, Created, err
-	}
-	if err := forgetMoved(ctx, tx, *current, d); err != nil {
-		return store.Resource{}, "", err
-	}
-	r, err := tx.Update(ctx, *current, d)
-	return r, Updated, err
-}
-
-// find returns the resource that a draft is to change, or nil if it is to be created.
-func find(ctx context.Context, tx *store.Tx, d store.Draft, want Expectation) (*store.Resource, error) {
-	current, err := tx.Get(ctx, d.Kind, d.Name)
-	switch {
-	case errors.Is(err, store.ErrNotFound) && want.ETag != "":
-		return nil, refuse(Conflict, "%s %q was deleted in the meantime: read it again", d.Kind, d.Name)
-	case errors.Is(err, store.ErrNotFound) && want.AllowMissing:
-		return nil, nil
-	case errors.Is(err, store.ErrNotFound):
-		return nil, missing(d.Kind, d.Name)
-	case err != nil:
-		return nil, err
-	}
-	return &current, checkETag(current, want.ETag)
 }
 
 func checkETag(current store.Resource, etag string) error {

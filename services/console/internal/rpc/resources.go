@@ -69,6 +69,19 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 	return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(out), Outcome: encodeOutcome(outcome)}, nil
 }
 
+func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
+	results, err := s.Catalog.UpdateClusters(ctx, actor(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
+		in := decodeCluster(r.GetCluster())
+		return catalog.Update[catalog.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.BatchUpdateClustersResponse{Responses: each(results, func(r catalog.Result[catalog.Cluster]) *consolev1.UpdateClusterResponse {
+		return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(r.Resource), Outcome: encodeOutcome(r.Outcome)}
+	})}, nil
+}
+
 func (s *clusters) DeleteCluster(ctx context.Context, req *consolev1.DeleteClusterRequest) (*consolev1.DeleteClusterResponse, error) {
 	if err := s.Catalog.DeleteCluster(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
@@ -105,6 +118,19 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.UpdateServiceResponse{Service: encodeService(out), Outcome: encodeOutcome(outcome)}, nil
+}
+
+func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
+	results, err := s.Catalog.UpdateServices(ctx, actor(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
+		in := decodeService(r.GetService())
+		return catalog.Update[catalog.Service]{Resource: in, Want: expectation(in.Meta, r)}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.BatchUpdateServicesResponse{Responses: each(results, func(r catalog.Result[catalog.Service]) *consolev1.UpdateServiceResponse {
+		return &consolev1.UpdateServiceResponse{Service: encodeService(r.Resource), Outcome: encodeOutcome(r.Outcome)}
+	})}, nil
 }
 
 func (s *services) DeleteService(ctx context.Context, req *consolev1.DeleteServiceRequest) (*consolev1.DeleteServiceResponse, error) {

@@ -31,13 +31,25 @@ const changeColumns = resourceColumns + ", COALESCE(h.epoch, 0), COALESCE(h.owne
 
 // change numbers a change and writes it to the log. The row of the resource must get the number.
 func (t *Tx) change(ctx context.Context, r Resource, deleted bool) (int64, error) {
+	r.Seq = t.number()
+	return r.Seq, t.log(ctx, deleted, r)
+}
+
+func (t *Tx) number() int64 {
 	t.seq++
 	t.changed = true
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ($1, $2, $3, $4, $5, $6)",
-		t.seq, newID(), r.Kind, r.Name, r.UID, deleted); err != nil {
-		return 0, fmt.Errorf("insert change: %w", err)
+	return t.seq
+}
+
+// log writes changes that have their numbers to the log.
+func (t *Tx) log(ctx context.Context, deleted bool, list ...Resource) error {
+	err := insert(ctx, t.tx, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ", list, func(r Resource) []any {
+		return []any{r.Seq, newID(), r.Kind, r.Name, r.UID, deleted}
+	})
+	if err != nil {
+		return fmt.Errorf("insert change: %w", err)
 	}
-	return t.seq, nil
+	return nil
 }
 
 // finish keeps the log's number and bound, and tells the others.

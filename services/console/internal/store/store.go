@@ -4,6 +4,7 @@
 // What callers rely on, with either database; package storetest holds it to that:
 //
 //   - Write is atomic: all of it happened, or nothing. Once it returned nil, it survives kill -9.
+//     Writes that wait at the same time share a commit; one that fails takes no other with it.
 //   - Writes to the catalog happen one after the other, over all consoles. Each change has a
 //     number, without gaps, and whoever sees change n sees every change before n: numbers are
 //     given under a lock that is held until the commit, so commits can't overtake each other.
@@ -70,8 +71,12 @@ type Store struct {
 	now      func() time.Time
 	logLimit int64
 
-	mu   sync.Mutex
-	wake func() // guarded by mu
+	writers sync.WaitGroup // the goroutine that runs writes, while there are any
+
+	mu      sync.Mutex // guards what follows
+	wake    func()
+	queue   []*write // that nobody has begun
+	writing bool     // whether somebody works on the queue
 }
 
 // dialect is where the two databases differ.
@@ -163,8 +168,9 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 	return nil
 }
 
-// Close ends all connections.
+// Close ends all connections, once the writes that run have ended.
 func (s *Store) Close() error {
+	s.writers.Wait()
 	return errors.Join(s.read.Close(), s.write.Close())
 }
 
@@ -244,27 +250,6 @@ type Tx struct {
 	now     time.Time
 	seq     int64
 	changed bool
-}
-
-// Write calls fn and commits what it did, or nothing if fn returns an error. author is who the
-// revisions are recorded for.
-func (s *Store) Write(ctx context.Context, author string, fn func(context.Context, *Tx) error) error {
-	tx := &Tx{store: s, author: author}
-	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
-		tx.View, tx.tx = View{sqlTx}, sqlTx
-		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
-			return fmt.Errorf("lock catalog: %w", err)
-		}
-		tx.now = s.clock() // not before the lock: a revocation is later than what it waited for
-		if err := fn(ctx, tx); err != nil {
-			return err
-		}
-		return tx.finish(ctx)
-	})
-	if err == nil && tx.changed {
-		s.changed()
-	}
-	return err
 }
 
 // transact runs fn in a transaction on the writer.

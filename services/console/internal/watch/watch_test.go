@@ -60,7 +60,11 @@ func (f *fixture) put(t *testing.T, name string, times int) {
 	err := f.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
 		r, err := tx.Get(ctx, store.KindCluster, name)
 		if errors.Is(err, store.ErrNotFound) {
-			r, err = tx.Create(ctx, store.Draft{Kind: store.KindCluster, Name: name, Spec: []byte(`{}`)})
+			var list []store.Resource
+			if list, err = tx.Create(ctx, store.Draft{Kind: store.KindCluster, Name: name, Spec: []byte(`{}`)}); err != nil {
+				return err
+			}
+			r = list[0]
 			times--
 		}
 		for i := 0; i < times && err == nil; i++ {

@@ -42,6 +42,9 @@ const (
 	// ServiceServiceUpdateServiceProcedure is the fully-qualified name of the ServiceService's
 	// UpdateService RPC.
 	ServiceServiceUpdateServiceProcedure = "/fairlead.console.v1.ServiceService/UpdateService"
+	// ServiceServiceBatchUpdateServicesProcedure is the fully-qualified name of the ServiceService's
+	// BatchUpdateServices RPC.
+	ServiceServiceBatchUpdateServicesProcedure = "/fairlead.console.v1.ServiceService/BatchUpdateServices"
 	// ServiceServiceDeleteServiceProcedure is the fully-qualified name of the ServiceService's
 	// DeleteService RPC.
 	ServiceServiceDeleteServiceProcedure = "/fairlead.console.v1.ServiceService/DeleteService"
@@ -56,6 +59,10 @@ type ServiceServiceClient interface {
 	// UpdateService writes a service; with allow_missing it creates one that does not exist. Writing what
 	// is already there changes nothing, so it is safe to repeat. FailedPrecondition when the source or cluster it names does not exist.
 	UpdateService(context.Context, *v1.UpdateServiceRequest) (*v1.UpdateServiceResponse, error)
+	// BatchUpdateServices does up to 1000 updates in one transaction: all or nothing. Many at once take far
+	// less time than one by one. The error names the service at fault. FailedPrecondition as in UpdateService. InvalidArgument
+	// when one is there twice, ResourceExhausted when the request is larger than 4 MiB: send smaller ones.
+	BatchUpdateServices(context.Context, *v1.BatchUpdateServicesRequest) (*v1.BatchUpdateServicesResponse, error)
 	// DeleteService removes a service. Its objects are removed from the cluster.
 	DeleteService(context.Context, *v1.DeleteServiceRequest) (*v1.DeleteServiceResponse, error)
 }
@@ -92,6 +99,13 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		batchUpdateServices: connect.NewClient[v1.BatchUpdateServicesRequest, v1.BatchUpdateServicesResponse](
+			httpClient,
+			baseURL+ServiceServiceBatchUpdateServicesProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("BatchUpdateServices")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		deleteService: connect.NewClient[v1.DeleteServiceRequest, v1.DeleteServiceResponse](
 			httpClient,
 			baseURL+ServiceServiceDeleteServiceProcedure,
@@ -104,10 +118,11 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // serviceServiceClient implements ServiceServiceClient.
 type serviceServiceClient struct {
-	getService    *connect.Client[v1.GetServiceRequest, v1.GetServiceResponse]
-	listServices  *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
-	updateService *connect.Client[v1.UpdateServiceRequest, v1.UpdateServiceResponse]
-	deleteService *connect.Client[v1.DeleteServiceRequest, v1.DeleteServiceResponse]
+	getService          *connect.Client[v1.GetServiceRequest, v1.GetServiceResponse]
+	listServices        *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
+	updateService       *connect.Client[v1.UpdateServiceRequest, v1.UpdateServiceResponse]
+	batchUpdateServices *connect.Client[v1.BatchUpdateServicesRequest, v1.BatchUpdateServicesResponse]
+	deleteService       *connect.Client[v1.DeleteServiceRequest, v1.DeleteServiceResponse]
 }
 
 // GetService calls fairlead.console.v1.ServiceService.GetService.
@@ -137,6 +152,15 @@ func (c *serviceServiceClient) UpdateService(ctx context.Context, req *v1.Update
 	return nil, err
 }
 
+// BatchUpdateServices calls fairlead.console.v1.ServiceService.BatchUpdateServices.
+func (c *serviceServiceClient) BatchUpdateServices(ctx context.Context, req *v1.BatchUpdateServicesRequest) (*v1.BatchUpdateServicesResponse, error) {
+	response, err := c.batchUpdateServices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // DeleteService calls fairlead.console.v1.ServiceService.DeleteService.
 func (c *serviceServiceClient) DeleteService(ctx context.Context, req *v1.DeleteServiceRequest) (*v1.DeleteServiceResponse, error) {
 	response, err := c.deleteService.CallUnary(ctx, connect.NewRequest(req))
@@ -155,6 +179,10 @@ type ServiceServiceHandler interface {
 	// UpdateService writes a service; with allow_missing it creates one that does not exist. Writing what
 	// is already there changes nothing, so it is safe to repeat. FailedPrecondition when the source or cluster it names does not exist.
 	UpdateService(context.Context, *v1.UpdateServiceRequest) (*v1.UpdateServiceResponse, error)
+	// BatchUpdateServices does up to 1000 updates in one transaction: all or nothing. Many at once take far
+	// less time than one by one. The error names the service at fault. FailedPrecondition as in UpdateService. InvalidArgument
+	// when one is there twice, ResourceExhausted when the request is larger than 4 MiB: send smaller ones.
+	BatchUpdateServices(context.Context, *v1.BatchUpdateServicesRequest) (*v1.BatchUpdateServicesResponse, error)
 	// DeleteService removes a service. Its objects are removed from the cluster.
 	DeleteService(context.Context, *v1.DeleteServiceRequest) (*v1.DeleteServiceResponse, error)
 }
@@ -187,6 +215,13 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceServiceBatchUpdateServicesHandler := connect.NewUnaryHandlerSimple(
+		ServiceServiceBatchUpdateServicesProcedure,
+		svc.BatchUpdateServices,
+		connect.WithSchema(serviceServiceMethods.ByName("BatchUpdateServices")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	serviceServiceDeleteServiceHandler := connect.NewUnaryHandlerSimple(
 		ServiceServiceDeleteServiceProcedure,
 		svc.DeleteService,
@@ -202,6 +237,8 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 			serviceServiceListServicesHandler.ServeHTTP(w, r)
 		case ServiceServiceUpdateServiceProcedure:
 			serviceServiceUpdateServiceHandler.ServeHTTP(w, r)
+		case ServiceServiceBatchUpdateServicesProcedure:
+			serviceServiceBatchUpdateServicesHandler.ServeHTTP(w, r)
 		case ServiceServiceDeleteServiceProcedure:
 			serviceServiceDeleteServiceHandler.ServeHTTP(w, r)
 		default:
@@ -223,6 +260,10 @@ func (UnimplementedServiceServiceHandler) ListServices(context.Context, *v1.List
 
 func (UnimplementedServiceServiceHandler) UpdateService(context.Context, *v1.UpdateServiceRequest) (*v1.UpdateServiceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ServiceService.UpdateService is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) BatchUpdateServices(context.Context, *v1.BatchUpdateServicesRequest) (*v1.BatchUpdateServicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ServiceService.BatchUpdateServices is not implemented"))
 }
 
 func (UnimplementedServiceServiceHandler) DeleteService(context.Context, *v1.DeleteServiceRequest) (*v1.DeleteServiceResponse, error) {

@@ -65,8 +65,11 @@ func write(t *testing.T, s *store.Store, fn func(context.Context, *store.Tx) err
 
 func create(t *testing.T, s *store.Store, d store.Draft) (r store.Resource) {
 	t.Helper()
-	write(t, s, func(ctx context.Context, tx *store.Tx) (err error) {
-		r, err = tx.Create(ctx, d)
+	write(t, s, func(ctx context.Context, tx *store.Tx) error {
+		list, err := tx.Create(ctx, d)
+		if err == nil {
+			r = list[0]
+		}
 		return err
 	})
 	return r

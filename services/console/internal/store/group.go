@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Writers that wait at the same time share one transaction, and so one commit: making a commit durable
+// takes far longer than writing a row. Each has a savepoint of its own, so that one that fails leaves
+// nothing, and each hears of its success only when the commit is durable.
+const (
+	// maxGroup is how many writes share a commit at most.
+	maxGroup = 64
+	// groupTime is how long writes are added to a transaction that others wait for the end of.
+	groupTime = 20 * time.Millisecond
+)
+
+// write is one call of Write.
+type write struct {
+	ctx    context.Context
+	author string
+	fn     func(context.Context, *Tx) error
+
+	// What follows belongs to who runs the write until done is closed.
+	done     chan struct{}
+	err      error
+	panicked any
+}
+
+// Write calls fn and commits what it did, or nothing if fn returns an error. author is who the
+// revisions are recorded for. fn's context is not the caller's: it may outlive that, but not Write.
+func (s *Store) Write(ctx context.Context, author string, fn func(context.Context, *Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	w := &write{ctx: ctx, author: author, fn: fn, done: make(chan struct{})}
+	s.enqueue(w)
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		if s.withdraw(w) {
+			return fmt.Errorf("begin write: %w", s.classify(ctx.Err()))
+		}
+		<-w.done // it runs, and uses what belongs to the caller
+	}
+	if w.panicked != nil {
+		panic(w.panicked)
+	}
+	return w.err
+}
+
+func (s *Store) enqueue(w *write) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, w)
+	if !s.writing {
+		s.writing = true
+		s.writers.Go(s.work)
+	}
+}
+
+// withdraw takes a write back that nobody has begun.
+func (s *Store) withdraw(w *write) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.queue, w)
+	if i < 0 {
+		return false
+	}
+	s.queue = slices.Delete(s.queue, i, i+1)
+	return true
+}
+
+// work runs all writes that wait, and ends when there are no more.
+func (s *Store) work() {
+	for {
+		s.mu.Lock()
+		group := slices.Clone(s.queue[:min(len(s.queue), maxGroup)])
+		s.queue = slices.Delete(s.queue, 0, len(group))
+		s.writing = len(group) > 0
+		s.mu.Unlock()
+		if len(group) == 0 {
+			return
+		}
+		if rest := s.commit(group); len(rest) > 0 {
+			s.mu.Lock()
+			s.queue = append(rest, s.queue...)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// commit runs writes in one transaction. It returns those for which there was no time.
+func (s *Store) commit(group []*write) (rest []*write) {
+	ctx, cancel := together(group)
+	defer cancel()
+	var ran int
+	var tx Tx
+	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
+		tx = Tx{View: View{sqlTx}, tx: sqlTx, store: s}
+		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
+			return fmt.Errorf("lock catalog: %w", err)
+		}
+		for begin := time.Now(); ran < len(group) && (ran == 0 || time.Since(begin) < groupTime); {
+			ran++
+			if err := tx.run(ctx, group[ran-1], len(group) > 1); err != nil {
+				return err
+			}
+		}
+		return tx.finish(ctx)
+	})
+	if ran == 0 {
+		ran = len(group) // it did not begin
+	}
+	if err == nil && tx.changed {
+		s.changed()
+	}
+	for _, w := range group[:ran] {
+		if err != nil {
+			w.err = err
+		}
+		close(w.done)
+	}
+	return group[ran:]
+}
+
+// run does one write of a transaction. An error is one of the transaction; what it returns for itself is
+// kept in the write.
+func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
+	if !shared {
+		t.call(ctx, w)
+		return w.err
+	}
+	if err := w.ctx.Err(); err != nil {
+		w.err = fmt.Errorf("begin write: %w", t.store.classify(err))
+		return nil
+	}
+	seq, changed := t.seq, t.changed
+	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT write_of_group"); err != nil {
+		return fmt.Errorf("begin write: %w", err)
+	}
+	t.call(ctx, w)
+	end := "RELEASE SAVEPOINT write_of_group"
+	if w.err != nil {
+		w.err = t.store.classify(w.err)
+		if errors.Is(w.err, ErrUnavailable) {
+			return w.err // what it did may be gone with all of the transaction, or may not
+		}
+		t.seq, t.changed = seq, changed
+		// The savepoint stays, and the next one hides it.
+		end = "ROLLBACK TO SAVEPOINT write_of_group"
+	}
+	if _, err := t.tx.ExecContext(ctx, end); err != nil {
+		return fmt.Errorf("end write: %w", err)
+	}
+	return nil
+}
+
+// errPanicked undoes a write that panicked; its caller sees the panic.
+var errPanicked = errors.New("write panicked")
+
+func (t *Tx) call(ctx context.Context, w *write) {
+	defer func() {
+		if w.panicked = recover(); w.panicked != nil {
+			w.err = errPanicked
+		}
+	}()
+	t.author = w.author
+	t.now = t.store.clock() // not before the lock: a revocation is later than what it waited for
+	w.err = w.fn(ctx, t)
+}
+
+// together is a context that ends when all writes' contexts have.
+func together(group []*write) (context.Context, context.CancelFunc) {
+	if len(group) == 1 {
+		return context.WithCancel(group[0].ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	var left atomic.Int64
+	left.Store(int64(len(group)))
+	var stops []func() bool
+	for _, w := range group {
+		stops = append(stops, context.AfterFunc(w.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}

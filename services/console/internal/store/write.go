@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Create writes new resources. The caller has seen in the same Tx that there is none of their names.
+func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
+	list := make([]Resource, len(drafts))
+	var refs []reference
+	var sources []Resource
+	for i, d := range drafts {
+		list[i] = Resource{
+			Kind: d.Kind, Name: d.Name, Labels: d.Labels, Spec: d.Spec, Sealed: d.Sealed,
+			UID: newID(), Revision: 1, CreateTime: t.now, UpdateTime: t.now, Seq: t.number(),
+		}
+		for _, ref := range d.Refs {
+			refs = append(refs, reference{list[i].UID, ref})
+		}
+		if d.Kind == KindSource {
+			sources = append(sources, list[i])
+		}
+	}
+	if err := t.log(ctx, false, list...); err != nil {
+		return nil, err
+	}
+	err := insert(ctx, t.tx, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
+		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, micros(r.CreateTime), micros(r.UpdateTime), r.Seq}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("insert resource: %w", err)
+	}
+	if err := t.refer(ctx, refs); err != nil {
+		return nil, err
+	}
+	err = insert(ctx, t.tx, "INSERT INTO heads (source_uid, epoch, owner, state) VALUES ", sources, func(r Resource) []any {
+		return []any{r.UID, 0, "", "{}"}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("insert heads: %w", err)
+	}
+	return list, t.record(ctx, "created", list...)
+}
+
+// Update writes a draft over a resource that the caller got in the same Tx.
+func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) {
+	r.Labels, r.Spec, r.Sealed = d.Labels, d.Spec, d.Sealed
+	r.Revision++
+	r.UpdateTime = t.now
+	var err error
+	if r.Seq, err = t.change(ctx, r, false); err != nil {
+		return Resource{}, err
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE resources SET labels = $1, spec = $2, sealed = $3, revision = $4, update_time = $5, seq = $6 WHERE uid = $7",
+		encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.Revision, micros(r.UpdateTime), r.Seq, r.UID); err != nil {
+		return Resource{}, fmt.Errorf("update %s: %w", r.Kind, err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM refs WHERE uid = $1", r.UID); err != nil {
+		return Resource{}, fmt.Errorf("delete references: %w", err)
+	}
+	var refs []reference
+	for _, ref := range d.Refs {
+		refs = append(refs, reference{r.UID, ref})
+	}
+	if err := t.refer(ctx, refs); err != nil {
+		return Resource{}, err
+	}
+	return r, t.recordAgain(ctx, r, "updated")
+}
+
+// Delete removes a resource that the caller got in the same Tx, with its status. Its history stays.
+func (t *Tx) Delete(ctx context.Context, r Resource) error {
+	var err error
+	if r.Seq, err = t.change(ctx, r, true); err != nil {
+		return err
+	}
+	for _, stmt := range []string{
+		"DELETE FROM resources WHERE uid = $1",
+		"DELETE FROM refs WHERE uid = $1",
+		"DELETE FROM heads WHERE source_uid = $1",
+		"DELETE FROM hub WHERE service_uid = $1",
+		"DELETE FROM reports WHERE service_uid = $1",
+		"DELETE FROM reports WHERE cluster_uid = $1",
+		"DELETE FROM seen WHERE cluster_uid = $1",
+		"DELETE FROM join_tokens WHERE cluster_uid = $1",
+	} {
+		if _, err := t.tx.ExecContext(ctx, stmt, r.UID); err != nil {
+			return fmt.Errorf("delete %s: %w", r.Kind, err)
+		}
+	}
+	r.Revision++
+	r.Spec = []byte("{}")
+	return t.recordAgain(ctx, r, "deleted")
+}
+
+// reference says that the resource with a uid names another one.
+type reference struct {
+	uid string
+	to  Ref
+}
+
+func (t *Tx) refer(ctx context.Context, refs []reference) error {
+	err := insert(ctx, t.tx, "INSERT INTO refs (uid, kind, name) VALUES ", refs, func(r reference) []any {
+		return []any{r.uid, r.to.Kind, r.to.Name}
+	})
+	if err != nil {
+		return fmt.Errorf("insert references: %w", err)
+	}
+	return nil
+}
+
+// record adds to the history.
+func (t *Tx) record(ctx context.Context, action string, list ...Resource) error {
+	err := insert(ctx, t.tx, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
+		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, micros(t.now), encodeLabels(r.Labels), string(r.Spec)}
+	})
+	if err != nil {
+		return fmt.Errorf("insert revision: %w", err)
+	}
+	return nil
+}
+
+// recordAgain adds to the history of a resource that has one, and forgets what is too far back.
+func (t *Tx) recordAgain(ctx context.Context, r Resource, action string) error {
+	if err := t.record(ctx, action, r); err != nil {
+		return err
+	}
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM revisions WHERE uid = $1 AND revision <= $2", r.UID, r.Revision-maxRevisions); err != nil {
+		return fmt.Errorf("trim revisions: %w", err)
+	}
+	return nil
+}
+
+// encodeLabels is their JSON. A map of texts always has one.
+func encodeLabels(labels map[string]string) string {
+	text, _ := json.Marshal(labels)
+	return string(text)
+}
+
+// insertRows bounds the rows of one statement: SQLite takes 32,766 values, and beyond some dozens
+// of rows nothing gets faster.
+const insertRows = 100
+
+// insert writes rows with as few statements as are good. query ends in VALUES.
+func insert[T any](ctx context.Context, tx *sql.Tx, query string, list []T, row func(T) []any) error {
+	for chunk := range slices.Chunk(list, insertRows) {
+		var text strings.Builder
+		text.WriteString(query)
+		var args []any
+		for i, v := range chunk {
+			values := row(v)
+			if i > 0 {
+				text.WriteByte(',')
+			}
+			text.WriteString(placeholders(len(args)+1, len(values)))
+			args = append(args, values...)
+		}
+		if _, err := tx.ExecContext(ctx, text.String(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
