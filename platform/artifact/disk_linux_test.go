@@ -164,9 +164,7 @@ func underFaults(t *testing.T, inject, path string) string {
 	if dir := os.Getenv(faultEnv); dir != "" {
 		return dir
 	}
-	if err := exec.CommandContext(t.Context(), "strace", "-o", os.DevNull, "true").Run(); err != nil {
-		t.Skipf("strace can't be used here: %v", err)
-	}
+	needStrace(t)
 	dir := t.TempDir()
 	args := []string{"-f", "-o", os.DevNull, "-e", "inject=" + inject}
 	if path != "" {
@@ -180,6 +178,13 @@ func underFaults(t *testing.T, inject, path string) string {
 		t.Errorf("%v, %v: %s", err, missing, out)
 	}
 	return ""
+}
+
+func needStrace(t *testing.T) {
+	t.Helper()
+	if err := exec.CommandContext(t.Context(), "strace", "-o", os.DevNull, "true").Run(); err != nil {
+		t.Skipf("strace can't be used here: %v", err)
+	}
 }
 
 // metFault is the file by which a test under faults says that it met one and went well.
@@ -270,5 +275,36 @@ func fillAndRead(t *testing.T, s *artifact.Store, u *upstream, want []byte) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 		_ = blob.Close()
+	}
+}
+
+// Killed exactly between write and fsync, or between fsync and rename, a store loses what it was about
+// to store and nothing else.
+func TestKilledAtAStepLeavesOnlyWholeArtifacts(t *testing.T) {
+	t.Parallel()
+	needStrace(t)
+	for _, inject := range []string{"fsync:signal=SIGKILL:when=5", "renameat:signal=SIGKILL:when=4"} {
+		t.Run(inject, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), "strace", "-f", "-o", os.DevNull, "-e", "inject="+inject,
+				os.Args[0], "-test.run", "^TestKilledProcessLeavesOnlyWholeArtifacts$")
+			cmd.Env = append(os.Environ(), killEnv+"="+dir)
+			out, err := cmd.CombinedOutput()
+			stored := bytes.Count(out, []byte("stored "))
+			if err == nil || stored == 0 {
+				t.Fatalf("it was not killed, or too early: %v: %s", err, out)
+			}
+			s := openStore(t, dir, 0)
+			for i := range stored {
+				mustRead(t, s, noise(uint64(i), 20_000))
+			}
+			if st := s.Stats(); st.Corrupt != 0 || st.Artifacts > stored+1 {
+				t.Errorf("%d were stored: %+v", stored, st)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "tmp-*")); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
 	}
 }
