@@ -1,0 +1,151 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/submodule"
+)
+
+// bring fetches one commit of one submodule. What does not work is not tried again with every poll.
+func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
+	holds, at := g.t.holds, m.URL.String()
+	this := at + " " + m.Commit.String()
+	for _, key := range []string{at, this} {
+		if err := holds.check(key); err != nil {
+			return err
+		}
+	}
+	l, err := g.list(ctx, m.URL)
+	if err != nil {
+		if ctx.Err() == nil {
+			holds.add(at, err, mostBackoff)
+		}
+		return err
+	}
+	if err = g.fetch(ctx, m, l); err != nil {
+		if ctx.Err() == nil {
+			holds.add(this, err, mostBackoff)
+		}
+		return err
+	}
+	holds.done(at)
+	holds.done(this)
+	return nil
+}
+
+func (g *gatherer) list(ctx context.Context, u *url.URL) (*fetch.Listing, error) {
+	if l, ok := g.listings[u.String()]; ok {
+		return l, nil
+	}
+	l, err := g.t.o.deps.Fetcher.List(ctx, g.remote(u))
+	if err != nil {
+		return nil, g.explain(u, err)
+	}
+	g.listings[u.String()] = l
+	return l, nil
+}
+
+// fetch asks for the commit itself where upstream hands it out, and else for all branches, one of which
+// may have it.
+func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
+	wants := []plumbing.Hash{m.Commit}
+	if tip, ok := tipOf(l, m.Commit); ok {
+		wants[0] = tip
+	} else if !l.AllowsAny() {
+		wants = g.branches(l)
+	}
+	if len(wants) > 0 {
+		if err := g.t.fetchInto(ctx, g.remote(m.URL), l, wants, g.target(m.URL)); err != nil {
+			return g.explain(m.URL, err)
+		}
+	}
+	if !g.t.has(m.Commit) {
+		return errors.New("no branch of that repository has the commit. Push it there")
+	}
+	at := m.URL.String()
+	g.known[at] = append(g.known[at], m.Commit)
+	return nil
+}
+
+// maxTips are asked for at once where upstream hands out only refs.
+const maxTips = 256
+
+// branches are the tips of branches that are not here, the default branch first.
+func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
+	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
+		id, ok := l.Refs[ref]
+		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.has(id) {
+			tips = append(tips, id)
+		}
+	}
+	return tips
+}
+
+const branchPrefix = "refs/heads/"
+
+// remote is whom to ask. The source's credentials go to its own host only; those of its proxy are for
+// the proxy.
+func (g *gatherer) remote(u *url.URL) fetch.Remote {
+	r := g.source
+	r.URL = u
+	if !fetch.SameOrigin(u, g.source.URL) {
+		r.Secret = ""
+		r.Credentials = fetch.Credentials{
+			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
+		}
+	}
+	return r
+}
+
+// explain adds what the fetcher can't know: why there are no credentials.
+func (g *gatherer) explain(u *url.URL, err error) error {
+	var known *fetch.Error
+	if errors.As(err, &known) && known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
+		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the submodule readable for everybody, or keep it on that host", u.Host, g.source.URL.Host)
+	}
+	return err
+}
+
+// target is the mirror for objects of another repository: only what is here of that one is told there.
+func (g *gatherer) target(u *url.URL) fetch.Target {
+	if g.known == nil {
+		g.known = map[string][]plumbing.Hash{}
+		for _, h := range g.t.heads {
+			// What can't be read of an old head is fetched once more, no harm.
+			_ = g.walk(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
+				if !g.t.has(m.Commit) {
+					return mirror.ErrMissing
+				}
+				g.known[m.URL.String()] = append(g.known[m.URL.String()], m.Commit)
+				return nil
+			})
+		}
+	}
+	return part{g.t.mirror, g.known[u.String()]}
+}
+
+type part struct {
+	*mirror.Mirror
+	haves []plumbing.Hash
+}
+
+// maxHaves bounds a request.
+const maxHaves = 64
+
+// Haves are commits of this repository that are here.
+func (p part) Haves() ([]plumbing.Hash, error) {
+	haves := slices.Clone(p.haves)
+	slices.SortFunc(haves, compare)
+	haves = slices.Compact(haves)
+	return haves[:min(len(haves), maxHaves)], nil
+}
