@@ -20,7 +20,7 @@ const (
 	packMediaType = "application/x-git-upload-pack-result"
 
 	// What is read to keep a connection costs less than a new one does.
-	maxDrain, drainTime = 16 << 10, 50 * time.Millisecond
+	maxDrain, drainTime = 16 << 10, 250 * time.Millisecond
 )
 
 // List asks where the refs point.
