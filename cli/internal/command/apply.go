@@ -14,7 +14,6 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/manifest"
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
 func (a *app) apply() *cobra.Command {
@@ -142,50 +141,4 @@ func (a *app) readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", displayName(name), err)
 	}
 	return data, nil
-}
-
-// write sends all objects, also after one was refused, and says of each what became of it.
-func (a *app) write(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
-	var refused int
-	for _, o := range objects {
-		outcome, err := a.writeOne(ctx, h, o)
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted before %s: what is printed above is done", o.Ref())
-		}
-		if err != nil {
-			refused++
-			a.notef("%s refused: %v\n", o.Ref(), err)
-			continue
-		}
-		if err := a.printf("%s %s\n", o.Ref(), outcome); err != nil {
-			return err
-		}
-	}
-	if refused > 0 {
-		return fmt.Errorf("%d of %d resources could not be applied", refused, len(objects))
-	}
-	return nil
-}
-
-func (a *app) writeOne(ctx context.Context, h *hub.Hub, o *manifest.Object) (string, error) {
-	k, err := findKind(string(o.Kind()))
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	outcome, err := k.update(ctx, h, o.Message)
-	if err != nil {
-		return "", err
-	}
-	switch outcome {
-	case consolev1.Outcome_OUTCOME_CREATED:
-		return "created", nil
-	case consolev1.Outcome_OUTCOME_UPDATED:
-		return "updated", nil
-	case consolev1.Outcome_OUTCOME_UNCHANGED:
-		return "unchanged", nil
-	default:
-		return "applied", nil
-	}
 }

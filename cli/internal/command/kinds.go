@@ -21,6 +21,8 @@ type kind struct {
 	get    func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
 	page   func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
 	update func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error)
+	// batch updates many, all or none; nil: they come one by one.
+	batch  func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error)
 	remove func(ctx context.Context, h *hub.Hub, name string) error
 }
 
@@ -46,6 +48,14 @@ func messages[M manifest.Message](ms []M) []manifest.Message {
 	out := make([]manifest.Message, len(ms))
 	for i, m := range ms {
 		out[i] = m
+	}
+	return out
+}
+
+func outcomes[R interface{ GetOutcome() consolev1.Outcome }](rs []R) []consolev1.Outcome {
+	out := make([]consolev1.Outcome, len(rs))
+	for i, r := range rs {
+		out[i] = r.GetOutcome()
 	}
 	return out
 }
@@ -87,6 +97,14 @@ func clusterKind() kind {
 			res, err := h.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{Cluster: m.(*consolev1.Cluster), AllowMissing: true})
 			return res.GetOutcome(), err
 		},
+		batch: func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error) {
+			req := &consolev1.BatchUpdateClustersRequest{}
+			for _, m := range ms {
+				req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{Cluster: m.(*consolev1.Cluster), AllowMissing: true})
+			}
+			res, err := h.Clusters.BatchUpdateClusters(ctx, req)
+			return outcomes(res.GetResponses()), err
+		},
 		remove: func(ctx context.Context, h *hub.Hub, name string) error {
 			_, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
 			return err
@@ -108,6 +126,14 @@ func serviceKind() kind {
 		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
 			res, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: m.(*consolev1.Service), AllowMissing: true})
 			return res.GetOutcome(), err
+		},
+		batch: func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error) {
+			req := &consolev1.BatchUpdateServicesRequest{}
+			for _, m := range ms {
+				req.Requests = append(req.Requests, &consolev1.UpdateServiceRequest{Service: m.(*consolev1.Service), AllowMissing: true})
+			}
+			res, err := h.Services.BatchUpdateServices(ctx, req)
+			return outcomes(res.GetResponses()), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name string) error {
 			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
