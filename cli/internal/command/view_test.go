@@ -12,6 +12,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
 // The fixed clock of these tests.
@@ -192,6 +193,35 @@ func TestWhatRunsIsNamedByTheNewestCommitWithItsContent(t *testing.T) {
 	} {
 		if got := appliedCommit(report); got != want {
 			t.Errorf("%v: got %q, want %q", report, got, want)
+		}
+	}
+}
+
+func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
+	t.Parallel()
+	source := func(name string) manifest.Message {
+		return &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "git@git.example.com:" + name}}, Status: &consolev1.SourceStatus{Owner: "before", Epoch: 2}}
+	}
+	v := view{now: noon(), wide: true, live: map[string]*gitcachev1.LiveSource{
+		"known": {
+			Owner: "gitcache-0", Epoch: 3, LastPollTime: before(40 * time.Second), NextPollTime: before(-80 * time.Second), StaleSince: before(5 * time.Minute),
+			UpstreamRequestsLastHour: 31, MirrorBytes: 3 << 20, Standbys: []string{"gitcache-1", "gitcache-2"},
+		},
+		"silent": {Owner: "gitcache-9"},
+	}}
+	tab, _ := v.table(sourceKind(), []manifest.Message{source("known"), source("silent"), source("unknown")})
+	var b strings.Builder
+	if err := tab.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, want := range []string{
+		1: "git@git.example.com:known 0 gitcache-0 3 40s ago in 80s 5m 31 3.0 MiB gitcache-1, gitcache-2",
+		2: "git@git.example.com:silent 0 gitcache-9 2 - - - - - -",
+		3: "git@git.example.com:unknown 0 before 2 - - - - - -",
+	} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); !strings.HasSuffix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
