@@ -23,7 +23,9 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/agent/internal/apply"
@@ -31,11 +33,9 @@ import (
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
-	"fairlead.dev/services/agent/internal/hub"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/join"
 	"fairlead.dev/services/agent/internal/prune"
-	"fairlead.dev/services/agent/internal/reach"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/report"
 )
@@ -108,7 +108,7 @@ type Agent struct {
 	artifacts    *artifact.Store
 	reporter     *report.Reporter
 	inventory    *inventory.Store
-	poller       *deliver.Poller
+	poller       *hub.Poller
 	controller   *reconcile.Controller
 	reach        *reach.Reach
 	tunnels      *http.Client

@@ -7,35 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"regexp"
 	"slices"
-	"sync/atomic"
-	"time"
 
-	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/hub"
-)
-
-const (
-	// defaultPoll is used until the hub says otherwise.
-	defaultPoll = 2 * time.Minute
-	// minPoll and maxPoll bound what the hub may ask for.
-	minPoll, maxPoll = time.Second, time.Hour
-	// syncTimeout bounds one Sync call.
-	syncTimeout = 30 * time.Second
-	// retryFloor and retryMax bound the wait after a failure.
-	retryFloor, retryMax = 200 * time.Millisecond, 2 * time.Minute
-	// silence is how long a Watch stream may be still; heartbeats come every 15 s.
-	silence = 45 * time.Second
 )
 
 // Deps is what the poller works with.
@@ -55,156 +37,48 @@ type Deps struct {
 	Log               *slog.Logger
 }
 
-// Poller keeps the wanted state up to date.
-type Poller struct {
-	Deps
-
-	nudge  chan struct{} // something changed: sync with `have`
-	soon   chan struct{} // something may have been missed: a plain poll
-	synced atomic.Bool
-	syncs  *prometheus.CounterVec
-	last   prometheus.Gauge
-}
-
-// New returns a poller; Run starts it.
-func New(deps Deps) *Poller {
-	p := &Poller{
-		Deps: deps, nudge: make(chan struct{}, 1), soon: make(chan struct{}, 1),
-		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result."}, []string{"result"}),
-		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync."}),
-	}
-	deps.Metrics.MustRegister(p.syncs, p.last)
-	return p
-}
-
-// Run polls until ctx ends.
-func (p *Poller) Run(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
-	loaded := p.Loaded
-	for nudged := false; ; {
-		wait, err := p.sync(ctx, nudged)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // told to stop
-		}
-		if err != nil {
-			p.syncs.WithLabelValues("error").Inc()
-			wait = backoff.Next()
-			p.Log.Warn("the hub did not say what to apply; what is applied stays", "err", err, "retry_in", wait)
-		} else {
-			backoff.Reset()
-			p.synced.Store(true)
-			p.last.SetToCurrentTime()
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-			nudged = false
-		case <-p.soon:
-			timer.Stop()
-			nudged = false
-		case <-loaded:
-			timer.Stop()
-			loaded, nudged = nil, false
-		case <-p.nudge:
-			timer.Stop()
-			nudged = true
-		}
-	}
-}
-
-// Synced tells whether the hub has answered since the start.
-func (p *Poller) Synced() bool { return p.synced.Load() }
-
-// sync asks once, and says when to ask again.
-func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error) {
-	ctx, span := p.Tracer.Start(ctx, "agent.sync")
-	defer span.End()
-	var answer *deliveryv1.SyncResponse
-	err := p.Distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
-		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
-		defer cancel()
-		var err error
-		answer, err = one.RPC.Sync(ctx, p.request(sendHave))
-		if err == nil && answer.GetHaveWanted() != nil {
-			answer, err = one.RPC.Sync(ctx, p.request(true))
-		}
-		return err
+// New returns a poller that keeps the wanted state up to date.
+func New(deps Deps) *hub.Poller {
+	return hub.NewPoller(hub.PollDeps{
+		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
+		AgentVersion: deps.AgentVersion, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
-	if connect.CodeOf(err) == connect.CodeNotFound {
-		return 0, fmt.Errorf("the hub does not know this cluster (any more): apply its Cluster resource again: %w", err)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("sync: %w", err)
-	}
-	switch result := answer.GetResult().(type) {
-	case *deliveryv1.SyncResponse_NotModified:
-		p.syncs.WithLabelValues("not_modified").Inc()
-	case *deliveryv1.SyncResponse_Changes:
-		p.syncs.WithLabelValues("changes").Inc()
-		if err := p.take(result.Changes); err != nil {
-			return 0, err
-		}
-	default:
-		return 0, errors.New("sync: the hub's answer is neither a change nor the absence of one: is the agent too old?")
-	}
-	return nextPoll(answer), nil
 }
 
-func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
-	if answer.GetNextPoll() == nil {
-		return hub.Spread(defaultPoll)
-	}
-	return hub.Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
-}
+// wanted is the state on disk, as the poller sees it.
+type wanted struct{ Deps }
 
-// have is what the agent claims to have. A service that is in the cluster, and of which the disk knows
+// Have is what the agent claims to have. A service that is in the cluster, and of which the disk knows
 // nothing, has no digest: the hub either delivers it anew or says that it is to go.
-func (p *Poller) have() map[string]string {
-	digests := p.Desired.Digests()
-	for _, name := range p.Orphans() {
-		if _, want := p.Desired.Get(name); want == desired.Nothing {
+func (w *wanted) Have() map[string]string {
+	digests := w.Desired.Digests()
+	for _, name := range w.Orphans() {
+		if _, want := w.Desired.Get(name); want == desired.Nothing {
 			digests[name] = ""
 		}
 	}
 	return digests
 }
 
-func (p *Poller) request(sendHave bool) *deliveryv1.SyncRequest {
-	digests := p.have()
-	request := &deliveryv1.SyncRequest{
-		Digest: delivery.SetDigest(digests),
-		Agent:  &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
-	}
-	if sendHave {
-		for _, name := range slices.Sorted(maps.Keys(digests)) {
-			request.Have = append(request.Have, &deliveryv1.ServiceDigest{Service: name, Digest: digests[name]})
-		}
-	}
-	return request
-}
-
-// take checks and keeps what the hub said. A delivery that makes no sense is left out: the others count.
-func (p *Poller) take(changes *deliveryv1.Changes) error {
+// Take checks and keeps what the hub said. A delivery that makes no sense is left out: the others count.
+func (w *wanted) Take(changes *deliveryv1.Changes) error {
 	services := make([]desired.Service, 0, len(changes.GetServices()))
 	for _, sent := range changes.GetServices() {
 		service, err := service(sent)
 		if err != nil {
-			p.Log.Error("a delivery of the hub can't be used; it is left out", "service", sent.GetName(), "err", err)
+			w.Log.Error("a delivery of the hub can't be used; it is left out", "service", sent.GetName(), "err", err)
 			continue
 		}
-		_, span := p.Tracer.Start(telemetry.Extract(context.Background(), service.Traceparent), "agent.delivery")
+		_, span := w.Tracer.Start(telemetry.Extract(context.Background(), service.Traceparent), "agent.delivery")
 		span.End()
-		p.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)
+		w.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)
 		services = append(services, service)
 	}
 	removed := slices.DeleteFunc(slices.Clone(changes.GetRemoved()), func(name string) bool { return !label().MatchString(name) })
 	for _, name := range removed {
-		p.Log.Info("the hub wants a service removed", "service", name)
+		w.Log.Info("the hub wants a service removed", "service", name)
 	}
-	return p.Desired.Update(services, removed)
+	return w.Desired.Update(services, removed)
 }
 
 // label is a DNS label: service names become file names and label values, namespaces parts of URLs.

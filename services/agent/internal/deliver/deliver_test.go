@@ -21,9 +21,9 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/hub"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,7 +80,7 @@ func notModified(next time.Duration) *deliveryv1.SyncResponse {
 	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}, NextPoll: durationpb.New(next)}
 }
 
-func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *deliver.Poller {
+func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *hub.Poller {
 	t.Helper()
 	distributors := hub.New(&http.Client{Transport: &http.Transport{}}, nil)
 	distributors.Set(urls)

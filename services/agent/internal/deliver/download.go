@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/hub"
 )
 
 // Downloader gives the content of services from the store on disk, and fetches what is not there.

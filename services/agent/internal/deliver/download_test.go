@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/hub"
 )
 
 // Whoever reads holds a turn at the cluster: what is not on the disk must come in time, or not at all.

@@ -20,8 +20,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/services/agent/internal/hub"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
-	"fairlead.dev/services/agent/internal/hub"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"

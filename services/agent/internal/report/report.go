@@ -20,7 +20,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/platform/hub"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
-	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/report"
 )
 

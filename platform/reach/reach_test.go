@@ -27,7 +27,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/services/agent/internal/reach"
+	"fairlead.dev/platform/reach"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,4 +1,4 @@
-package deliver
+package hub
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/hub"
 )
 
 const (
@@ -21,7 +20,7 @@ var errGoAway = errors.New("the distributor is about to stop")
 
 // Watch keeps a stream of nudges open until ctx ends.
 func (p *Poller) Watch(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: retryFloor, Max: watchRetryMax}
+	backoff := Backoff{Floor: retryFloor, Max: watchRetryMax}
 	for {
 		one, err := p.Distributors.Current()
 		if err == nil {
@@ -48,7 +47,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 }
 
 // follow reads one stream to its end. With the first message comes a poll: a nudge may have been missed.
-func (p *Poller) follow(ctx context.Context, one hub.Distributor, opened func()) error {
+func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	still := time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing heard for %s", silence)) })

@@ -1,5 +1,6 @@
-// Package hub finds a distributor that answers. The agent keeps to one that works and goes on to the
-// next when it does not.
+// Package hub is the agents' side of the hub, for the agent and for the simulator of a fleet: it finds a
+// distributor that answers and keeps to it while it works, asks what should be in a cluster (one
+// conditional call per poll), and asks at once when it is nudged.
 package hub
 
 import (

@@ -10,7 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/services/agent/internal/hub"
+	"fairlead.dev/platform/hub"
 )
 
 func TestTryGoesOnToTheNextAndStaysThere(t *testing.T) {

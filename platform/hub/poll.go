@@ -1,0 +1,173 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/delivery"
+)
+
+const (
+	// defaultPoll is used until the hub says otherwise.
+	defaultPoll = 2 * time.Minute
+	// minPoll and maxPoll bound what the hub may ask for.
+	minPoll, maxPoll = time.Second, time.Hour
+	// syncTimeout bounds one Sync call.
+	syncTimeout = 30 * time.Second
+	// retryFloor and retryMax bound the wait after a failure.
+	retryFloor, retryMax = 200 * time.Millisecond, 2 * time.Minute
+	// silence is how long a Watch stream may be still; heartbeats come every 15 s.
+	silence = 45 * time.Second
+)
+
+// Wanted is what the hub wants in the cluster, as far as it is known.
+type Wanted interface {
+	// Have is what the cluster claims to have: service digests by name. One that is not known is empty.
+	Have() map[string]string
+	// Take keeps what the hub said. When it returns without an error Have says so, also after a crash.
+	Take(changes *deliveryv1.Changes) error
+}
+
+// PollDeps is what the poller works with.
+type PollDeps struct {
+	Distributors *Distributors
+	Wanted       Wanted
+	// Loaded, if there is one, is closed when what Have says is complete: the cluster may answer later than the hub.
+	Loaded <-chan struct{}
+	// KubernetesVersion of the cluster; "" while unknown.
+	KubernetesVersion func() string
+	AgentVersion      string
+	Tracer            trace.Tracer
+	Metrics           prometheus.Registerer
+	Log               *slog.Logger
+}
+
+// Poller keeps the wanted state up to date.
+type Poller struct {
+	PollDeps
+
+	nudge  chan struct{} // something changed: sync with `have`
+	soon   chan struct{} // something may have been missed: a plain poll
+	synced atomic.Bool
+	syncs  *prometheus.CounterVec
+	last   prometheus.Gauge
+}
+
+// NewPoller returns a poller; Run and Watch start it.
+func NewPoller(deps PollDeps) *Poller {
+	p := &Poller{
+		PollDeps: deps, nudge: make(chan struct{}, 1), soon: make(chan struct{}, 1),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result."}, []string{"result"}),
+		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync."}),
+	}
+	deps.Metrics.MustRegister(p.syncs, p.last)
+	return p
+}
+
+// Run polls until ctx ends.
+func (p *Poller) Run(ctx context.Context) error {
+	backoff := Backoff{Floor: retryFloor, Max: retryMax}
+	loaded := p.Loaded
+	for nudged := false; ; {
+		wait, err := p.sync(ctx, nudged)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
+		}
+		if err != nil {
+			p.syncs.WithLabelValues("error").Inc()
+			wait = backoff.Next()
+			p.Log.Warn("the hub did not say what to apply; what is applied stays", "err", err, "retry_in", wait)
+		} else {
+			backoff.Reset()
+			p.synced.Store(true)
+			p.last.SetToCurrentTime()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			nudged = false
+		case <-p.soon:
+			timer.Stop()
+			nudged = false
+		case <-loaded:
+			timer.Stop()
+			loaded, nudged = nil, false
+		case <-p.nudge:
+			timer.Stop()
+			nudged = true
+		}
+	}
+}
+
+// Synced tells whether the hub has answered since the start.
+func (p *Poller) Synced() bool { return p.synced.Load() }
+
+// sync asks once, and says when to ask again.
+func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error) {
+	ctx, span := p.Tracer.Start(ctx, "agent.sync")
+	defer span.End()
+	var answer *deliveryv1.SyncResponse
+	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
+		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+		defer cancel()
+		var err error
+		answer, err = one.RPC.Sync(ctx, p.request(sendHave))
+		if err == nil && answer.GetHaveWanted() != nil {
+			answer, err = one.RPC.Sync(ctx, p.request(true))
+		}
+		return err
+	})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return 0, fmt.Errorf("the hub does not know this cluster (any more): apply its Cluster resource again: %w", err)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sync: %w", err)
+	}
+	switch result := answer.GetResult().(type) {
+	case *deliveryv1.SyncResponse_NotModified:
+		p.syncs.WithLabelValues("not_modified").Inc()
+	case *deliveryv1.SyncResponse_Changes:
+		p.syncs.WithLabelValues("changes").Inc()
+		if err := p.Wanted.Take(result.Changes); err != nil {
+			return 0, err
+		}
+	default:
+		return 0, errors.New("sync: the hub's answer is neither a change nor the absence of one: is the agent too old?")
+	}
+	return nextPoll(answer), nil
+}
+
+func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
+	if answer.GetNextPoll() == nil {
+		return Spread(defaultPoll)
+	}
+	return Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
+}
+
+func (p *Poller) request(sendHave bool) *deliveryv1.SyncRequest {
+	digests := p.Wanted.Have()
+	request := &deliveryv1.SyncRequest{
+		Digest: delivery.SetDigest(digests),
+		Agent:  &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
+	}
+	if sendHave {
+		for _, name := range slices.Sorted(maps.Keys(digests)) {
+			request.Have = append(request.Have, &deliveryv1.ServiceDigest{Service: name, Digest: digests[name]})
+		}
+	}
+	return request
+}
