@@ -4,18 +4,13 @@ package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -56,24 +51,6 @@ func limits() artifact.Limits {
 	}
 }
 
-// Place is a folder at a commit of a source.
-type Place struct {
-	Source string // uid
-	Commit plumbing.Hash
-	Path   string // "" is the whole repository
-	Filter string // filter.Rules.Canonical
-	// Submodules belong to the content.
-	Submodules bool
-}
-
-// content is what makes up a source_id.
-type content struct {
-	source     string // uid
-	tree       plumbing.Hash
-	filter     string
-	submodules bool
-}
-
 // Built is the content of a place.
 type Built struct {
 	Commit   mirror.Commit
@@ -112,11 +89,6 @@ type Builder struct {
 
 	pins   sync.Mutex      // guards pinned, and the order in which the store is told
 	pinned map[string]bool // source_ids
-}
-
-type found struct {
-	commit mirror.Commit
-	tree   plumbing.Hash
 }
 
 // New opens the memo in dir. Close ends what runs.
@@ -169,67 +141,6 @@ func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
 	}
 	built.Artifact, err = b.once(ctx, id, c.content(p))
 	return built, err
-}
-
-// content finds what a place holds, and its source_id.
-func (b *Builder) content(p Place) (found, string, error) {
-	f, err := b.find(p)
-	if err != nil {
-		return f, "", err
-	}
-	return f, f.content(p).id(), nil
-}
-
-func (f found) content(p Place) content {
-	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
-}
-
-// id is the source_id: the identity of a content before it is built.
-func (c content) id() string {
-	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
-	if c.submodules {
-		parts = append(parts, "submodules")
-	}
-	h := sha256.New()
-	for _, part := range parts {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
-
-// find looks up the tree of a place.
-func (b *Builder) find(p Place) (found, error) {
-	b.mu.Lock()
-	f, ok := b.places[p]
-	b.mu.Unlock()
-	if ok {
-		return f, nil
-	}
-	m, err := b.deps.Mirrors.Mirror(p.Source)
-	if err != nil {
-		return found{}, err
-	}
-	objects := m.Objects()
-	defer objects.Close()
-	if f.commit, err = objects.Commit(p.Commit); err != nil {
-		if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrKind) { // no commit of that name
-			return found{}, ErrNotFetched
-		}
-		return found{}, b.judge(m, err)
-	}
-	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
-		return found{}, b.judge(m, err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.places) >= maxPlaces {
-		clear(b.places) // they are found again
-	}
-	b.places[p] = f
-	return f, nil
 }
 
 // judge turns a damaged mirror into a note for the poll, and an error that says so.
@@ -331,66 +242,6 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 	defer objects.Close()
 	if err := tree.Pack(ctx, objects, c.tree, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}, w); err != nil {
 		return b.judge(m, err)
-	}
-	return nil
-}
-
-// Open builds an artifact that was built before and is not in the store any more, as a
-// artifact.FetchFunc. ErrNotFound: its content is not known or not in a mirror here.
-func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-	r, ok := b.memo.getDigest(d)
-	if !ok {
-		return nil, artifact.ErrNotFound
-	}
-	m, err := b.deps.Mirrors.Mirror(r.Source)
-	if err != nil {
-		return nil, err
-	}
-	c := r.content()
-	objects := m.Objects()
-	has := objects.Has(c.tree)
-	objects.Close()
-	if !has {
-		return nil, artifact.ErrNotFound
-	}
-	if !b.begin() {
-		return nil, context.Canceled
-	}
-	reader, writer := io.Pipe()
-	go func() {
-		defer b.running.Done()
-		ctx, cancel := context.WithTimeoutCause(ctx, b.time, b.late())
-		defer cancel()
-		defer context.AfterFunc(b.life, func() { //nolint:contextcheck // Close ends it, too
-			cancel()
-			_ = reader.CloseWithError(context.Canceled) // never fails
-		})()
-		_ = writer.CloseWithError(b.rebuild(ctx, r, writer)) // never fails
-	}()
-	return reader, nil
-}
-
-// rebuild writes the artifact of a record.
-func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
-	select {
-	case b.again <- struct{}{}:
-		defer func() { <-b.again }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	w := artifact.NewWriter(out, limits())
-	if err := b.pack(ctx, r.content(), w); err != nil {
-		return err
-	}
-	sum, err := w.Close()
-	if err != nil {
-		return err
-	}
-	if sum != r.summary() {
-		// Somebody else's word, or another release's: the next to ask has it built.
-		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID, "digest", sum.Digest, "remembered", r.Digest)
-		b.memo.forget(r.SourceID)
-		return artifact.ErrCorrupt
 	}
 	return nil
 }

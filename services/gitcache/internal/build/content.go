@@ -1,0 +1,97 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+// Place is a folder at a commit of a source.
+type Place struct {
+	Source string // uid
+	Commit plumbing.Hash
+	Path   string // "" is the whole repository
+	Filter string // filter.Rules.Canonical
+	// Submodules belong to the content.
+	Submodules bool
+}
+
+// content is what makes up a source_id.
+type content struct {
+	source     string // uid
+	tree       plumbing.Hash
+	filter     string
+	submodules bool
+}
+
+type found struct {
+	commit mirror.Commit
+	tree   plumbing.Hash
+}
+
+// content finds what a place holds, and its source_id.
+func (b *Builder) content(p Place) (found, string, error) {
+	f, err := b.find(p)
+	if err != nil {
+		return f, "", err
+	}
+	return f, f.content(p).id(), nil
+}
+
+func (f found) content(p Place) content {
+	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
+}
+
+// id is the source_id: the identity of a content before it is built.
+func (c content) id() string {
+	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
+	if c.submodules {
+		parts = append(parts, "submodules")
+	}
+	h := sha256.New()
+	for _, part := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// find looks up the tree of a place.
+func (b *Builder) find(p Place) (found, error) {
+	b.mu.Lock()
+	f, ok := b.places[p]
+	b.mu.Unlock()
+	if ok {
+		return f, nil
+	}
+	m, err := b.deps.Mirrors.Mirror(p.Source)
+	if err != nil {
+		return found{}, err
+	}
+	objects := m.Objects()
+	defer objects.Close()
+	if f.commit, err = objects.Commit(p.Commit); err != nil {
+		if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrKind) { // no commit of that name
+			return found{}, ErrNotFetched
+		}
+		return found{}, b.judge(m, err)
+	}
+	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
+		return found{}, b.judge(m, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.places) >= maxPlaces {
+		clear(b.places) // they are found again
+	}
+	b.places[p] = f
+	return f, nil
+}

@@ -1,0 +1,68 @@
+package build
+
+import (
+	"context"
+	"io"
+
+	"fairlead.dev/platform/artifact"
+)
+
+// Open builds an artifact that was built before and is not in the store any more, as a
+// artifact.FetchFunc. ErrNotFound: its content is not known or not in a mirror here.
+func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+	r, ok := b.memo.getDigest(d)
+	if !ok {
+		return nil, artifact.ErrNotFound
+	}
+	m, err := b.deps.Mirrors.Mirror(r.Source)
+	if err != nil {
+		return nil, err
+	}
+	c := r.content()
+	objects := m.Objects()
+	has := objects.Has(c.tree)
+	objects.Close()
+	if !has {
+		return nil, artifact.ErrNotFound
+	}
+	if !b.begin() {
+		return nil, context.Canceled
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		defer b.running.Done()
+		ctx, cancel := context.WithTimeoutCause(ctx, b.time, b.late())
+		defer cancel()
+		defer context.AfterFunc(b.life, func() { //nolint:contextcheck // Close ends it, too
+			cancel()
+			_ = reader.CloseWithError(context.Canceled) // never fails
+		})()
+		_ = writer.CloseWithError(b.rebuild(ctx, r, writer)) // never fails
+	}()
+	return reader, nil
+}
+
+// rebuild writes the artifact of a record.
+func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
+	select {
+	case b.again <- struct{}{}:
+		defer func() { <-b.again }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w := artifact.NewWriter(out, limits())
+	if err := b.pack(ctx, r.content(), w); err != nil {
+		return err
+	}
+	sum, err := w.Close()
+	if err != nil {
+		return err
+	}
+	if sum != r.summary() {
+		// Somebody else's word, or another release's: the next to ask has it built.
+		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID, "digest", sum.Digest, "remembered", r.Digest)
+		b.memo.forget(r.SourceID)
+		return artifact.ErrCorrupt
+	}
+	return nil
+}
