@@ -34,6 +34,9 @@ import (
 // refreshTopic carries uids of sources that should be polled now.
 const refreshTopic = "gitcache/refresh"
 
+// unstoredBytes of artifacts are held in memory while the disk is full or fails.
+const unstoredBytes = 64 << 20
+
 // Deps is what the gitcache works with.
 type Deps = replica.Deps
 
@@ -100,11 +103,14 @@ func replicaName() string {
 func (s *Service) openState() (err error) {
 	s.sources = hub.NewCatalog(s.replica.Catalog)
 	s.console = hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
-	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Log: s.deps.Log}); err != nil {
+	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Memory: unstoredBytes, Log: s.deps.Log}); err != nil {
 		return err
 	}
 	if s.mirrors, err = mirror.Open(s.replica.Dir("mirrors"), s.deps.Log); err != nil {
 		return err
+	}
+	if s.cfg.Git == fetch.GitBuiltin {
+		s.mirrors.WithoutGit()
 	}
 	observe, err := registerBuilds(s.deps.Telemetry.Registry)
 	if err != nil {
@@ -168,7 +174,17 @@ func (s *Service) serve() error {
 		webhooks,
 		server.HTTP(artifact.Path, rpc.Bytes(s.store, s.builder.Open, s.peers.Open), rpc.ArtifactRole),
 	)
-	return s.replica.Serve(rpc.Policy(), s.replica.Ready, mounts...)
+	return s.replica.Serve(rpc.Policy(), s.ready(from), mounts...)
+}
+
+// ready says why others should ask another replica. What there should be only the catalog tells.
+func (s *Service) ready(from *origin.Origin) func() error {
+	return func() error {
+		if err := s.replica.Ready(); err != nil {
+			return err
+		}
+		return from.Ready()
+	}
 }
 
 // Listen binds the address, so that URL answers.
