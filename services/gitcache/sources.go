@@ -23,7 +23,7 @@ func (s *Service) newSources() *rpc.Sources {
 	return &rpc.Sources{
 		Ready: s.replica.Catalog.Ready, Refresh: s.refresh, Log: s.deps.Log,
 		View: live.NewView(live.Deps{
-			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: live.Copied(s.mirrors), Others: others.Live, Holder: s.peers.Owner,
+			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: live.Copied(s.mirrors), Others: others.Live, Holders: s.replica.Coordinator.Holders,
 			State: func(uid string) owner.State { state, _ := s.owner.State(uid); return state },
 		}),
 		Browser: browse.New(browse.Deps{

@@ -53,11 +53,15 @@ func (w *world) view() *live.View {
 			}
 			return all
 		},
-		Holder: func(_ context.Context, uid string) (string, error) {
+		Holders: func(_ context.Context, keys []string) ([]string, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.lookups++
-			return w.holders[uid], nil
+			holders := make([]string, len(keys))
+			for i, key := range keys {
+				w.lookups++
+				holders[i] = w.holders[key]
+			}
+			return holders, nil
 		},
 	})
 }
@@ -118,7 +122,7 @@ func TestAnyReplicaTellsWhatAllOwn(t *testing.T) {
 			}},
 			{name: "c", err: errors.New("connection refused")},
 		},
-		holders: map[string]string{"uid-silent": "c"},
+		holders: map[string]string{owner.LeaseKey("uid-silent"): "c"},
 	}
 	w.published[2].Heads = head("3")
 	list, err := w.view().List(t.Context(), live.Query{Size: 10})
@@ -226,8 +230,10 @@ func TestPagesAreOrderedAndComplete(t *testing.T) {
 		p := published(fmt.Sprintf("s%02d", i))[0]
 		w.published = append(w.published, p)
 		if i%3 > 0 {
-			w.states[p.UID] = owner.State{Owned: true, LastPoll: time.Unix(int64(1000-i%4), 0), NextPoll: time.Unix(int64(i%5), 0),
-				StaleSince: time.Unix(int64(i%2), 0), UpstreamRequests: i % 6, MirrorBytes: int64(i % 7), MirrorPacks: i}
+			w.states[p.UID] = owner.State{
+				Owned: true, LastPoll: time.Unix(int64(1000-i%4), 0), NextPoll: time.Unix(int64(i%5), 0),
+				StaleSince: time.Unix(int64(i%2), 0), UpstreamRequests: i % 6, MirrorBytes: int64(i % 7), MirrorPacks: i,
+			}
 		}
 	}
 	v := w.view()

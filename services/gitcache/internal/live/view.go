@@ -2,13 +2,10 @@ package live
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/services/gitcache/internal/owner"
 )
@@ -18,8 +15,6 @@ const (
 	askTime = 2 * time.Second
 	// fresh is how old what others said may be: however many ask here, each replica is asked that seldom.
 	fresh = 2 * time.Second
-	// holders is how many leases are looked up at once.
-	holders = 16
 )
 
 // Replica is another gitcache.
@@ -38,8 +33,8 @@ type Deps struct {
 	// Copied tells whether this replica has a copy of all that was published of a source.
 	Copied func(Published) bool
 	Others func() []Replica
-	// Holder names the replica that has the lease of a source.
-	Holder func(ctx context.Context, uid string) (string, error)
+	// Holders names the replicas that have leases; empty: nobody.
+	Holders func(ctx context.Context, keys []string) ([]string, error)
 }
 
 // View knows the state of all sources. Safe for many goroutines.
@@ -219,28 +214,23 @@ func gather(ctx context.Context, others []Replica) answers {
 
 // lookUp finds the owners of what nobody said to own: they are silent, or not known here yet.
 func (v *View) lookUp(ctx context.Context, said *answers) {
+	var keys, names []string
+	for _, p := range v.deps.Published() {
+		if said.owned[p.Name] == nil && !v.deps.State(p.UID).Owned {
+			keys, names = append(keys, owner.LeaseKey(p.UID)), append(names, p.Name)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
 	// The time of those who answered is over if somebody did not: the leases have one of their own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
-	var mu sync.Mutex // guards found
-	found := map[string]string{}
-	var g errgroup.Group
-	g.SetLimit(holders)
-	for _, p := range v.deps.Published() {
-		if said.owned[p.Name] != nil || v.deps.State(p.UID).Owned {
-			continue
-		}
-		g.Go(func() error {
-			name, err := v.deps.Holder(ctx, p.UID)
-			if err != nil || name == "" {
-				return nil //nolint:nilerr // with coordination down the owner is not known; the rest is
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[p.Name] = name
-			return nil
-		})
+	holders, err := v.deps.Holders(ctx, keys)
+	if err != nil {
+		return // with coordination down the owner is not known; the rest is
 	}
-	_ = g.Wait() // no lookup fails
-	maps.Copy(said.owners, found)
+	for i, name := range names {
+		said.owners[name] = holders[i]
+	}
 }
