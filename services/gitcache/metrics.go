@@ -28,6 +28,7 @@ func registerStore(r prometheus.Registerer, store *artifact.Store) error {
 		count("fairlead_gitcache_store_misses_total", "Artifacts that were not on the disk.", func(s artifact.Stats) int64 { return s.Misses }),
 		count("fairlead_gitcache_store_evicted_total", "Artifacts that made room for others.", func(s artifact.Stats) int64 { return s.Evicted }),
 		count("fairlead_gitcache_store_corrupt_total", "Artifacts whose bytes went bad.", func(s artifact.Stats) int64 { return s.Corrupt }),
+		count("fairlead_gitcache_store_full_total", "Artifacts that the disk did not take.", func(s artifact.Stats) int64 { return s.Full }),
 	)
 }
 
