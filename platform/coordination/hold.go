@@ -62,15 +62,12 @@ func (h Hold) try(ctx context.Context, log *outageLog) time.Duration {
 		return rarely
 	}
 	if turn > 0 {
-		switch holder, err := h.Leases.Holder(ctx, h.Key); {
-		case err != nil:
-			log.failed(ctx, err)
-			return rarely
-		case holder != "":
-			log.ok(ctx)
-			return rarely
-		case !h.pause(ctx, turn):
+		free, woken := h.leave(ctx, turn, log)
+		if woken {
 			return minPause
+		}
+		if !free {
+			return rarely
 		}
 	}
 	l, err := h.Leases.Acquire(ctx, h.Key, h.Holder, h.TTL)
@@ -88,6 +85,25 @@ func (h Hold) try(ctx context.Context, log *outageLog) time.Duration {
 		return often
 	}
 	return rarely
+}
+
+// leave leaves a free lease to others for a time, and tells whether it was free whenever it looked.
+func (h Hold) leave(ctx context.Context, turn time.Duration, log *outageLog) (free, woken bool) {
+	for left := turn; left > 0; left -= h.TTL / renewDivisor {
+		holder, err := h.Leases.Holder(ctx, h.Key)
+		if err != nil {
+			log.failed(ctx, err)
+			return false, false
+		}
+		log.ok(ctx)
+		if holder != "" {
+			return false, false
+		}
+		if !h.pause(ctx, min(left, h.TTL/renewDivisor)) {
+			return false, true
+		}
+	}
+	return true, false
 }
 
 func (h Hold) turn() time.Duration {

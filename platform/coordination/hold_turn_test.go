@@ -55,6 +55,31 @@ func TestAFreeLeaseIsLeftToOthersFirst(t *testing.T) {
 	})
 }
 
+// It was free when the pause began and is free when it ends, for another reason.
+func TestALeaseThatWasTakenMeanwhileIsLeftToOthersOnceMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := openMemory(t)
+		h := hold(c, "late", untilDone)
+		h.Turn = turn(holdTTL)
+		got, stop := start(t, h)
+		<-time.After(time.Second)
+		l, err := c.Acquire(t.Context(), "k", "first", coordination.MaxTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(holdTTL - 2*time.Second)
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		freed := time.Now()
+		if took := (<-got).Sub(freed); took < holdTTL {
+			t.Errorf("it left the lease to others for %s", took)
+		}
+		stop()
+	})
+}
+
 func TestWhoShouldHaveALeaseTriesOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

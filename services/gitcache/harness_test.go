@@ -92,9 +92,17 @@ func thisMachine() []string { return []string{"127.0.0.0/8", "::1/128"} }
 // start runs a gitcache over dir. Nodes that share a coordinator are replicas.
 func (f *fixture) start(dir string, c coordination.Coordinator) *node {
 	f.t.Helper()
+	return f.startWith(f.config(dir), c)
+}
+
+func (f *fixture) startWith(cfg gitcache.Config, c coordination.Coordinator) *node {
+	f.t.Helper()
 	tel := telemetry.Discard()
 	log := slog.New(slog.NewTextHandler(logWriter{f.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	s, err := gitcache.New(f.config(dir), gitcache.Deps{Log: log, Telemetry: tel, Coordinator: c})
+	if cfg.Replica != "" {
+		log = log.With("at", cfg.Replica)
+	}
+	s, err := gitcache.New(cfg, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: c})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -116,7 +124,7 @@ func (f *fixture) start(dir string, c coordination.Coordinator) *node {
 		}
 	}
 	f.t.Cleanup(stop)
-	return f.talkTo(&node{f: f, dir: dir, url: s.URL(), registry: tel.Registry, stop: stop})
+	return f.talkTo(&node{f: f, dir: cfg.DataDir, url: s.URL(), registry: tel.Registry, stop: stop})
 }
 
 func (f *fixture) talkTo(n *node) *node {

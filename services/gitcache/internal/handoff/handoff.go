@@ -52,6 +52,7 @@ type Owner interface {
 	Owned() []owner.Owned
 	Owns(uid string) bool
 	Keep(uid string) bool
+	Expect(uid string)
 	Yield(ctx context.Context, uid string) (owner.Schedule, error)
 	Take(ctx context.Context, uid string, s owner.Schedule, keep bool) error
 }
@@ -90,5 +91,6 @@ func (r *Receiver) Take(ctx context.Context, o Offer) error {
 		r.Copies.Hurry(o.UID)
 		return ErrCold
 	}
+	r.Owner.Expect(o.UID)
 	return nil
 }

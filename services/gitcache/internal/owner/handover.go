@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// expectTime is how long a replica that is to be told to take a source waits for that.
+	expectTime = 10 * time.Second
 	// forcedTime is how long a replica that was told to take a source tries for its lease out of turn.
 	forcedTime = 5 * time.Second
 	// wishTime is how long somebody's wish for a poll is remembered while a source changes hands.
@@ -43,11 +45,12 @@ type handover struct {
 	closed bool          // the source is gone
 	loan   *loan         // of the mirror, while not owned
 
-	forced time.Time // until then the lease is tried for out of turn
-	kept   bool      // somebody wants the source here, whoever is preferred
-	given  *Schedule // of the owner before, for the next tenure
-	left   Schedule  // of the last tenure
-	wished time.Time // somebody asked for a poll while it was not owned
+	expected time.Time // until then the owner is about to give the source to this replica
+	forced   time.Time // until then the lease is tried for out of turn
+	kept     bool      // somebody wants the source here, whoever is preferred
+	given    *Schedule // of the owner before, for the next tenure
+	left     Schedule  // of the last tenure
+	wished   time.Time // somebody asked for a poll while it was not owned
 }
 
 type loan struct {
@@ -86,7 +89,7 @@ func (h *handover) begin() (due Schedule, handed bool) {
 	if due.Next.After(now.Add(mostCarried)) || now.Sub(h.wished) < wishTime {
 		due.Next = now
 	}
-	h.given, h.forced = nil, time.Time{}
+	h.given, h.forced, h.expected = nil, time.Time{}, time.Time{}
 	return due, handed
 }
 
@@ -135,17 +138,21 @@ func (h *handover) close() {
 func (l *loop) turn() time.Duration {
 	h := &l.place
 	h.mu.Lock()
-	forced, kept := time.Now().Before(h.forced), h.kept
+	now := time.Now()
+	forced, expected, kept := now.Before(h.forced), now.Before(h.expected), h.kept
 	h.mu.Unlock()
 	place := l.o.deps.Placement.Place(l.uid)
 	switch {
-	case forced, kept && place >= 0, place == 0:
+	case forced:
 		return 0
-	case place < 0:
+	case place < 0, expected: // who takes it before it is told does not know when to poll
 		return -1
+	case kept, place == 0:
+		return 0
 	}
-	step := l.o.cfg.TTL / 2                                             // more than the owner of a store that was flushed takes to say that it is still there
-	return min(step*time.Duration(place), l.o.cfg.TTL) + rand.N(step/4) //nolint:gosec // jitter
+	// An owner says within half a ttl that it is still there to a store that was flushed.
+	step := l.o.cfg.TTL * 5 / 8
+	return min(step*time.Duration(place), l.o.cfg.TTL) + rand.N(l.o.cfg.TTL/8) //nolint:gosec // jitter
 }
 
 // refresh asks for a poll; false: not owned.
@@ -247,6 +254,15 @@ func (o *Owner) Yield(ctx context.Context, uid string) (Schedule, error) {
 	defer h.mu.Unlock()
 	h.kept = false
 	return h.left, nil
+}
+
+// Expect leaves the lease of a source alone for a while: its owner is about to say that it is free.
+func (o *Owner) Expect(uid string) {
+	if l := o.loop(uid); l != nil {
+		l.place.mu.Lock()
+		defer l.place.mu.Unlock()
+		l.place.expected = time.Now().Add(expectTime)
+	}
 }
 
 // Take tries for the lease of a source at once: its owner has given it back. It returns when this replica

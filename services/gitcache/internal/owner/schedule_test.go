@@ -87,7 +87,7 @@ func TestTheFartherFromAPreferenceTheLongerTheOthersGet(t *testing.T) {
 	o := New(Config{TTL: ttl}, Deps{})
 	l := newLoop(o, Source{UID: "a"})
 	for p, bounds := range map[place][2]time.Duration{
-		-1: {-1, -1}, 0: {0, 0}, 1: {ttl / 2, ttl * 5 / 8}, 2: {ttl, ttl * 9 / 8}, 9: {ttl, ttl * 9 / 8},
+		-1: {-1, -1}, 0: {0, 0}, 1: {ttl * 5 / 8, ttl * 3 / 4}, 2: {ttl, ttl * 9 / 8}, 9: {ttl, ttl * 9 / 8},
 	} {
 		o.deps.Placement = p
 		for range 100 {
@@ -130,6 +130,15 @@ func TestWhoIsToldToTakeASourceDoesNotWait(t *testing.T) {
 		o.deps.Placement = place(-1)
 		if l.turn() >= 0 {
 			t.Error("it is kept although the replica drains")
+		}
+		o.deps.Placement = place(0)
+		o.Expect("a")
+		if l.turn() >= 0 {
+			t.Error("it takes what it is about to be given, without knowing when to poll")
+		}
+		<-time.After(expectTime)
+		if l.turn() != 0 {
+			t.Error("it waits for ever for an owner that has gone")
 		}
 	})
 }

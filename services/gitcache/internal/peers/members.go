@@ -93,9 +93,7 @@ func (p *Peers) learn(ctx context.Context, news <-chan []byte) {
 	tick := time.NewTicker(p.cfg.TTL / refreshDivisor)
 	defer tick.Stop()
 	for {
-		if members, err := p.deps.Coordinator.Members(ctx, Group); err == nil {
-			p.remember(members)
-		}
+		_ = p.Refresh(ctx) // without coordination those that were known are
 		select {
 		case <-ctx.Done():
 			return
@@ -122,7 +120,7 @@ func (p *Peers) remember(members []coordination.Member) {
 	}
 	p.mu.Lock()
 	for id, old := range p.known {
-		if _, listed := next[id]; !listed && !old.drains() && now.Sub(old.seen) < p.cfg.TTL*2/3 {
+		if _, listed := next[id]; !listed && !old.drains() && now.Sub(old.seen) < p.cfg.TTL {
 			next[id] = old
 		}
 	}
@@ -272,6 +270,16 @@ func (p *Peers) Member(id string) (coordination.Member, bool) {
 	return m.Member, ok && id != p.cfg.Replica && m.URL != ""
 }
 
+// Refresh lists the members now.
+func (p *Peers) Refresh(ctx context.Context) error {
+	members, err := p.deps.Coordinator.Members(ctx, Group)
+	if err != nil {
+		return err
+	}
+	p.remember(members)
+	return nil
+}
+
 // member finds a peer; one that has just come is looked up.
 func (p *Peers) member(ctx context.Context, id string) (coordination.Member, bool) {
 	if id == "" || id == p.cfg.Replica {
@@ -280,8 +288,8 @@ func (p *Peers) member(ctx context.Context, id string) (coordination.Member, boo
 	if m, ok := p.Member(id); ok {
 		return m, true
 	}
-	if members, err := p.deps.Coordinator.Members(ctx, Group); err == nil {
-		p.remember(members)
+	if err := p.Refresh(ctx); err != nil {
+		return coordination.Member{}, false
 	}
 	return p.Member(id)
 }

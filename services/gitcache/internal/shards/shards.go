@@ -68,6 +68,7 @@ type Peers interface {
 	Replicas() []Replica
 	Rank(uid string) []string
 	Alone() bool
+	Refresh(ctx context.Context) error
 	Drain(ctx context.Context, draining bool) error
 	Member(id string) (coordination.Member, bool)
 	// SetDraining and MoveSource hand a call on.
@@ -171,6 +172,9 @@ func (s *Shards) Drain(ctx context.Context, replica string, draining, forwarded 
 			return noReplica(replica)
 		}
 		return s.deps.Peers.SetDraining(ctx, at, draining)
+	}
+	if err := s.deps.Peers.Refresh(ctx); err != nil {
+		return refuse(Later, "who else lives can't be told: %v", err)
 	}
 	if draining && s.deps.Peers.Alone() {
 		return refuse(Refused, "replica %q is the last one that does not drain: nobody could take its sources. Start another one, or take one back", replica)

@@ -94,7 +94,6 @@ type standing struct {
 	due       time.Time
 	failures  int
 	running   bool
-	unwanted  time.Time // since when it is neither owned nor wanted
 }
 
 type result struct {
@@ -233,13 +232,14 @@ func (s *Standby) Keeps(uid string) bool {
 	return place >= 0 && place < ranks
 }
 
-// Count tells of how many sources there is a copy of all that was published.
+// Count tells of how many sources that others own there is a copy of all that was published, because it
+// belongs here.
 func (s *Standby) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
 	for _, c := range s.copies {
-		if c.complete && !c.owned {
+		if c.complete && c.wanted {
 			n++
 		}
 	}
@@ -255,11 +255,15 @@ func (s *Standby) pass(now time.Time) {
 	for uid, name := range names {
 		c, ok := s.copies[uid]
 		if !ok {
-			c = &standing{uid: uid, unwanted: now}
+			c = &standing{uid: uid}
 			s.copies[uid] = c
 		}
+		before := c.wanted
 		c.name, c.owned = name, owner.Owns(uid)
 		c.wanted = !c.owned && !single && (s.Keeps(uid) || now.Before(c.hurried))
+		if c.wanted != before && !c.running {
+			c.due, c.failures = time.Time{}, 0
+		}
 		s.plan(c, now)
 	}
 }
@@ -281,16 +285,13 @@ func (s *Standby) pin() {
 func (s *Standby) plan(c *standing, now time.Time) {
 	switch {
 	case c.owned:
-		c.unwanted, c.due, c.complete = time.Time{}, time.Time{}, false
+		c.due, c.complete = time.Time{}, false
 	case c.wanted:
-		c.unwanted = time.Time{}
 		published := fingerprint(s.deps.Catalog.Heads(c.name))
 		if c.due.IsZero() || published != c.published && c.failures == 0 && c.due.After(now.Add(passEvery)) {
 			c.due = now.Add(rand.N(passEvery)) //nolint:gosec // jitter
 		}
 		c.published = published
-	case c.unwanted.IsZero():
-		c.unwanted, c.due = now, now.Add(keepFor+rand.N(keepFor/4)) //nolint:gosec // jitter
 	case c.due.IsZero():
 		c.due = now.Add(keepFor + rand.N(keepFor/4)) //nolint:gosec // jitter
 	}
@@ -403,7 +404,7 @@ func (s *Standby) settle(ctx context.Context, r result) {
 		c.due = time.Now().Add(rand.N(min(firstBackoff<<min(c.failures, 10), mostBackoff))) //nolint:gosec // jitter
 	}
 	if !c.wanted {
-		c.due = time.Now().Add(keepFor)
+		c.due = time.Time{} // the next pass says when to look whether it can go
 	}
 	name, failures, wanted := c.name, c.failures, c.wanted
 	s.mu.Unlock()

@@ -1,0 +1,514 @@
+package gitcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/coordination/redistest"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/gitcache/internal/gittest"
+)
+
+// fleetTTL of leases and memberships: short, and long enough for a busy machine.
+const fleetTTL = 4 * time.Second
+
+// fleet is a hub with a Redis, some sources and replicas that come and go.
+type fleet struct {
+	*fixture
+	redis *redistest.Server
+	repos map[string]*gittest.Repo // by source
+	heads map[string]string
+
+	mu    sync.Mutex // guards nodes
+	nodes map[string]*node
+}
+
+func newFleet(t *testing.T, sources int) *fleet {
+	t.Helper()
+	f := &fleet{fixture: newFixture(t), redis: redistest.Start(t), repos: map[string]*gittest.Repo{}, heads: map[string]string{}, nodes: map[string]*node{}}
+	f.console.deleteSource(sourceName)
+	for i := range sources {
+		name := fmt.Sprintf("s%02d", i)
+		repo := f.git.NewRepo(t, name+".git")
+		f.heads[name] = repo.Commit("one", gittest.Files{"deploy/web.yaml": "name: " + name + "\n"})
+		f.repos[name] = repo
+		f.console.add(name, repo.URL())
+	}
+	return f
+}
+
+// add makes a source with a service that uses its folder deploy.
+func (c *console) add(name, url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.announce()
+	c.sources[name] = &consolev1.Source{
+		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
+		Status:   &consolev1.SourceStatus{},
+	}
+	c.services["web-"+name] = &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: "web-" + name, Uid: "uid-web-" + name},
+		Spec:     &consolev1.ServiceSpec{Source: name, Path: "deploy", Cluster: "a"},
+	}
+}
+
+// begin starts a replica over an empty folder.
+func (f *fleet) begin(name string) *node { return f.over(name, f.t.TempDir()) }
+
+// over starts a replica over a folder.
+func (f *fleet) over(name, dir string) *node {
+	f.t.Helper()
+	c, err := coordination.Open(f.redis.URL())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.Close() })
+	cfg := f.config(dir)
+	cfg.Replica, cfg.LeaseTTL = name, fleetTTL
+	n := f.startWith(cfg, c)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes[name] = n
+	return n
+}
+
+// end stops a replica as SIGTERM does. Nobody is sent to it any more before it is gone.
+func (f *fleet) end(name string) {
+	f.t.Helper()
+	f.mu.Lock()
+	n := f.nodes[name]
+	delete(f.nodes, name)
+	f.mu.Unlock()
+	n.stop()
+}
+
+func (f *fleet) live() []*node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*node
+	for _, n := range f.nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// shards is ShardService, called by an administrator.
+func (n *node) shards() gitcachev1connect.ShardServiceClient {
+	return n.shardsAs(identity.Identity{Kind: identity.KindUser, Name: "root", Groups: []string{identity.AdminsGroup}})
+}
+
+func (n *node) shardsAs(id identity.Identity) gitcachev1connect.ShardServiceClient {
+	n.f.t.Helper()
+	token, _, err := n.f.console.keys.Sign(id, time.Hour)
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	hc, err := client.New(client.Config{})
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	n.f.t.Cleanup(hc.CloseIdleConnections)
+	return gitcachev1connect.NewShardServiceClient(hc, n.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+}
+
+func (n *node) listShards(replica string) []*gitcachev1.Shard {
+	n.f.t.Helper()
+	var all []*gitcachev1.Shard
+	shards, token := n.shards(), ""
+	for {
+		resp, err := shards.ListShards(n.f.t.Context(), &gitcachev1.ListShardsRequest{PageSize: 5, PageToken: token, Replica: replica})
+		if err != nil {
+			n.f.t.Fatal(err)
+		}
+		all = append(all, resp.GetShards()...)
+		if token = resp.GetNextPageToken(); token == "" {
+			return all
+		}
+	}
+}
+
+// settled waits until every source is with the replica that should own it, and one more has a copy.
+func (n *node) settled(replicas int) {
+	n.f.t.Helper()
+	eventually(n.f.t, fmt.Sprintf("everything is where it should be with %d replicas", replicas), func() error {
+		resp, err := n.shards().ListReplicas(n.f.t.Context(), &gitcachev1.ListReplicasRequest{})
+		if err != nil {
+			return err
+		}
+		if len(resp.GetReplicas()) != replicas {
+			return fmt.Errorf("%d replicas live", len(resp.GetReplicas()))
+		}
+		for _, s := range n.listShards("") {
+			if s.GetNote() != "" || s.GetOwner() == "" {
+				return fmt.Errorf("%s: %s", s.GetSource(), s.GetNote())
+			}
+		}
+		var copies int32
+		for _, r := range resp.GetReplicas() {
+			copies += r.GetCopies()
+		}
+		if want := len(n.listShards("")); replicas > 1 && int(copies) != want {
+			return fmt.Errorf("%d copies, want %d", copies, want)
+		}
+		return nil
+	})
+}
+
+func (f *fleet) allPublished() {
+	f.t.Helper()
+	eventually(f.t, "all heads are published", func() error {
+		for name, commit := range f.heads {
+			if got := head(f.console.statusOf(name), "HEAD").GetCommit(); got != commit {
+				return fmt.Errorf("%s is at %q", name, got)
+			}
+		}
+		return nil
+	})
+}
+
+// fetch asks for a source's folder and reads the artifact: what a distributor does. It says what is wrong.
+func (n *node) fetch(ctx context.Context, source string) error {
+	resp, err := n.artifacts.Resolve(ctx, &artifactv1.ResolveRequest{
+		Queries: []*artifactv1.Query{{Source: source, Revision: "HEAD", Path: "deploy"}},
+	})
+	if err != nil {
+		return fmt.Errorf("resolve: %w", err)
+	}
+	r := resp.GetResults()[0]
+	if r.GetError() != nil {
+		return errors.New(r.GetError().GetMessage())
+	}
+	d, err := artifact.ParseDigest(r.GetResolved().GetArtifact().GetDigest())
+	if err != nil {
+		return err
+	}
+	in, err := artifact.Fetch(ctx, n.bytes, n.url, d, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	found := ""
+	err = artifact.Walk(in, artifact.Limits{}, func(_ artifact.Entry, content io.Reader) error {
+		b, err := io.ReadAll(content)
+		found += string(b)
+		return err
+	})
+	if err == nil && !strings.HasPrefix(found, "name: "+source+"\n") {
+		err = fmt.Errorf("the artifact holds %q", found)
+	}
+	return err
+}
+
+// load asks the live replicas for everything, over and over, until stopped.
+func (f *fleet) load() (stop func() (answers int64)) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	var asking sync.WaitGroup
+	var answers atomic.Int64
+	for range 2 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				for name := range f.repos {
+					for _, n := range f.live() {
+						err := n.fetch(ctx, name)
+						if err != nil && ctx.Err() == nil && slices.Contains(f.live(), n) {
+							f.t.Errorf("%s: %v", name, err)
+						}
+						answers.Add(1)
+					}
+				}
+			}
+		})
+	}
+	return func() int64 {
+		cancel()
+		asking.Wait()
+		return answers.Load()
+	}
+}
+
+// pause waits for what must not happen.
+func pause(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-t.Context().Done():
+	case <-time.After(d):
+	}
+}
+
+// asked is how often upstream was asked for a list and for a pack.
+func (f *fleet) asked() (lists, fetches int) { return f.git.Count("list"), f.git.Count("fetch") }
+
+func (f *fleet) upstreamOff() { f.git.SetFault(gittest.Status(http.StatusServiceUnavailable)) }
+
+// TestReplicasComeAndGo is scale-up, scale-down and drain under load: upstream sees none of it.
+func TestReplicasComeAndGoAndUpstreamSeesNoneOfIt(t *testing.T) {
+	t.Parallel()
+	const sources = 12
+	f := newFleet(t, sources)
+	one := f.begin("one")
+	f.allPublished()
+	one.settled(1)
+	lists, fetches := f.asked()
+	if lists != sources || fetches != sources {
+		t.Fatalf("%d sources: %d lists and %d fetches", sources, lists, fetches)
+	}
+	stop := f.load()
+
+	two := f.begin("two")
+	f.begin("three")
+	one.settled(3)
+	for _, name := range []string{"one", "two", "three"} {
+		if len(one.listShards(name)) == 0 {
+			t.Errorf("%s owns nothing", name)
+		}
+	}
+	f.end("one")
+	two.settled(2)
+	f.over("one", one.dir)
+	two.settled(3)
+	f.end("three")
+	two.settled(2)
+
+	if answers := stop(); answers < sources {
+		t.Errorf("only %d answers", answers)
+	}
+	if l, g := f.asked(); l != lists || g != fetches {
+		t.Errorf("moving cost upstream %d lists and %d fetches", l-lists, g-fetches)
+	}
+	for name := range f.repos {
+		if s := f.console.statusOf(name); s.GetEpoch() < 1 || s.GetProblem() != nil {
+			t.Errorf("%s: %v", name, s)
+		}
+	}
+
+	// A push still arrives, wherever its source is now.
+	for name, repo := range f.repos {
+		f.heads[name] = repo.Commit("two", gittest.Files{"deploy/web.yaml": "name: " + name + "\nround: 2\n"})
+		if _, err := two.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.allPublished()
+	if l, g := f.asked(); l != lists+sources || g != fetches+sources {
+		t.Errorf("%d pushes cost %d lists and %d fetches", sources, l-lists, g-fetches)
+	}
+}
+
+func TestAnEmptyReplicaFillsFromItsPeersWithUpstreamOff(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 8)
+	one := f.begin("one")
+	two := f.begin("two")
+	f.allPublished()
+	one.settled(2)
+	for name := range f.repos {
+		if err := one.fetch(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.upstreamOff()
+
+	// One is replaced by another with nothing, then the other as well.
+	f.end("one")
+	three := f.begin("three")
+	two.settled(2)
+	f.end("two")
+	three.settled(1)
+	for name := range f.repos {
+		if err := three.fetch(t.Context(), name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := three.metric("fairlead_gitcache_fetches_total"); got != 0 {
+		t.Errorf("it asked upstream for %v packs", got)
+	}
+	if got := three.metric("fairlead_gitcache_copied_bytes_total"); got == 0 {
+		t.Error("it copied nothing")
+	}
+}
+
+func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 6)
+	one := f.begin("one")
+	two := f.begin("two")
+	f.allPublished()
+	one.settled(2)
+	drain := func(at *node, replica string, draining bool) error {
+		_, err := at.shards().SetDraining(t.Context(), &gitcachev1.SetDrainingRequest{Replica: replica, Draining: draining})
+		return err
+	}
+	user := identity.Identity{Kind: identity.KindUser, Name: "ada"}
+	if _, err := one.shardsAs(user).SetDraining(t.Context(), &gitcachev1.SetDrainingRequest{Replica: "one", Draining: true}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("a user drains a replica: %v", err)
+	}
+	if _, err := one.shardsAs(user).ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{}); err != nil {
+		t.Errorf("a user may not look: %v", err)
+	}
+	if err := drain(one, "nobody", true); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("drain of a stranger: %v", err)
+	}
+	if err := drain(two, "one", true); err != nil { // another replica hands the call on
+		t.Fatal(err)
+	}
+	if err := drain(one, "two", true); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("drain of the last one: %v", err)
+	}
+	eventually(t, "it owns nothing", func() error {
+		for _, s := range two.listShards("") {
+			if s.GetOwner() != "two" || s.GetNote() != "" || len(s.GetPreferred()) != 1 {
+				return fmt.Errorf("%v", s)
+			}
+		}
+		return nil
+	})
+	if _, err := two.shards().MoveSource(t.Context(), &gitcachev1.MoveSourceRequest{Source: "s00", Replica: "one"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("moved to a replica that drains: %v", err)
+	}
+	for name := range f.repos {
+		if err := one.fetch(t.Context(), name); err != nil {
+			t.Errorf("it does not serve any more: %v", err)
+		}
+	}
+	if err := drain(two, "one", false); err != nil {
+		t.Fatal(err)
+	}
+	one.settled(2)
+	if lists, fetches := f.asked(); lists != 6 || fetches != 6 {
+		t.Errorf("%d lists and %d fetches for 6 sources", lists, fetches)
+	}
+}
+
+func TestASourceThatWasMovedStays(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3)
+	one := f.begin("one")
+	two := f.begin("two")
+	f.allPublished()
+	one.settled(2)
+	name := "s00"
+	shard := func() *gitcachev1.Shard {
+		all := two.listShards("")
+		return all[slices.IndexFunc(all, func(s *gitcachev1.Shard) bool { return s.GetSource() == name })]
+	}
+	preferred, other := shard().GetPreferred()[0], shard().GetPreferred()[1]
+	for _, at := range []*node{one, two} { // any replica takes the call, also again
+		if _, err := at.shards().MoveSource(t.Context(), &gitcachev1.MoveSourceRequest{Source: name, Replica: other}); err != nil {
+			t.Fatal(err)
+		}
+		if s := shard(); s.GetOwner() != other || s.GetNote() == "" {
+			t.Fatalf("after the move: %v", s)
+		}
+	}
+	for target, code := range map[string]connect.Code{"nobody": connect.CodeNotFound} {
+		if _, err := one.shards().MoveSource(t.Context(), &gitcachev1.MoveSourceRequest{Source: name, Replica: target}); connect.CodeOf(err) != code {
+			t.Errorf("moved to %s: %v", target, err)
+		}
+	}
+	if _, err := one.shards().MoveSource(t.Context(), &gitcachev1.MoveSourceRequest{Source: "none", Replica: other}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("moved what is not there: %v", err)
+	}
+	pause(t, 2*fleetTTL)
+	if s := shard(); s.GetOwner() != other {
+		t.Errorf("it did not stay: %v", s)
+	}
+	// It goes with the replica, though.
+	f.end(other)
+	f.mu.Lock()
+	left := f.nodes[preferred]
+	f.mu.Unlock()
+	left.settled(1)
+	if lists, fetches := f.asked(); lists != 3 || fetches != 3 {
+		t.Errorf("%d lists and %d fetches for 3 sources", lists, fetches)
+	}
+}
+
+func TestAFlushedRedisMovesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 9)
+	one := f.begin("one")
+	f.begin("two")
+	f.begin("three")
+	f.allPublished()
+	one.settled(3)
+	before := map[string]string{}
+	for _, s := range one.listShards("") {
+		before[s.GetSource()] = s.GetOwner()
+	}
+	lists, fetches := f.asked()
+	for range 3 {
+		f.redis.Do("FLUSHALL")
+		eventually(t, "the leases are back", func() error {
+			for _, s := range one.listShards("") {
+				if s.GetOwner() == "" {
+					return errors.New(s.GetSource() + " has no owner")
+				}
+			}
+			return nil
+		})
+		pause(t, 2*fleetTTL)
+	}
+	one.settled(3)
+	for _, s := range one.listShards("") {
+		if before[s.GetSource()] != s.GetOwner() {
+			t.Errorf("%s went from %s to %s", s.GetSource(), before[s.GetSource()], s.GetOwner())
+		}
+	}
+	if l, g := f.asked(); l != lists || g != fetches {
+		t.Errorf("the flush cost upstream %d lists and %d fetches", l-lists, g-fetches)
+	}
+}
+
+// A holder that can't renew its lease stops asking upstream by its own clock.
+func TestWhoLosesItsLeaseStopsItsFetch(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	one := f.begin("one")
+	f.allPublished()
+	one.settled(1)
+	started, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+	stall := gittest.StallFetch(started, nil)
+	f.git.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		handled := stall(w, r)
+		if handled {
+			ended <- struct{}{}
+		}
+		return handled
+	})
+	f.repos["s00"].Commit("two", gittest.Files{"deploy/web.yaml": "name: s00\n2\n"})
+	if _, err := one.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: "s00"}); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	f.redis.Pause()
+	defer f.redis.Resume()
+	select {
+	case <-ended:
+	case <-time.After(fleetTTL + patience):
+		t.Fatal("it goes on asking without a lease")
+	}
+	f.git.SetFault(nil)
+	if err := one.fetch(t.Context(), "s00"); err != nil {
+		t.Errorf("with Redis hung it does not serve: %v", err)
+	}
+}
