@@ -468,7 +468,7 @@ func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 	seen := func(at time.Time) {
 		t.Helper()
 		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{
-			{Cluster: "edge-1", Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.3"}}, {Cluster: "nowhere"},
+			{Cluster: "edge-1", Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.3"}, NextPollTime: timestamppb.New(time.Unix(1e9, 0))}, {Cluster: "nowhere"},
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -495,6 +495,15 @@ func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_UNKNOWN || !strings.Contains(m, "10 min ago") || !strings.Contains(m, "Check that the agent runs") {
 		t.Fatalf("not seen for 10 minutes: %v %s", s, m)
 	}
+	seen(time.Now().Add(-3 * time.Minute))
+	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{
+		{Cluster: "edge-1", Time: timestamppb.New(time.Now().Add(-2 * time.Minute)), Lost: true},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_UNKNOWN || !strings.Contains(m, "3 min ago") {
+		t.Fatalf("its stream broke: %v %s", s, m)
+	}
 	seen(time.Now().Add(time.Hour)) // a distributor whose clock is ahead
 	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_HEALTHY || !strings.Contains(m, "3 objects") {
 		t.Fatalf("connected: %v %s", s, m)
@@ -504,6 +513,9 @@ func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := cluster.GetCluster().GetStatus()
+	if next := status.GetNextPollTime(); next.AsTime().Unix() != 1e9 {
+		t.Errorf("it asks again at %v", next)
+	}
 	if !status.GetConnected() || status.GetKubernetesVersion() != "v1.36.3" || status.GetJoinTime() == nil || status.GetLastSeenTime().AsTime().After(time.Now()) {
 		t.Errorf("status %v", status)
 	}

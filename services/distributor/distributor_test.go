@@ -593,6 +593,34 @@ func TestSyncIsASignOfLife(t *testing.T) {
 	}
 }
 
+// The end of a stream is told if it was not the distributor that ended it.
+func TestBrokenStreamIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ship()
+	e := w.start()
+	lost := func(cluster string) bool {
+		w.console.mu.Lock()
+		defer w.console.mu.Unlock()
+		return w.console.lost[cluster]
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := e.agent("edge-1").rpc.Watch(ctx, &deliveryv1.WatchRequest{})
+	if err != nil || !stream.Receive() {
+		t.Fatalf("watch: %v, %v", err, stream.Err())
+	}
+	drained := e.agent("edge-2").watch()
+	<-drained
+	cancel()
+	_ = stream.Close()
+	w.eventually("the end of the stream is told", func() bool { return lost("edge-1") })
+	e.stop()
+	if lost("edge-2") {
+		t.Error("a drain is told as the end of an agent")
+	}
+}
+
 func TestGitcacheThatIsAwayOrBehindIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -373,6 +373,7 @@ type console struct {
 	log     []*consolev1.Change
 	hub     map[string]*consolev1.ServiceHub
 	seen    map[string]*consolev1.ClusterSeen
+	lost    map[string]bool   // clusters whose stream broke
 	reports map[string]uint64 // "<cluster>/<service>" -> sequence
 	failing error             // of Record*
 }
@@ -385,7 +386,7 @@ func newConsole(t *testing.T) *console {
 	}
 	return &console{
 		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, seen: map[string]*consolev1.ClusterSeen{}, reports: map[string]uint64{},
+		hub: map[string]*consolev1.ServiceHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
 	}
 }
 
@@ -517,6 +518,10 @@ func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest
 		return nil, c.failing
 	}
 	for _, s := range req.GetClusters() {
+		if s.GetLost() {
+			c.lost[s.GetCluster()] = true
+			continue
+		}
 		c.seen[s.GetCluster()] = s
 	}
 	return &consolev1.RecordSeenResponse{}, nil

@@ -265,7 +265,10 @@ type Result struct {
 	//
 	//	*Result_Resolved
 	//	*Result_Error
-	Result        isResult_Result `protobuf_oneof:"result"`
+	Result isResult_Result `protobuf_oneof:"result"`
+	// Whether submodules belong to the content, by the catalog of who answers. If the caller's says
+	// otherwise one of both is behind: ask again.
+	Submodules    bool `protobuf:"varint,3,opt,name=submodules,proto3" json:"submodules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,6 +326,13 @@ func (x *Result) GetError() *ResolveError {
 		}
 	}
 	return nil
+}
+
+func (x *Result) GetSubmodules() bool {
+	if x != nil {
+		return x.Submodules
+	}
+	return false
 }
 
 type isResult_Result interface {
@@ -616,10 +626,13 @@ const file_fairlead_artifact_v1_artifact_proto_rawDesc = "" +
 	"\ainclude\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
 	"\x06ignore\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"I\n" +
 	"\x0fResolveResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\x8c\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\xac\x01\n" +
 	"\x06Result\x12<\n" +
 	"\bresolved\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.ResolvedH\x00R\bresolved\x12:\n" +
-	"\x05error\x18\x02 \x01(\v2\".fairlead.artifact.v1.ResolveErrorH\x00R\x05errorB\b\n" +
+	"\x05error\x18\x02 \x01(\v2\".fairlead.artifact.v1.ResolveErrorH\x00R\x05error\x12\x1e\n" +
+	"\n" +
+	"submodules\x18\x03 \x01(\bR\n" +
+	"submodulesB\b\n" +
 	"\x06result\"\x9f\x01\n" +
 	"\bResolved\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12\x1b\n" +

@@ -897,7 +897,9 @@ type ClusterStatus struct {
 	AgentVersion      string                 `protobuf:"bytes,3,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	KubernetesVersion string                 `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
 	// True while last_seen_time is recent enough to trust what the cluster said.
-	Connected     bool `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	Connected bool `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	// About when the agent asks again if nothing nudges before.
+	NextPollTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -965,6 +967,13 @@ func (x *ClusterStatus) GetConnected() bool {
 		return x.Connected
 	}
 	return false
+}
+
+func (x *ClusterStatus) GetNextPollTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextPollTime
+	}
+	return nil
 }
 
 // Service is a folder of a source that is kept applied in a cluster.
@@ -1527,13 +1536,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
 	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"9\n" +
 	"\vClusterSpec\x12*\n" +
-	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\"\xfc\x01\n" +
+	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\"\xbe\x02\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
 	"\ragent_version\x18\x03 \x01(\tR\fagentVersion\x12-\n" +
 	"\x12kubernetes_version\x18\x04 \x01(\tR\x11kubernetesVersion\x12\x1c\n" +
-	"\tconnected\x18\x05 \x01(\bR\tconnected\"\xc6\x01\n" +
+	"\tconnected\x18\x05 \x01(\bR\tconnected\x12@\n" +
+	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\"\xc6\x01\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
@@ -1660,30 +1670,31 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
 	23, // 18: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
 	23, // 19: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	3,  // 20: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	15, // 21: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	16, // 22: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	1,  // 23: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	23, // 24: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	17, // 25: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	18, // 26: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	19, // 27: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	25, // 28: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	23, // 29: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 30: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	25, // 31: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	26, // 32: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	23, // 33: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 34: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	27, // 35: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	23, // 36: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 37: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 38: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	23, // 20: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	3,  // 21: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	15, // 22: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	16, // 23: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	1,  // 24: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	23, // 25: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	17, // 26: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	18, // 27: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	19, // 28: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	25, // 29: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	23, // 30: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 31: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	25, // 32: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	26, // 33: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	23, // 34: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 35: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	27, // 36: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	23, // 37: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 38: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 39: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

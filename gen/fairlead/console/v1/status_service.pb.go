@@ -396,10 +396,15 @@ func (x *RecordSeenRequest) GetClusters() []*ClusterSeen {
 }
 
 type ClusterSeen struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	Agent         *v1.AgentInfo          `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Time    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Agent   *v1.AgentInfo          `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// About when the agent asks again if nothing nudges before; with agent only.
+	NextPollTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
+	// Not a sign of life: the agent's stream broke at this time, and it was not the distributor that
+	// ended it. An agent that lives is seen again within the console's grace, wherever it dials.
+	Lost          bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,6 +458,20 @@ func (x *ClusterSeen) GetAgent() *v1.AgentInfo {
 		return x.Agent
 	}
 	return nil
+}
+
+func (x *ClusterSeen) GetNextPollTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextPollTime
+	}
+	return nil
+}
+
+func (x *ClusterSeen) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 type RecordSeenResponse struct {
@@ -514,11 +533,13 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x03hub\x18\x03 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\"\x13\n" +
 	"\x11RecordHubResponse\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\x97\x01\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xed\x01\n" +
 	"\vClusterSeen\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
-	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\"\x14\n" +
+	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12@\n" +
+	"\x0enext_poll_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x14\n" +
 	"\x12RecordSeenResponse2\xc1\x02\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
@@ -567,17 +588,18 @@ var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
 	8,  // 6: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
 	13, // 7: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
 	14, // 8: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	1,  // 9: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 10: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	7,  // 11: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 12: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	6,  // 13: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	9,  // 14: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 9: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	1,  // 10: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 11: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	7,  // 12: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	2,  // 13: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	6,  // 14: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	9,  // 15: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }

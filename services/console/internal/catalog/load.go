@@ -14,6 +14,18 @@ import (
 // polls of 2 min, and a margin for their spread and for distributors that batch.
 const connectedWithin = 5 * time.Minute
 
+// lostWithin is how long a cluster whose stream broke has to be seen again: an agent dials again within half
+// a minute, and a stream that it has elsewhere is a sign of life every minute and a quarter.
+const lostWithin = 90 * time.Second
+
+// connected says whether what a cluster said last can be trusted.
+func connected(s store.Seen, now time.Time) bool {
+	if s.LostTime.After(s.SeenTime) && now.Sub(s.LostTime) > lostWithin {
+		return false
+	}
+	return !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
+}
+
 // sources decodes sources with their statuses.
 func (c *Catalog) sources(ctx context.Context, v store.View, rows []store.Resource) ([]Source, error) {
 	heads, err := v.Heads(ctx, uidsOf(rows))
@@ -54,7 +66,7 @@ func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resou
 		if err := json.Unmarshal(s.State, &status.Agent); err != nil {
 			return nil, fmt.Errorf("decode agent of cluster %q: %w", r.Name, err)
 		}
-		status.Connected = !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
+		status.Connected = connected(s, now)
 		out[i].Status = status
 	}
 	return out, nil

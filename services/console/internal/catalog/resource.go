@@ -134,6 +134,8 @@ type ClusterStatus struct {
 type AgentInfo struct {
 	Version           string `json:"version,omitempty"`
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// NextPoll is about when it asks again if nothing nudges before.
+	NextPoll time.Time `json:"nextPoll,omitzero"`
 }
 
 // Service is a folder of a source that is kept applied in a cluster.

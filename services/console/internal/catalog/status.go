@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -203,12 +204,15 @@ type ClusterSeen struct {
 	Cluster string
 	Time    time.Time
 	Agent   AgentInfo
+	// Lost: it is none, but the end of the agent's stream.
+	Lost bool
 }
 
-// RecordSeen keeps the latest sign of life per cluster. Clusters that are gone are passed over.
+// RecordSeen keeps the latest sign of life per cluster, and the latest end of a stream. Clusters that are
+// gone are passed over.
 func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 	now := c.now()
-	seen := map[string]store.Seen{}
+	seen, lost := map[string]store.Seen{}, map[string]time.Time{}
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		for _, s := range in {
@@ -232,7 +236,10 @@ func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 			if at.IsZero() || at.After(now) {
 				at = now
 			}
-			if at.After(seen[cluster.UID].SeenTime) {
+			switch {
+			case s.Lost && at.After(lost[cluster.UID]):
+				lost[cluster.UID] = at
+			case !s.Lost && at.After(seen[cluster.UID].SeenTime):
 				seen[cluster.UID] = store.Seen{SeenTime: at, State: state}
 			}
 		}
@@ -241,5 +248,5 @@ func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 	if err != nil {
 		return err
 	}
-	return c.store.PutSeen(ctx, seen)
+	return errors.Join(c.store.PutSeen(ctx, seen), c.store.PutLost(ctx, lost))
 }

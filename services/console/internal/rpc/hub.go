@@ -67,7 +67,10 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
 	err := s.Catalog.RecordSeen(ctx, each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
-		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: moment(c.GetTime()), Agent: agent}
+		if c.GetAgent() != nil {
+			agent.NextPoll = moment(c.GetNextPollTime())
+		}
+		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)

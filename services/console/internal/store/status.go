@@ -36,6 +36,8 @@ type Seen struct {
 	JoinTime time.Time
 	// SeenTime is zero if the cluster was never seen.
 	SeenTime time.Time
+	// LostTime is when a stream of its agent broke last; zero: none did.
+	LostTime time.Time
 	// State is JSON.
 	State []byte
 }
@@ -70,11 +72,11 @@ func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Rep
 
 // Seen returns the signs of life of clusters, by uid.
 func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) {
-	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, state FROM seen WHERE cluster_uid IN ", uids,
+	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, state FROM seen WHERE cluster_uid IN ", uids,
 		func(rows *sql.Rows) (uid string, s Seen, err error) {
-			var joined, seen int64
-			err = rows.Scan(&s.Cluster, &joined, &seen, &s.State)
-			s.JoinTime, s.SeenTime = fromMicros(joined), fromMicros(seen)
+			var joined, seen, lost int64
+			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &s.State)
+			s.JoinTime, s.SeenTime, s.LostTime = fromMicros(joined), fromMicros(seen), fromMicros(lost)
 			return s.Cluster, s, err
 		})
 }
@@ -157,13 +159,20 @@ func (s *Store) PutHub(ctx context.Context, states map[string][]byte) error {
 }
 
 // PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the
-// kept one. JoinTime is not looked at.
+// kept one. JoinTime and LostTime are not looked at.
 func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
 	uids := sortedKeys(seen)
 	return s.each(ctx, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state) VALUES ($1, 0, $2, $3)"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time,"+
 		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
 		func(i int) []any { return []any{uids[i], micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)} })
+}
+
+// PutLost keeps the later of the kept and the given time per cluster that was seen.
+func (s *Store) PutLost(ctx context.Context, lost map[string]time.Time) error {
+	uids := sortedKeys(lost)
+	return s.each(ctx, len(uids), "UPDATE seen SET lost_time = $2 WHERE cluster_uid = $1 AND lost_time < $2",
+		func(i int) []any { return []any{uids[i], micros(lost[uids[i]])} })
 }
 
 // each runs one statement for n rows in one commit.

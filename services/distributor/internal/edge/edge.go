@@ -177,6 +177,10 @@ func unavailable(w plan.Want, text string) plan.Answer {
 
 // answer reads a result. A digest is only taken if it is one.
 func answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+	if r.GetSubmodules() != w.Submodules && r.GetError().GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
+		// An answer for good to another question: what it says would stay until the next commit.
+		return unavailable(w, "its catalog says otherwise of the source's submodules, or is behind")
+	}
 	if e := r.GetError(); e != nil {
 		return plan.Answer{Want: w, Failure: &plan.Failure{Kind: kind(e.GetReason()), Text: e.GetMessage()}}
 	}

@@ -21,7 +21,12 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 	if a := answer(w, resolved(good, "1111111")); a.Failure != nil || string(a.Artifact.Digest) != good {
 		t.Errorf("got %+v", a)
 	}
+	withSubmodules := resolved(good, "1111111")
+	withSubmodules.Submodules = true
+	refusedWith := &artifactv1.Result{Submodules: true, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED}}}
 	for name, r := range map[string]*artifactv1.Result{
+		// It would stay until the next commit, and is about another content.
+		"with submodules": withSubmodules, "refused with submodules": refusedWith,
 		"no digest":      resolved("", "1111111"),
 		"path":           resolved("sha256:../../../etc/passwd", "1111111"),
 		"another commit": resolved(good, "2222222"),
@@ -31,5 +36,12 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 		if a := answer(w, r); a.Failure == nil || a.Failure.Kind != plan.Unavailable {
 			t.Errorf("%s: got %+v", name, a)
 		}
+	}
+	w.Submodules = true
+	if a := answer(w, withSubmodules); a.Failure != nil {
+		t.Errorf("got %+v", a)
+	}
+	if a := answer(w, refusedWith); a.Failure == nil || a.Failure.Kind != plan.Refused {
+		t.Errorf("got %+v", a)
 	}
 }

@@ -69,8 +69,9 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if err != nil {
 		return nil, toConnect(err, cluster)
 	}
-	d.deps.Seen.Mark(cluster, time.Now(), req.GetAgent())
-	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(spread(d.deps.NextPoll))}
+	now, wait := time.Now(), spread(d.deps.NextPoll)
+	d.deps.Seen.Polled(cluster, now, now.Add(wait), req.GetAgent())
+	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait)}
 	switch {
 	case diff.None:
 		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
@@ -147,8 +148,23 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 	if err := out.Send(first); err != nil {
 		return err
 	}
-	d.deps.Seen.Mark(cluster, time.Now(), nil)
-	return d.stream(ctx, cluster, w, out)
+	d.deps.Seen.Mark(cluster, time.Now())
+	err = d.stream(ctx, cluster, w, out)
+	if err != nil && !isDraining(ctx) {
+		// Not by us: the agent is gone, or dials again soon.
+		d.deps.Seen.Lost(cluster, time.Now())
+	}
+	return err
+}
+
+// isDraining says that the end of a stream is our own doing.
+func isDraining(ctx context.Context) bool {
+	select {
+	case <-server.Draining(ctx):
+		return true
+	default:
+		return false
+	}
 }
 
 func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
@@ -170,7 +186,7 @@ func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher,
 			m = nudgeNow()
 		case <-beats.C:
 			if now := time.Now(); now.Sub(seen) >= seenEvery {
-				d.deps.Seen.Mark(cluster, now, nil)
+				d.deps.Seen.Mark(cluster, now)
 				seen = now
 			}
 		}
@@ -205,7 +221,7 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 		return nil, reportError(err)
 	}
 	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)
-	d.deps.Seen.Mark(cluster, time.Now(), nil)
+	d.deps.Seen.Mark(cluster, time.Now())
 	return &deliveryv1.ReportResponse{Acknowledged: acks}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 const (
 	// seenPause is between two batches: soon enough for somebody who waits for a new cluster.
 	seenPause = 2 * time.Second
-	// maxSeen bounds one call (the console's own limit is 10,000).
+	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is
+	// 10,000 for both).
 	maxSeen = 5000
 )
 
@@ -28,27 +30,61 @@ type Seen struct {
 
 	mu      sync.Mutex // guards what follows
 	pending map[string]*consolev1.ClusterSeen
-	agents  map[string]*deliveryv1.AgentInfo // what each agent said of itself last
+	lost    map[string]time.Time // when the stream of an agent broke that was not seen since
+	agents  map[string]agent     // what is known of each since its last Sync
+}
+
+// agent is what it said of itself last, and about when it asks again.
+type agent struct {
+	info *deliveryv1.AgentInfo
+	next time.Time
 }
 
 // NewSeen returns Seen; Run works.
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
 		console: c, log: log, signal: make(chan struct{}, 1),
-		pending: map[string]*consolev1.ClusterSeen{}, agents: map[string]*deliveryv1.AgentInfo{},
+		pending: map[string]*consolev1.ClusterSeen{}, lost: map[string]time.Time{}, agents: map[string]agent{},
 	}
 }
 
-// Mark notes a sign of life. info may be nil: what the agent said before still holds.
-func (s *Seen) Mark(cluster string, at time.Time, info *deliveryv1.AgentInfo) {
+// Mark notes a sign of life.
+func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mu.Lock()
-	if info == nil {
-		info = s.agents[cluster]
-	} else {
-		s.agents[cluster] = info
+	defer s.mu.Unlock()
+	s.mark(cluster, at)
+}
+
+// Polled notes a Sync: what the agent says of itself, and when it was told to ask again.
+func (s *Seen) Polled(cluster string, at, next time.Time, info *deliveryv1.AgentInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if info != nil {
+		s.agents[cluster] = agent{info, next}
 	}
-	s.pending[cluster] = &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Agent: info}
-	s.mu.Unlock()
+	s.mark(cluster, at)
+}
+
+// mark notes a sign of life. What was known before still holds. mu is held.
+func (s *Seen) mark(cluster string, at time.Time) {
+	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at)}
+	if a := s.agents[cluster]; a.info != nil {
+		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
+	}
+	s.pending[cluster] = seen
+	delete(s.lost, cluster)
+	s.wake()
+}
+
+// Lost notes that the stream of a cluster's agent broke.
+func (s *Seen) Lost(cluster string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost[cluster] = at
+	s.wake()
+}
+
+func (s *Seen) wake() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
@@ -84,51 +120,56 @@ func (s *Seen) Run(ctx context.Context) error {
 // flush tells all that is pending. What can't be told stays, unless there is newer.
 func (s *Seen) flush(ctx context.Context) error {
 	for {
-		some := s.take()
-		if len(some) == 0 {
+		some, lost := s.take()
+		if len(some)+len(lost) == 0 {
 			return nil
 		}
-		if err := s.tell(ctx, some); err != nil {
-			s.putBack(some)
+		if err := s.tell(ctx, some, lost); err != nil {
+			s.putBack(some, lost)
 			return err
 		}
 	}
 }
 
-func (s *Seen) tell(ctx context.Context, some map[string]*consolev1.ClusterSeen) error {
+func (s *Seen) tell(ctx context.Context, some map[string]*consolev1.ClusterSeen, lost map[string]time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	req := &consolev1.RecordSeenRequest{}
-	for _, c := range some {
-		req.Clusters = append(req.Clusters, c)
+	req := &consolev1.RecordSeenRequest{Clusters: slices.Collect(maps.Values(some))}
+	for cluster, at := range lost {
+		req.Clusters = append(req.Clusters, &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Lost: true})
 	}
 	_, err := s.console.RecordSeen(ctx, req)
 	return err
 }
 
-func (s *Seen) take() map[string]*consolev1.ClusterSeen {
+func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	some := map[string]*consolev1.ClusterSeen{}
-	for cluster, c := range s.pending {
-		if len(some) == maxSeen {
-			break
-		}
-		some[cluster] = c
-		delete(s.pending, cluster)
-	}
-	return some
+	return some(s.pending), some(s.lost)
 }
 
-func (s *Seen) putBack(some map[string]*consolev1.ClusterSeen) {
+// some takes as many out as one call may have.
+func some[V any](m map[string]V) map[string]V {
+	out := map[string]V{}
+	for cluster, v := range m {
+		if len(out) == maxSeen {
+			break
+		}
+		out[cluster] = v
+		delete(m, cluster)
+	}
+	return out
+}
+
+// putBack keeps what could not be told. An end of a stream that was seen since does no harm: the console
+// compares times.
+func (s *Seen) putBack(some map[string]*consolev1.ClusterSeen, lost map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(some, s.pending)
-	s.pending = some
-	select {
-	case s.signal <- struct{}{}:
-	default:
-	}
+	maps.Copy(lost, s.lost)
+	s.pending, s.lost = some, lost
+	s.wake()
 }
 
 // Forget drops what is known of clusters that left the catalog.
@@ -139,6 +180,7 @@ func (s *Seen) Forget(exists func(cluster string) bool) {
 		if !exists(cluster) {
 			delete(s.agents, cluster)
 			delete(s.pending, cluster)
+			delete(s.lost, cluster)
 		}
 	}
 }

@@ -209,10 +209,10 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Mark("a", time.Unix(1, 0), &deliveryv1.AgentInfo{Version: "v1"})
+		s.Polled("a", time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
 		synctest.Wait()
-		s.Mark("a", time.Unix(2, 0), nil)
-		s.Mark("b", time.Unix(3, 0), nil)
+		s.Mark("a", time.Unix(2, 0))
+		s.Mark("b", time.Unix(3, 0))
 		<-time.After(5 * time.Minute)
 		synctest.Wait()
 		if len(c.seen) != 1 || len(c.seen[0].GetClusters()) != 2 {
@@ -224,6 +224,36 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 			}
 		}
 		stop()
+	})
+}
+
+func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{fail: func(calls int) error {
+			if calls == 1 {
+				return errAway
+			}
+			return nil
+		}}
+		s := status.NewSeen(c, quiet)
+		stop := run(t, s.Run)
+		s.Polled("a", time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
+		s.Lost("a", time.Unix(2, 0))
+		s.Lost("b", time.Unix(2, 0))
+		s.Mark("b", time.Unix(3, 0))
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		stop()
+		got := map[string]*consolev1.ClusterSeen{}
+		for _, req := range c.seen {
+			for _, cl := range req.GetClusters() {
+				got[fmt.Sprint(cl.GetCluster(), " ", cl.GetLost())] = cl
+			}
+		}
+		if len(got) != 3 || got["a true"].GetTime().GetSeconds() != 2 || got["a false"].GetNextPollTime().GetSeconds() != 120 || got["b false"] == nil {
+			t.Errorf("told %v", got)
+		}
 	})
 }
 

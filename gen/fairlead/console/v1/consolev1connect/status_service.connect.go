@@ -52,7 +52,7 @@ type StatusServiceClient interface {
 	// RecordHub records what distributors hand out per service, and why they can't.
 	// Called by distributors.
 	RecordHub(context.Context, *v1.RecordHubRequest) (*v1.RecordHubResponse, error)
-	// RecordSeen records clusters' signs of life; distributors batch them.
+	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
 
@@ -134,7 +134,7 @@ type StatusServiceHandler interface {
 	// RecordHub records what distributors hand out per service, and why they can't.
 	// Called by distributors.
 	RecordHub(context.Context, *v1.RecordHubRequest) (*v1.RecordHubResponse, error)
-	// RecordSeen records clusters' signs of life; distributors batch them.
+	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
 

@@ -444,10 +444,15 @@ func testSeen(t *testing.T, open Open) {
 			t.Fatal(err)
 		}
 	}
+	for _, lost := range []time.Time{late, late.Add(-time.Minute)} {
+		if err := s.PutLost(t.Context(), map[string]time.Time{"c": lost, "d": lost}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	got := read(t, s, func(ctx context.Context, v store.View) (map[string]store.Seen, error) {
 		return v.Seen(ctx, []string{"c", "d"})
 	})
-	if len(got) != 1 || !got["c"].SeenTime.Equal(late.Add(time.Minute)) || string(got["c"].State) != `"late"` || !got["c"].JoinTime.IsZero() {
+	if len(got) != 1 || !got["c"].LostTime.Equal(late) || !got["c"].SeenTime.Equal(late.Add(time.Minute)) || string(got["c"].State) != `"late"` || !got["c"].JoinTime.IsZero() {
 		t.Fatalf("got %+v", got)
 	}
 }
