@@ -40,6 +40,8 @@ type Answer struct {
 	SourceID string
 	Artifact artifact.Summary
 	Err      *Error
+	// Submodules tells whether they belong to the content, by the catalog of who answers.
+	Submodules bool
 }
 
 // Reason sorts errors.
@@ -128,6 +130,12 @@ func (o *Origin) local(ctx context.Context, q Query) Answer {
 	if !ok {
 		return failed(UnknownSource, "source %q is not in the catalog. Apply it, or correct the name", q.Source)
 	}
+	a := o.answer(ctx, s, q)
+	a.Submodules = s.Submodules
+	return a
+}
+
+func (o *Origin) answer(ctx context.Context, s Source, q Query) Answer {
 	if err := checkPath(q.Path); err != nil {
 		return failed(PathNotFound, "folder %q: %v", q.Path, err)
 	}

@@ -81,11 +81,11 @@ func Response(answers []origin.Answer) *artifactv1.ResolveResponse {
 
 func result(a origin.Answer) *artifactv1.Result {
 	if a.Err != nil {
-		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
+		return &artifactv1.Result{Submodules: a.Submodules, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
 			Reason: reasons()[a.Err.Reason], Message: a.Err.Message,
 		}}}
 	}
-	return &artifactv1.Result{Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
+	return &artifactv1.Result{Submodules: a.Submodules, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
 		Revision: hub.RevisionMessage(a.Head), SourceId: a.SourceID,
 		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)},
 	}}}
@@ -120,10 +120,11 @@ func answer(m *artifactv1.Result) origin.Answer {
 				reason = r
 			}
 		}
-		return origin.Answer{Err: &origin.Error{Reason: reason, Message: m.GetError().GetMessage()}}
+		return origin.Answer{Submodules: m.GetSubmodules(), Err: &origin.Error{Reason: reason, Message: m.GetError().GetMessage()}}
 	}
 	r, a := resolved.GetRevision(), resolved.GetArtifact()
 	return origin.Answer{
+		Submodules: m.GetSubmodules(),
 		Head: mirror.Head{
 			Commit: plumbing.NewHash(r.GetCommit()), CommitTime: hub.Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
