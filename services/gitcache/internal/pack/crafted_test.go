@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -249,5 +251,30 @@ func TestALargeObjectStreamsThrough(t *testing.T) { //nolint:paralleltest // loo
 	}
 	if grew := (after.TotalAlloc - before.TotalAlloc) >> 20; grew > 100 {
 		t.Errorf("allocated %d MiB", grew)
+	}
+}
+
+// Work must grow with a pack, not with its square: nothing ends the loops over names before the last.
+func TestManyDeltasUponManyCopiesOfAnObjectTakeNoLongerThanUponOne(t *testing.T) {
+	t.Parallel()
+	const many = 150_000
+	blob := whole("x")
+	id := pack.Name(plumbing.BlobObject, []byte("x"))
+	same, other := byName(id, delta(1, 1, copyOf(0, 1))), byName(id, delta(1, 3, "\x03abc"))
+	objects := slices.Repeat([][]byte{blob}, many)
+	lost := slices.Repeat([][]byte{byName(plumbing.ZeroHash, delta(1, 1, copyOf(0, 1)))}, many)
+	for name, b := range map[string][]byte{
+		"copies":              crafted(append(objects, slices.Repeat([][]byte{other}, many)...)...),
+		"copies by deltas":    crafted(append(slices.Concat([][]byte{blob, same, same}, slices.Repeat([][]byte{other}, many)), objects...)...),
+		"bases without names": crafted(append(slices.Concat([][]byte{blob}, slices.Repeat([][]byte{other}, many)), lost...)...),
+	} {
+		began := time.Now()
+		_, err := check(t, b)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: %s, %v", name, took, err)
+		}
+		if wrong := name == "bases without names"; errors.Is(err, pack.ErrDamaged) != wrong {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -54,21 +54,22 @@ func (f *frame) next() (delta uint32) {
 	return delta
 }
 
-// frame finds the deltas that are made from an object.
+// frame finds the deltas that are made from an object. Those that name it are made from its first copy:
+// they are taken in their order, so when the last is done none is left for another copy.
 func (c *checker) frame(o *object) (f frame) {
 	lo, hi := equal(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
 	f.places = c.byPlace[lo:hi]
 	lo, hi = equal(len(c.byName), func(i int) int { return bytes.Compare(c.byName[i].base[:], o.id[:]) })
-	f.names = c.byName[lo:hi]
+	if lo < hi && c.objects[c.byName[hi-1].delta].turn == unresolved {
+		f.names = c.byName[lo:hi]
+	}
 	return f
 }
 
 // equal finds the range for which compare gives 0.
 func equal(n int, compare func(i int) int) (lo, hi int) {
 	lo = sort.Search(n, func(i int) bool { return compare(i) >= 0 })
-	for hi = lo; hi < n && compare(hi) == 0; {
-		hi++
-	}
+	hi = lo + sort.Search(n-lo, func(i int) bool { return compare(lo+i) > 0 })
 	return lo, hi
 }
 
@@ -80,6 +81,9 @@ func (c *checker) from(o *object, f frame) (err error) {
 	}
 	path := []frame{f}
 	for len(path) > 0 {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
 		top := &path[len(path)-1]
 		if !top.more() {
 			c.space.free(top.content)
@@ -117,9 +121,6 @@ func (c *checker) whole(at int64) (*content, error) {
 
 // delta makes the object of a delta, and names it. It is held if others are made from it.
 func (c *checker) delta(o *object, base *content) (f frame, err error) {
-	if err := c.ctx.Err(); err != nil {
-		return f, err
-	}
 	_, z, err := c.open(o.at)
 	if err != nil {
 		return f, err
