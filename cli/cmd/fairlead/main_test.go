@@ -96,7 +96,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// offline makes the gitcaches of a context unreachable: offline CONFIG.
+// offline makes gitcaches and distributors of a context unreachable: offline CONFIG.
 func offline(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: offline CONFIG")
@@ -104,7 +104,7 @@ func offline(ts *testscript.TestScript, neg bool, args []string) {
 	store := contexts.NewStore(ts.MkAbs(args[0]))
 	c, err := store.Get("")
 	ts.Check(err)
-	c.Endpoints.Gitcaches = []string{"http://127.0.0.1:1"}
+	c.Endpoints.Gitcaches, c.Endpoints.Distributors = []string{"http://127.0.0.1:1"}, []string{"http://127.0.0.1:1"}
 	ts.Check(store.Update(c))
 }
 

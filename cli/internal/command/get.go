@@ -3,13 +3,16 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/manifest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
 // The forms of output.
@@ -32,6 +35,10 @@ Of a service, three truths stand side by side, each with its age: GIT, the newes
 HUB, the digest of what is handed out to the cluster; APPLIED, the commit that runs there. Below
 the table stands what is wrong, since when, and what to do.
 With a name, or with -o wide, the objects that are not healthy are listed, too.
+With -o wide HUB and APPLIED are both "digest of commit", so that they can be compared, HEALTH is what the
+cluster says of the objects and since when, SEEN when its agent was heard of last. What is older than it
+should be says so: "stale 5m" (Git can't be asked since), "held up 5m" (the newest commit can't be handed
+out since), "unknown, was ..." (the cluster is not connected). "fairlead trace service NAME" says all of one.
 
 Of sources, -o wide shows besides what the gitcaches know right now: which of them fetches (OWNER), when it
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
@@ -58,6 +65,9 @@ asked in the last hour, what is on the disk (MIRROR), and which other gitcaches 
 			v := view{now: a.Now(), wide: format == formatWide}
 			if v.wide && k.kind == manifest.Source && len(found) > 0 {
 				v.live = a.live(ctx, h)
+			}
+			if v.wide && k.kind == manifest.Service {
+				v.seen = a.seen(ctx, h, found)
 			}
 			return a.show(k, found, format, len(names) > 0, v)
 		})(cmd, args[1:])
@@ -142,4 +152,31 @@ func firstStep(k kind) string {
 		return "describe one with `fairlead apply`, then `fairlead cluster join-token NAME`"
 	}
 	return "describe one with `fairlead apply -f FILE`"
+}
+
+// fewClusters are read one by one; of more all are.
+const fewClusters = 20
+
+// seen is when the clusters of services were heard of last, by name.
+func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message) map[string]*timestamppb.Timestamp {
+	names := map[string]bool{}
+	for _, m := range services {
+		names[m.(*consolev1.Service).GetSpec().GetCluster()] = true
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	var wanted []string // none: all
+	if len(names) <= fewClusters {
+		wanted = slices.Sorted(maps.Keys(names))
+	}
+	found, err := read(ctx, h, clusterKind(), wanted)
+	if err != nil {
+		a.notef("when clusters were seen last can't be shown: %v\n", err)
+	}
+	seen := make(map[string]*timestamppb.Timestamp, len(found))
+	for _, m := range found {
+		seen[m.GetMetadata().GetName()] = m.(*consolev1.Cluster).GetStatus().GetLastSeenTime()
+	}
+	return seen
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"fairlead.dev/cli/internal/manifest"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
@@ -30,6 +28,8 @@ type view struct {
 	now  time.Time
 	wide bool
 	live map[string]*gitcachev1.LiveSource // by name; what is missing is not known
+	// seen is when clusters were heard of last, by name; what is missing is not known.
+	seen map[string]*timestamppb.Timestamp
 }
 
 // note is what a person should know about a resource, or do about it.
@@ -218,74 +218,6 @@ func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 	}
 }
 
-func (v view) services(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "SOURCE", "REF", "PATH", "NAMESPACE", "OBJECTS")
-	var notes []note
-	for _, m := range found {
-		s := m.(*consolev1.Service)
-		spec, status := s.GetSpec(), s.GetStatus()
-		report := status.GetCluster().GetReport()
-		objects := ""
-		if report != nil {
-			objects = fmt.Sprintf("%d/%d", report.GetObjectsHealthy(), report.GetObjectsTotal())
-		}
-		v.row(t, []string{
-			s.GetMetadata().GetName(), spec.GetCluster(), stateName(status.GetState()),
-			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
-			v.commit(strings.TrimPrefix(status.GetHub().GetDigest(), "sha256:"), status.GetHub().GetResolveTime()),
-			v.commit(appliedCommit(report), report.GetAppliedTime()),
-		}, spec.GetSource(), spec.GetRef(), spec.GetPath(), spec.GetNamespace(), objects)
-		notes = append(notes, serviceNotes(s)...)
-	}
-	return t, notes
-}
-
-// appliedCommit is the newest commit whose content runs in the cluster: one that changed nothing in the
-// folder needs no applying.
-func appliedCommit(r *deliveryv1.ServiceReport) string {
-	if r.GetAppliedDigest() != "" && r.GetAppliedDigest() == r.GetDigest() {
-		return cmp.Or(r.GetCommit(), r.GetAppliedCommit())
-	}
-	return r.GetAppliedCommit()
-}
-
-// commitTime is when the commit was made or, for hosts that don't say, when it was fetched.
-func commitTime(git *consolev1.GitTruth) *timestamppb.Timestamp {
-	if t := git.GetRevision().GetCommitTime(); isSet(t) {
-		return t
-	}
-	return git.GetFetchTime()
-}
-
-func stateName(s consolev1.ServiceState) string {
-	name := strings.TrimPrefix(s.String(), "SERVICE_STATE_")
-	if s == consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED {
-		name = "PENDING"
-	}
-	return name[:1] + strings.ToLower(name[1:])
-}
-
-// serviceNotes is every cause of trouble, each with how long it lasts. A service that is well has none:
-// the table says all of it.
-func serviceNotes(s *consolev1.Service) []note {
-	name, status := s.GetMetadata().GetName(), s.GetStatus()
-	about := func(text string, since *timestamppb.Timestamp) note {
-		return note{name, withoutName("service", name, text), since}
-	}
-	var notes []note
-	said := ""
-	if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY && status.GetStateMessage() != "" {
-		said = status.GetStateMessage()
-		notes = append(notes, about(said, status.GetStateSince()))
-	}
-	for _, p := range []*consolev1.Problem{status.GetGit().GetProblem(), status.GetHub().GetProblem()} {
-		if p.GetMessage() != "" && !strings.Contains(said, p.GetMessage()) {
-			notes = append(notes, about(p.GetMessage(), p.GetSince()))
-		}
-	}
-	return notes
-}
-
 func (v view) secrets(found []manifest.Message) *table.Table {
 	t := v.newTable([]string{"NAME", "CHANGED", "KEYS"})
 	for _, m := range found {
@@ -300,67 +232,11 @@ func (v view) secrets(found []manifest.Message) *table.Table {
 	return t
 }
 
-// objects lists what is not healthy in the clusters, service by service.
-func (v view) objects(found []manifest.Message) string {
-	var b strings.Builder
-	for _, m := range found {
-		s := m.(*consolev1.Service)
-		report := s.GetStatus().GetCluster().GetReport()
-		message := table.Clean(report.GetMessage())
-		if strings.Contains(table.Clean(s.GetStatus().GetStateMessage()), message) {
-			message = "" // The note on the service says it.
-		}
-		if len(report.GetObjects()) == 0 && message == "" {
-			continue
-		}
-		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), phaseName(report.GetPhase()))
-		if at := v.ago(report.GetObservedTime()); at != "" {
-			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
-		}
-		b.WriteString(":\n")
-		if message != "" {
-			fmt.Fprintf(&b, "  %s\n", message)
-		}
-		t := table.New("OBJECT", "HEALTH", "MESSAGE")
-		for _, o := range report.GetObjects() {
-			t.Row(objectName(o), o.GetHealth(), o.GetMessage())
-		}
-		if len(report.GetObjects()) > 0 {
-			_ = t.Write(indented{&b}) // A strings.Builder takes everything.
-		}
-	}
-	return b.String()
-}
-
-type indented struct{ b *strings.Builder }
-
-func (w indented) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		w.b.WriteString("  " + line)
-	}
-	return len(p), nil
-}
-
-func objectName(o *deliveryv1.ObjectReport) string {
-	name := o.GetKind() + "/" + o.GetName()
-	if o.GetGroup() != "" {
-		name = o.GetKind() + "." + o.GetGroup() + "/" + o.GetName()
-	}
-	if o.GetNamespace() != "" {
-		name = o.GetNamespace() + ": " + name
-	}
-	return name
-}
-
-func phaseName(p deliveryv1.Phase) string {
-	return strings.ToLower(strings.TrimPrefix(p.String(), "PHASE_"))
-}
-
 func (v view) commit(hex string, at *timestamppb.Timestamp) string {
 	if hex == "" {
 		return ""
 	}
-	short := hex[:min(shortHex, len(hex))]
+	short := short(hex)
 	if !isSet(at) {
 		return short
 	}

@@ -75,11 +75,48 @@ func PlainYAML(ms ...proto.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return encodeYAML(tree)
+}
+
+// Tree writes messages and plain values under names of their own, as JSON.
+func Tree(values map[string]any) ([]byte, error) {
+	tree, err := treeOf(values)
+	if err != nil {
+		return nil, err
+	}
+	return indent(tree)
+}
+
+// TreeYAML writes them as YAML.
+func TreeYAML(values map[string]any) ([]byte, error) {
+	tree, err := treeOf(values)
+	if err != nil {
+		return nil, err
+	}
+	return encodeYAML(tree)
+}
+
+func encodeYAML(tree map[string]any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	err = enc.Encode(tree)
+	err := enc.Encode(tree)
 	return out.Bytes(), err
+}
+
+func treeOf(values map[string]any) (map[string]any, error) {
+	tree := make(map[string]any, len(values))
+	for name, value := range values {
+		tree[name] = value
+		if m, ok := value.(proto.Message); ok {
+			fields, err := plain(m)
+			if err != nil {
+				return nil, err
+			}
+			tree[name] = fields
+		}
+	}
+	return tree, nil
 }
 
 func together(ms []proto.Message) (map[string]any, error) {

@@ -1,0 +1,187 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+)
+
+func (a *app) trace() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "trace service NAME",
+		Short: "Follow a service from its commit in Git to its objects in the cluster",
+		Long: `Follow a service from its commit in Git to its objects in the cluster.
+
+Each step says how it is (ok, wait, stale, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
+repository and when; COMMIT, what the ref points to; HUB, what is handed out; DELIVERY, whether the cluster's
+agent asks; CLUSTER, what it applied and how the objects are. The last line says where the service stands, and
+what to do next.
+
+It works with parts of the hub down, and says which did not answer. Only the console must be there.`,
+		Example: `  fairlead trace service shop
+  fairlead trace service shop -o json`,
+		Args: wants(2, 2),
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
+			return fmt.Errorf("only services can be traced, not %q: see `fairlead trace --help`", args[0])
+		}
+		if err := checkPlainFormat(format); err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			t, err := a.follow(ctx, h, args[0])
+			if err != nil {
+				return err
+			}
+			return a.showTrail(t, format)
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+// trail is what is known of a service. What nobody said is nil.
+type trail struct {
+	view
+	service *consolev1.Service
+	source  *consolev1.Source
+	cluster *consolev1.Cluster
+	live    *gitcachev1.LiveSource // of the source, from the gitcaches
+	// Why there is no answer; empty: there is one.
+	noSource, noCluster, noLive string
+	// distributors that are not ready, each with the reason, of so many.
+	distributors    []string
+	allDistributors int
+}
+
+// follow asks the console for the service, and then everybody at once for the rest.
+func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, error) {
+	m, err := serviceKind().one(ctx, h, name)
+	if err != nil {
+		return nil, err
+	}
+	t := &trail{view: view{now: a.Now()}, service: m.(*consolev1.Service), allDistributors: len(h.Context.Endpoints.Distributors)}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	spec := t.service.GetSpec()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: spec.GetSource()})
+		t.source, t.noSource = res.GetSource(), reason(err)
+	})
+	wg.Go(func() {
+		res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: spec.GetCluster()})
+		t.cluster, t.noCluster = res.GetCluster(), reason(err)
+	})
+	wg.Go(func() {
+		res, err := atGitcache(ctx, h, checkTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.GetSourceResponse, error) {
+			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: spec.GetSource()})
+		})
+		t.live, t.noLive = res.GetSource(), reason(err)
+	})
+	wg.Go(func() { t.distributors = sick(ctx, h) })
+	wg.Wait()
+	return t, nil
+}
+
+// sick are the distributors that are not well.
+func sick(ctx context.Context, h *hub.Hub) []string {
+	found := make([]finding, len(h.Context.Endpoints.Distributors))
+	var wg sync.WaitGroup
+	for i, url := range h.Context.Endpoints.Distributors {
+		wg.Go(func() { found[i] = checkService(ctx, h, "distributor", url) })
+	}
+	wg.Wait()
+	var texts []string
+	for _, f := range found {
+		if f.wrong {
+			texts = append(texts, f.about+": "+f.text)
+		}
+	}
+	return texts
+}
+
+// reason is an error in one line.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return table.Clean(err.Error())
+}
+
+func (a *app) showTrail(t *trail, format string) error {
+	steps := t.steps()
+	if format == formatTable {
+		return a.printf("%s", t.text(steps))
+	}
+	tree := map[string]any{"verdict": t.verdict(steps), "service": t.service}
+	if t.source != nil {
+		tree["source"] = t.source
+	}
+	if t.cluster != nil {
+		tree["cluster"] = t.cluster
+	}
+	if t.live != nil {
+		tree["live"] = t.live
+	}
+	states := map[string]any{}
+	for _, s := range steps {
+		states[strings.ToLower(s.name)] = strings.ToLower(string(s.mark))
+	}
+	tree["steps"] = states
+	if silent := t.silent(); len(silent) > 0 {
+		tree["noAnswer"] = silent
+	}
+	write := manifest.Tree
+	if format == formatYAML {
+		write = manifest.TreeYAML
+	}
+	text, err := write(tree)
+	if err != nil {
+		return err
+	}
+	return a.printf("%s", text)
+}
+
+// silent names the parts that did not answer, and why.
+func (t *trail) silent() []any {
+	var all []any
+	for _, text := range append([]string{t.noSource, t.noCluster, t.noLive}, t.distributors...) {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// text is the trail for people.
+func (t *trail) text(steps []step) string {
+	var b strings.Builder
+	status := t.service.GetStatus()
+	fmt.Fprintf(&b, "%s is %s", t.service.GetMetadata().GetName(), stateName(status.GetState()))
+	if isSet(status.GetStateSince()) {
+		fmt.Fprintf(&b, " for %s", table.Age(t.now, status.GetStateSince().AsTime()))
+	}
+	b.WriteString("\n\n")
+	for _, s := range steps {
+		head := fmt.Sprintf("%-10s%-7s", s.name, s.mark)
+		for _, line := range s.lines {
+			fmt.Fprintf(&b, "%s%s\n", head, table.Clean(line))
+			head = strings.Repeat(" ", len(head))
+		}
+		objectTable(&b, s.objects)
+	}
+	fmt.Fprintf(&b, "\n%s\n", table.Clean(t.verdict(steps)))
+	return b.String()
+}

@@ -1,0 +1,149 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// deliveryStep is whether the cluster's agent asks for work.
+func (t *trail) deliveryStep() step {
+	name, c := t.service.GetSpec().GetCluster(), t.cluster
+	s := step{name: "DELIVERY", mark: markOK}
+	if c == nil {
+		s.mark = markNone
+		s.say("nothing is known of cluster %s (%s)", name, t.noCluster)
+		return s
+	}
+	status := c.GetStatus()
+	state, message := t.view.cluster(c)
+	line := fmt.Sprintf("cluster %s, %s", name, strings.ToLower(state))
+	if seen := t.ago(status.GetLastSeenTime()); seen != "" {
+		line += ", seen " + seen
+	}
+	if next := status.GetNextPollTime(); isSet(next) {
+		if next.AsTime().After(t.now) {
+			line += fmt.Sprintf(", asks %s or when it is nudged", t.until(next))
+		} else if !status.GetConnected() {
+			line += ", should have asked " + t.ago(next)
+		}
+	}
+	s.say("%s", line)
+	if status.GetAgentVersion() != "" {
+		s.say("agent %s, Kubernetes %s", status.GetAgentVersion(), cmp.Or(status.GetKubernetesVersion(), "not known"))
+	}
+	if message == "" {
+		return s
+	}
+	s.mark, s.cause, s.since = markFail, fmt.Sprintf("cluster %s is not connected", name), status.GetLastSeenTime()
+	s.next = "see that its agent runs and reaches the hub: its log says why it does not"
+	if !isSet(status.GetJoinTime()) {
+		s.mark, s.cause, s.since = markWait, fmt.Sprintf("no agent has joined cluster %s", name), c.GetMetadata().GetCreateTime()
+		s.next = fmt.Sprintf("run `fairlead cluster join-token %s`", name)
+	}
+	return s
+}
+
+// clusterStep is what the cluster said last. If it is not connected nobody knows whether it still holds.
+func (t *trail) clusterStep() step {
+	hub, truth := t.service.GetStatus().GetHub(), t.service.GetStatus().GetCluster()
+	r := truth.GetReport()
+	s := step{name: "CLUSTER", mark: markWait, since: r.GetObservedTime()}
+	if r == nil {
+		s.since = hub.GetResolveTime()
+		s.cause, s.next = "the cluster has not reported on it yet", t.look()
+		s.say("has not reported on it yet")
+		return s
+	}
+	said := fmt.Sprintf("%s, %d of %d objects are healthy", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
+	s.say("%s", t.since(said, r.GetObservedTime()))
+	if r.GetAppliedDigest() != "" {
+		s.say("applied: %s", t.truth(r.GetAppliedDigest(), appliedCommit(r), r.GetAppliedTime(), "", nil))
+	}
+	if r.GetMessage() != "" {
+		s.say("%s", r.GetMessage())
+	}
+	s.objects = r.GetObjects()
+	t.judge(&s, hub, r)
+	if c := t.cluster; c != nil && !c.GetStatus().GetConnected() {
+		s.mark = markNone
+		s.say("said %s; not connected since, so nobody knows", cmp.Or(t.ago(truth.GetReceiveTime()), "once"))
+	}
+	return s
+}
+
+// judge marks what a cluster says about what the hub hands out.
+func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceReport) {
+	failed := r.GetPhase() == deliveryv1.Phase_PHASE_FAILED || r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
+	switch {
+	case r.GetDigest() != hub.GetDigest():
+		s.cause, s.next, s.since = fmt.Sprintf("the cluster has not taken %s in yet", short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
+		s.say("%s", s.cause)
+	case failed:
+		s.mark = markFail
+		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%d of %d objects are healthy", r.GetObjectsHealthy(), r.GetObjectsTotal()))
+		s.next = fmt.Sprintf("put it right in %s of source %s and push, or look into the cluster: fairlead kubeconfig %s",
+			folder(t.service), t.service.GetSpec().GetSource(), t.service.GetSpec().GetCluster())
+	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
+		s.mark = markOK
+	default:
+		s.cause, s.next = cmp.Or(r.GetMessage(), phaseName(r.GetPhase())+" still"), t.look()
+	}
+}
+
+// firstObject is what is wrong with the first object that is not healthy.
+func firstObject(r *deliveryv1.ServiceReport) string {
+	for _, o := range r.GetObjects() {
+		return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", objectName(o), strings.ToLower(o.GetHealth()), o.GetMessage()), ": ")
+	}
+	return ""
+}
+
+func (t *trail) look() string {
+	return fmt.Sprintf("wait, or look into the cluster: fairlead kubeconfig %s", t.service.GetSpec().GetCluster())
+}
+
+func folder(s *consolev1.Service) string {
+	if s.GetSpec().GetPath() == "" {
+		return "the root"
+	}
+	return fmt.Sprintf("%q", s.GetSpec().GetPath())
+}
+
+// verdict says where the service stands, and what to do next. What failed first on the way is the cause
+// of what comes after it.
+func (t *trail) verdict(steps []step) string {
+	for _, m := range []mark{markFail, markWait} {
+		for _, s := range steps {
+			if s.mark == m && s.cause != "" {
+				return t.stands(s)
+			}
+		}
+	}
+	runs := fmt.Sprintf("%s runs in cluster %s and is healthy", short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
+	for _, s := range steps {
+		switch s.mark {
+		case markStale:
+			return runs + "; but " + t.stands(s)
+		case markNone:
+			return fmt.Sprintf("%s; but nobody answers for %s. Next: run `fairlead check`.", runs, s.name)
+		}
+	}
+	return runs + ": nothing to do."
+}
+
+func (t *trail) stands(s step) string {
+	lasting := ""
+	if isSet(s.since) {
+		lasting = " for " + table.Age(t.now, s.since.AsTime())
+	}
+	verb := "it stands at"
+	if s.mark == markStale {
+		verb = "nothing newer comes from"
+	}
+	return fmt.Sprintf("%s %s%s: %s. Next: %s.", verb, s.name, lasting, strings.TrimSuffix(s.cause, "."), s.next)
+}

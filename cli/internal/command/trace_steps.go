@@ -1,0 +1,184 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// mark says how a step is.
+type mark string
+
+const (
+	markOK    mark = "ok"
+	markWait  mark = "wait"  // On its way, or not begun.
+	markStale mark = "stale" // Served, and nothing newer can be had.
+	markFail  mark = "FAIL"
+	markNone  mark = "?" // Nobody knows.
+)
+
+// step is one part of the way from a commit to objects.
+type step struct {
+	name    string
+	mark    mark
+	lines   []string
+	objects []*deliveryv1.ObjectReport
+	// cause is why it is not ok, and next what a person can do.
+	cause, next string
+	since       *timestamppb.Timestamp
+}
+
+func (t *trail) steps() []step {
+	return []step{t.sourceStep(), t.commitStep(), t.hubStep(), t.deliveryStep(), t.clusterStep()}
+}
+
+func (s *step) say(format string, args ...any) {
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+}
+
+// wrong marks a step, with the cause as a line.
+func (s *step) wrong(v view, m mark, p *consolev1.Problem, next string) {
+	s.mark, s.cause, s.since, s.next = m, p.GetMessage(), p.GetSince(), next
+	s.say("%s", v.since(p.GetMessage(), p.GetSince()))
+}
+
+func (t *trail) git() *consolev1.GitTruth { return t.service.GetStatus().GetGit() }
+func (t *trail) fetched() string          { return t.git().GetRevision().GetCommit() }
+
+// sourceStep is who polls the repository, and whether it answers.
+func (t *trail) sourceStep() step {
+	name := t.service.GetSpec().GetSource()
+	s := step{name: "SOURCE", mark: markOK}
+	s.say("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), t.source.GetSpec().GetGit().GetUrl()))))
+	switch l := t.live; {
+	case l == nil:
+		s.mark = markNone
+		s.say("no gitcache says how it is (%s)", t.noLive)
+		s.say("below is what the console heard last%s", t.about(t.git().GetFetchTime()))
+	case l.GetOwner() == "":
+		s.mark, s.cause, s.next = t.unlessFetched(markWait), "no gitcache fetches it right now", "wait some seconds, or see `fairlead shards`"
+		s.say("%s", s.cause)
+	case !isSet(l.GetLastPollTime()):
+		s.say("fetched by %s, which has not polled it yet or does not answer", l.GetOwner())
+	default:
+		s.say("fetched by %s, polled %s, next %s", l.GetOwner(), t.ago(l.GetLastPollTime()), cmp.Or(t.until(l.GetNextPollTime()), "when it is free"))
+	}
+	if p := t.sourceProblem(); p.GetMessage() != "" {
+		s.wrong(t.view, t.unlessFetched(markFail), p, fmt.Sprintf("put that right; `fairlead sources refresh %s` asks at once", name))
+	}
+	return s
+}
+
+// unlessFetched is m, but of a source whose last commit is served on.
+func (t *trail) unlessFetched(m mark) mark {
+	if t.fetched() != "" {
+		return markStale
+	}
+	return m
+}
+
+// sourceProblem is what the gitcaches say now or else the console said last, if it is about our ref.
+func (t *trail) sourceProblem() *consolev1.Problem {
+	p := t.git().GetProblem()
+	if l := t.live.GetProblem(); p == nil && l.GetMessage() != "" && len(l.GetRefs()) == 0 {
+		p = l
+	}
+	if p.GetMessage() == "" {
+		return nil
+	}
+	return &consolev1.Problem{Message: withoutName("source", t.service.GetSpec().GetSource(), p.GetMessage()), Since: p.GetSince()}
+}
+
+// about is an age for the end of a line, if there is one.
+func (t *trail) about(at *timestamppb.Timestamp) string {
+	if age := t.ago(at); age != "" {
+		return ", " + age
+	}
+	return ""
+}
+
+// commitStep is what the ref points to.
+func (t *trail) commitStep() step {
+	spec := t.service.GetSpec()
+	s := step{name: "COMMIT", mark: markOK}
+	ref, r := cmp.Or(spec.GetRef(), "the default branch"), t.git().GetRevision()
+	if r.GetCommit() == "" {
+		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
+		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", spec.GetSource(), spec.GetSource())
+		s.say("%s", s.cause)
+		return s
+	}
+	age := ""
+	if isSet(r.GetCommitTime()) {
+		age = ", " + table.Age(t.now, r.GetCommitTime().AsTime()) + " old"
+	}
+	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), by(r.GetAuthor()))
+	h := headOf(t.source, spec.GetRef())
+	fetched := "fetched" + strings.TrimPrefix(t.about(t.git().GetFetchTime()), ",")
+	if h.GetResolvedRef() != "" {
+		fetched += ", by tag " + strings.TrimPrefix(h.GetResolvedRef(), "refs/tags/")
+	}
+	if h.GetSignedBy() != "" {
+		fetched += ", signed by " + h.GetSignedBy()
+	}
+	s.say("%s", fetched)
+	return s
+}
+
+func by(author string) string {
+	if author == "" {
+		return ""
+	}
+	return " by " + author
+}
+
+// headOf is the head that a service's ref names.
+func headOf(s *consolev1.Source, ref string) *consolev1.Head {
+	for _, h := range s.GetStatus().GetHeads() {
+		if h.GetRef() == cmp.Or(ref, "HEAD") || h.GetRef() == "refs/heads/"+ref {
+			return h
+		}
+	}
+	return nil
+}
+
+// hubStep is what distributors hand out.
+func (t *trail) hubStep() step {
+	truth := t.service.GetStatus().GetHub()
+	s := step{name: "HUB", mark: markOK, since: t.git().GetFetchTime()}
+	if truth.GetDigest() != "" {
+		s.say("%s of %s%s", short(bare(truth.GetDigest())), short(truth.GetRevision().GetCommit()), t.about(truth.GetResolveTime()))
+		if a := truth.GetArtifact(); a.GetDigest() != "" {
+			s.say("artifact %s, %s in %d files", short(bare(a.GetDigest())), table.Bytes(a.GetSize()), a.GetFiles())
+		}
+	}
+	wait := "wait some seconds; if it stays, `fairlead check` says what is wrong with distributors"
+	switch p := truth.GetProblem(); {
+	case p.GetMessage() != "":
+		words := withoutName("service", t.service.GetMetadata().GetName(), p.GetMessage())
+		s.wrong(t.view, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()}, "put that right and push, or change the service")
+	case t.fetched() == "" && truth.GetDigest() == "":
+		s.mark = markWait
+		s.say("waits for a commit")
+	case truth.GetDigest() == "":
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", short(t.fetched())), wait
+		s.say("%s", s.cause)
+	case truth.GetRevision().GetCommit() != t.fetched():
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", short(t.fetched())), wait
+		s.say("%s", s.cause)
+	}
+	for _, text := range t.distributors {
+		s.say("%s", text)
+	}
+	if len(t.distributors) > 0 && len(t.distributors) == t.allDistributors && s.mark == markOK {
+		s.mark, s.cause, s.since = markStale, "no distributor answers, so nothing new can be handed out", nil
+		s.next = "`fairlead check` says more"
+	}
+	return s
+}

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+)
+
+// well is the trail of a service with which nothing is wrong.
+func well() *trail {
+	revision := &artifactv1.Revision{Commit: "fedcba9876", CommitTime: before(5 * time.Minute), Subject: "Add the shop", Author: "Kim"}
+	return &trail{
+		view: view{now: noon()}, allDistributors: 1,
+		service: &consolev1.Service{
+			Metadata: meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "a"},
+			Status: &consolev1.ServiceStatus{
+				State: consolev1.ServiceState_SERVICE_STATE_HEALTHY, StateSince: before(3 * time.Minute),
+				Git: &consolev1.GitTruth{Revision: revision, FetchTime: before(4 * time.Minute)},
+				Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: revision, ResolveTime: before(230 * time.Second), Artifact: &artifactv1.Artifact{Digest: "sha256:abcdef0123", Size: 2048, Files: 3}},
+				Cluster: &consolev1.ClusterTruth{ReceiveTime: before(3 * time.Minute), Report: &deliveryv1.ServiceReport{
+					Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "sha256:0123456789", Commit: "fedcba9876", AppliedDigest: "sha256:0123456789", AppliedCommit: "fedcba9876",
+					AppliedTime: before(200 * time.Second), ObservedTime: before(190 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
+				}},
+			},
+		},
+		source: &consolev1.Source{Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/shop.git"}}, Status: &consolev1.SourceStatus{
+			Heads: []*consolev1.Head{{Ref: "refs/heads/main", Revision: revision, SignedBy: "SHA256:key"}},
+		}},
+		cluster: &consolev1.Cluster{Metadata: meta("a"), Status: &consolev1.ClusterStatus{
+			JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Second), NextPollTime: before(-100 * time.Second), AgentVersion: "v1", KubernetesVersion: "v1.36.3", Connected: true,
+		}},
+		live: &gitcachev1.LiveSource{Name: "shop", Owner: "gitcache-0", LastPollTime: before(40 * time.Second), NextPollTime: before(-80 * time.Second), Url: "https://git.example.com/shop.git"},
+	}
+}
+
+func TestTraceOfAServiceThatIsWell(t *testing.T) {
+	t.Parallel()
+	want := `shop-a is Healthy for 3m
+
+SOURCE    ok     shop https://git.example.com/shop.git
+                 fetched by gitcache-0, polled 40s ago, next in 80s
+COMMIT    ok     main is fedcba98, 5m old: "Add the shop" by Kim
+                 fetched 4m ago, signed by SHA256:key
+HUB       ok     01234567 of fedcba98, 3m ago
+                 artifact abcdef01, 2.0 KiB in 3 files
+DELIVERY  ok     cluster a, connected, seen 20s ago, asks in 100s or when it is nudged
+                 agent v1, Kubernetes v1.36.3
+CLUSTER   ok     for 3m: healthy, 3 of 3 objects are healthy
+                 applied: 01234567 of fedcba98 (3m)
+
+fedcba98 runs in cluster a and is healthy: nothing to do.
+`
+	tr := well()
+	if got := tr.text(tr.steps()); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// Every break on the way is found where it is, with its age and the next step.
+func TestTraceSaysWhereItStands(t *testing.T) {
+	t.Parallel()
+	problem := func(text string) *consolev1.Problem {
+		return &consolev1.Problem{Message: text, Since: before(time.Hour)}
+	}
+	for name, tt := range map[string]struct {
+		change  func(*trail, *consolev1.ServiceStatus)
+		lines   []string
+		verdict string
+	}{
+		"the Git host is away": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Git.Problem = problem(`source "shop": connection refused. Check it.`)
+			},
+			[]string{"SOURCE    stale  shop", " for 60m: connection refused. Check it.", "CLUSTER   ok"},
+			"fedcba98 runs in cluster a and is healthy; but nothing newer comes from SOURCE for 60m: connection refused. Check it. Next: put that right; `fairlead sources refresh shop` asks at once.",
+		},
+		"nothing was ever fetched": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Git, s.Hub, s.Cluster = &consolev1.GitTruth{Problem: problem("401.")}, nil, nil
+			},
+			[]string{"SOURCE    FAIL", "COMMIT    wait   nothing was fetched at main yet", "HUB       wait   waits for a commit"},
+			"it stands at SOURCE for 60m: 401. Next: put that right; `fairlead sources refresh shop` asks at once.",
+		},
+		"no gitcache answers": {
+			func(tr *trail, _ *consolev1.ServiceStatus) { tr.live, tr.noLive = nil, "can't be reached" },
+			[]string{"SOURCE    ?      shop https://git.example.com/shop.git", "no gitcache says how it is (can't be reached)", "what the console heard last, 4m ago"},
+			"fedcba98 runs in cluster a and is healthy; but nobody answers for SOURCE. Next: run `fairlead check`.",
+		},
+		"the ref is not there": {
+			func(_ *trail, s *consolev1.ServiceStatus) { s.Git, s.Hub, s.Cluster = nil, nil, nil },
+			[]string{"COMMIT    wait   nothing was fetched at main yet"},
+			"it stands at COMMIT: nothing was fetched at main yet. Next: `fairlead sources refresh shop` asks at once; `fairlead sources log shop` shows what is there.",
+		},
+		"the folder is gone": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Hub.Problem = problem(`service "shop-a": folder "deploy" is not in commit fedcba98.`)
+			},
+			[]string{"HUB       FAIL   01234567 of fedcba98, 3m ago", `for 60m: folder "deploy" is not in commit fedcba98.`},
+			`it stands at HUB for 60m: folder "deploy" is not in commit fedcba98. Next: put that right and push, or change the service.`,
+		},
+		"a newer commit": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Git.Revision = &artifactv1.Revision{Commit: "99999999aa"}
+			},
+			[]string{"main is 99999999: \"\"", "HUB       wait", "CLUSTER   ok"},
+			"it stands at HUB for 4m: 99999999 is fetched and not handed out yet. Next: wait some seconds; if it stays, `fairlead check` says what is wrong with distributors.",
+		},
+		"all distributors are down": {
+			func(tr *trail, _ *consolev1.ServiceStatus) { tr.distributors = []string{"distributor x: is down"} },
+			[]string{"HUB       stale", "distributor x: is down"},
+			"fedcba98 runs in cluster a and is healthy; but nothing newer comes from HUB: no distributor answers, so nothing new can be handed out. Next: `fairlead check` says more.",
+		},
+		"no agent": {
+			func(tr *trail, s *consolev1.ServiceStatus) { tr.cluster.Status, s.Cluster = nil, nil },
+			[]string{"DELIVERY  wait   cluster a, pending", "CLUSTER   wait   has not reported on it yet"},
+			"it stands at DELIVERY: no agent has joined cluster a. Next: run `fairlead cluster join-token a`.",
+		},
+		"disconnected is never green": {
+			func(tr *trail, _ *consolev1.ServiceStatus) {
+				c := tr.cluster.Status
+				c.Connected, c.LastSeenTime, c.NextPollTime = false, before(10*time.Minute), before(8*time.Minute)
+			},
+			[]string{"DELIVERY  FAIL   cluster a, disconnected, seen 10m ago, should have asked 8m ago", "CLUSTER   ?", "said 3m ago; not connected since, so nobody knows"},
+			"it stands at DELIVERY for 10m: cluster a is not connected. Next: see that its agent runs and reaches the hub: its log says why it does not.",
+		},
+		"being applied": {
+			func(_ *trail, s *consolev1.ServiceStatus) { s.Cluster.Report.Digest = "sha256:older" },
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: the cluster has not taken fedcba98 in yet. Next: wait, or look into the cluster: fairlead kubeconfig a.",
+		},
+		"an object fails": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				r := s.Cluster.Report
+				r.Phase, r.ObjectsHealthy = deliveryv1.Phase_PHASE_DEGRADED, 2
+				r.Objects = []*deliveryv1.ObjectReport{{Group: "apps", Kind: "Deployment", Name: "web", Health: "Degraded", Message: "no image \x1b[31m"}}
+			},
+			[]string{"CLUSTER   FAIL   for 3m: degraded, 2 of 3 objects are healthy", "\n  Deployment.apps/web  Degraded  no image [31m"},
+			`it stands at CLUSTER for 3m: Deployment.apps/web is degraded: no image [31m. Next: put it right in "deploy" of source shop and push, or look into the cluster: fairlead kubeconfig a.`,
+		},
+	} {
+		tr := well()
+		tr.service = proto.CloneOf(tr.service)
+		tt.change(tr, tr.service.GetStatus())
+		got := tr.text(tr.steps())
+		for _, want := range append(tt.lines, "\n\n"+tt.verdict+"\n") {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, got)
+			}
+		}
+		if strings.Contains(got, "s3cret") {
+			t.Errorf("%s: a password is shown:\n%s", name, got)
+		}
+	}
+}

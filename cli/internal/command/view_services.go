@@ -1,0 +1,201 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"fairlead.dev/cli/internal/manifest"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+func (v view) services(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "HEALTH", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
+	var notes []note
+	for _, m := range found {
+		s := m.(*consolev1.Service)
+		spec, status := s.GetSpec(), s.GetStatus()
+		report := status.GetCluster().GetReport()
+		cells := []string{
+			s.GetMetadata().GetName(), spec.GetCluster(), stateName(status.GetState()),
+			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
+			v.commit(bare(status.GetHub().GetDigest()), status.GetHub().GetResolveTime()),
+			v.commit(appliedCommit(report), report.GetAppliedTime()),
+		}
+		if v.wide {
+			copy(cells[3:], v.truths(status))
+		}
+		v.row(t, cells, v.health(s), v.ago(v.seen[spec.GetCluster()]),
+			spec.GetSource(), spec.GetRef(), spec.GetPath(), spec.GetNamespace())
+		notes = append(notes, serviceNotes(s)...)
+	}
+	return t, notes
+}
+
+// truths are the three with all that makes them comparable: whose digest and commit, how old, and how old
+// the word itself is where nothing newer could be had.
+func (v view) truths(status *consolev1.ServiceStatus) []string {
+	git, hub, report := status.GetGit(), status.GetHub(), status.GetCluster().GetReport()
+	return []string{
+		v.truth("", git.GetRevision().GetCommit(), commitTime(git), "stale", git.GetProblem()),
+		v.truth(hub.GetDigest(), hub.GetRevision().GetCommit(), hub.GetResolveTime(), "held up", hub.GetProblem()),
+		v.truth(report.GetAppliedDigest(), appliedCommit(report), report.GetAppliedTime(), "", nil),
+	}
+}
+
+// truth is like "01234567 of fedcba98 (80s, stale 5m)".
+func (v view) truth(digest, commit string, at *timestamppb.Timestamp, word string, p *consolev1.Problem) string {
+	what := short(commit)
+	if digest != "" {
+		what = short(bare(digest))
+		if commit != "" {
+			what += " of " + short(commit)
+		}
+	}
+	var ages []string
+	if isSet(at) && what != "" {
+		ages = append(ages, table.Age(v.now, at.AsTime()))
+	}
+	if p.GetMessage() != "" {
+		ages = append(ages, strings.TrimSpace(word+" "+strings.TrimSuffix(v.ago(p.GetSince()), " ago")))
+	}
+	if len(ages) == 0 {
+		return what
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s (%s)", what, strings.Join(ages, ", ")))
+}
+
+// health is what the cluster says of the objects. Of a cluster that is not connected nobody knows: what it
+// said last is told with its age.
+func (v view) health(s *consolev1.Service) string {
+	r := s.GetStatus().GetCluster().GetReport()
+	if r == nil {
+		return ""
+	}
+	said := fmt.Sprintf("%s %d/%d", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
+	if s.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_UNKNOWN {
+		return strings.TrimSpace(fmt.Sprintf("unknown, was %s %s", said, v.ago(s.GetStatus().GetStateSince())))
+	}
+	if !isSet(r.GetObservedTime()) {
+		return said
+	}
+	return fmt.Sprintf("%s (%s)", said, table.Age(v.now, r.GetObservedTime().AsTime()))
+}
+
+// appliedCommit is the newest commit whose content runs in the cluster: one that changed nothing in the
+// folder needs no applying.
+func appliedCommit(r *deliveryv1.ServiceReport) string {
+	if r.GetAppliedDigest() != "" && r.GetAppliedDigest() == r.GetDigest() {
+		return cmp.Or(r.GetCommit(), r.GetAppliedCommit())
+	}
+	return r.GetAppliedCommit()
+}
+
+// commitTime is when the commit was made or, for hosts that don't say, when it was fetched.
+func commitTime(git *consolev1.GitTruth) *timestamppb.Timestamp {
+	if t := git.GetRevision().GetCommitTime(); isSet(t) {
+		return t
+	}
+	return git.GetFetchTime()
+}
+
+func stateName(s consolev1.ServiceState) string {
+	name := strings.TrimPrefix(s.String(), "SERVICE_STATE_")
+	if s == consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED {
+		name = "PENDING"
+	}
+	return name[:1] + strings.ToLower(name[1:])
+}
+
+// serviceNotes is every cause of trouble, each with how long it lasts. A service that is well has none:
+// the table says all of it.
+func serviceNotes(s *consolev1.Service) []note {
+	name, status := s.GetMetadata().GetName(), s.GetStatus()
+	about := func(text string, since *timestamppb.Timestamp) note {
+		return note{name, withoutName("service", name, text), since}
+	}
+	var notes []note
+	said := ""
+	if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY && status.GetStateMessage() != "" {
+		said = status.GetStateMessage()
+		notes = append(notes, about(said, status.GetStateSince()))
+	}
+	for _, p := range []*consolev1.Problem{status.GetGit().GetProblem(), status.GetHub().GetProblem()} {
+		if p.GetMessage() != "" && !strings.Contains(said, p.GetMessage()) {
+			notes = append(notes, about(p.GetMessage(), p.GetSince()))
+		}
+	}
+	return notes
+}
+
+// short is as much of a commit or digest as people read.
+func short(hex string) string { return hex[:min(shortHex, len(hex))] }
+
+// bare is a digest without the name of its algorithm.
+func bare(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+
+// objects lists what is not healthy in the clusters, service by service.
+func (v view) objects(found []manifest.Message) string {
+	var b strings.Builder
+	for _, m := range found {
+		s := m.(*consolev1.Service)
+		report := s.GetStatus().GetCluster().GetReport()
+		message := table.Clean(report.GetMessage())
+		if strings.Contains(table.Clean(s.GetStatus().GetStateMessage()), message) {
+			message = "" // The note on the service says it.
+		}
+		if len(report.GetObjects()) == 0 && message == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), phaseName(report.GetPhase()))
+		if at := v.ago(report.GetObservedTime()); at != "" {
+			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
+		}
+		b.WriteString(":\n")
+		if message != "" {
+			fmt.Fprintf(&b, "  %s\n", message)
+		}
+		objectTable(&b, report.GetObjects())
+	}
+	return b.String()
+}
+
+// objectTable is empty without objects.
+func objectTable(b *strings.Builder, objects []*deliveryv1.ObjectReport) {
+	if len(objects) == 0 {
+		return
+	}
+	t := table.New("OBJECT", "HEALTH", "MESSAGE")
+	for _, o := range objects {
+		t.Row(objectName(o), o.GetHealth(), o.GetMessage())
+	}
+	_ = t.Write(indented{b}) // A strings.Builder takes everything.
+}
+
+type indented struct{ b *strings.Builder }
+
+func (w indented) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		w.b.WriteString("  " + line)
+	}
+	return len(p), nil
+}
+
+func objectName(o *deliveryv1.ObjectReport) string {
+	name := o.GetKind() + "/" + o.GetName()
+	if o.GetGroup() != "" {
+		name = o.GetKind() + "." + o.GetGroup() + "/" + o.GetName()
+	}
+	if o.GetNamespace() != "" {
+		name = o.GetNamespace() + ": " + name
+	}
+	return name
+}
+
+func phaseName(p deliveryv1.Phase) string {
+	return strings.ToLower(strings.TrimPrefix(p.String(), "PHASE_"))
+}
