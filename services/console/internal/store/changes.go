@@ -43,7 +43,7 @@ func (t *Tx) number() int64 {
 
 // log writes changes that have their numbers to the log.
 func (t *Tx) log(ctx context.Context, deleted bool, list ...Resource) error {
-	err := insert(ctx, t.tx, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ", list, func(r Resource) []any {
+	err := insert(ctx, t, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ", list, func(r Resource) []any {
 		return []any{r.Seq, newID(), r.Kind, r.Name, r.UID, deleted}
 	})
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *Store) commit(group []*write) (rest []*write) {
 	var ran int
 	var tx Tx
 	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
-		tx = Tx{View: View{sqlTx}, tx: sqlTx, store: s}
+		tx = Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s}
 		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
 			return fmt.Errorf("lock catalog: %w", err)
 		}

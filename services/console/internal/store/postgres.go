@@ -50,6 +50,8 @@ func (s *Store) usePostgres(rawURL string) error {
 		notify:      "SELECT pg_notify('" + channel + "', '')",
 		check:       checkPostgres,
 		listen:      func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
+		insertRows:  100, // each statement is a round trip
+		numbered:    true,
 		unavailable: postgresUnavailable,
 	}
 	return nil

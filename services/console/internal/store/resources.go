@@ -128,7 +128,7 @@ func (v View) Named(ctx context.Context, kind Kind, names []string) (map[string]
 	found := make(map[string]Resource, len(names))
 	for chunk := range slices.Chunk(names, chunkSize) {
 		rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+
-			" FROM resources r WHERE kind = $1 AND name IN "+placeholders(2, len(chunk)), anys(chunk, kind)...)
+			" FROM resources r WHERE kind = $1 AND name IN "+v.dialect.placeholders(2, len(chunk)), anys(chunk, kind)...)
 		list, err := collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 		if err != nil {
 			return nil, err
@@ -166,13 +166,19 @@ func (v View) Revisions(ctx context.Context, uid string, limit int) ([]Revision,
 }
 
 // chunkSize bounds the values of one IN list.
-const chunkSize = 500
+const chunkSize = 200
 
 // placeholders is a list of n placeholders, the first with number first.
-func placeholders(first, n int) string {
+func (d *dialect) placeholders(first, n int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(",$" + strconv.Itoa(first+i))
+		b.WriteByte(',')
+		if !d.numbered {
+			b.WriteByte('?')
+			continue
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(first + i))
 	}
 	return "(" + strings.TrimPrefix(b.String(), ",") + ")"
 }

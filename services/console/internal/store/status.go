@@ -84,7 +84,7 @@ func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) 
 func byKey[K comparable, V any](ctx context.Context, v View, query string, keys []string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
 	found := make(map[K]V, len(keys))
 	for chunk := range slices.Chunk(keys, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, query+placeholders(1, len(chunk)), anys(chunk)...)
+		rows, err := v.q.QueryContext(ctx, query+v.dialect.placeholders(1, len(chunk)), anys(chunk)...)
 		if _, err := collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
 			k, val, err := scan(rows)
 			found[k] = val

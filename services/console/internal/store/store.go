@@ -87,6 +87,10 @@ type dialect struct {
 	notify  string // tells other consoles of the commit; empty: there are none
 	check   func(context.Context, *sql.DB) error
 	listen  func(ctx context.Context, wake func()) error
+	// insertRows is how many rows one statement inserts.
+	insertRows int
+	// numbered says that placeholders in lists have numbers.
+	numbered bool
 	// unavailable says whether an error is about the database as a whole.
 	unavailable func(error) bool
 }
@@ -221,7 +225,8 @@ func (s *Store) changed() {
 
 // View reads at one moment.
 type View struct {
-	q querier
+	q       querier
+	dialect *dialect
 }
 
 type querier interface {
@@ -238,7 +243,7 @@ func (s *Store) Read(ctx context.Context, fn func(context.Context, View) error) 
 		return fmt.Errorf("begin read: %w", s.classify(err))
 	}
 	defer func() { _ = tx.Rollback() }() // nothing to keep; also ends what a panic left open
-	return s.classify(fn(ctx, View{tx}))
+	return s.classify(fn(ctx, View{tx, &s.dialect}))
 }
 
 // Tx is a write to the catalog: nobody else writes to it until it ends.

@@ -29,7 +29,7 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	if err := t.log(ctx, false, list...); err != nil {
 		return nil, err
 	}
-	err := insert(ctx, t.tx, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
+	err := insert(ctx, t, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
 		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, micros(r.CreateTime), micros(r.UpdateTime), r.Seq}
 	})
 	if err != nil {
@@ -38,7 +38,7 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	if err := t.refer(ctx, refs); err != nil {
 		return nil, err
 	}
-	err = insert(ctx, t.tx, "INSERT INTO heads (source_uid, epoch, owner, state) VALUES ", sources, func(r Resource) []any {
+	err = insert(ctx, t, "INSERT INTO heads (source_uid, epoch, owner, state) VALUES ", sources, func(r Resource) []any {
 		return []any{r.UID, 0, "", "{}"}
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ type reference struct {
 }
 
 func (t *Tx) refer(ctx context.Context, refs []reference) error {
-	err := insert(ctx, t.tx, "INSERT INTO refs (uid, kind, name) VALUES ", refs, func(r reference) []any {
+	err := insert(ctx, t, "INSERT INTO refs (uid, kind, name) VALUES ", refs, func(r reference) []any {
 		return []any{r.uid, r.to.Kind, r.to.Name}
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *Tx) refer(ctx context.Context, refs []reference) error {
 
 // record adds to the history.
 func (t *Tx) record(ctx context.Context, action string, list ...Resource) error {
-	err := insert(ctx, t.tx, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
+	err := insert(ctx, t, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
 		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, micros(t.now), encodeLabels(r.Labels), string(r.Spec)}
 	})
 	if err != nil {
@@ -142,27 +142,40 @@ func encodeLabels(labels map[string]string) string {
 	return string(text)
 }
 
-// insertRows bounds the rows of one statement: SQLite takes 32,766 values, and beyond some dozens
-// of rows nothing gets faster.
-const insertRows = 100
-
-// insert writes rows with as few statements as are good. query ends in VALUES.
-func insert[T any](ctx context.Context, tx *sql.Tx, query string, list []T, row func(T) []any) error {
-	for chunk := range slices.Chunk(list, insertRows) {
-		var text strings.Builder
-		text.WriteString(query)
+// insert writes rows with as few statements as are good for the database. query ends in VALUES.
+func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(T) []any) error {
+	size := t.dialect.insertRows
+	var full *sql.Stmt // for as many rows as that
+	for chunk := range slices.Chunk(list, size) {
 		var args []any
-		for i, v := range chunk {
-			values := row(v)
-			if i > 0 {
-				text.WriteByte(',')
-			}
-			text.WriteString(placeholders(len(args)+1, len(values)))
-			args = append(args, values...)
+		for _, v := range chunk {
+			args = append(args, row(v)...)
 		}
-		if _, err := tx.ExecContext(ctx, text.String(), args...); err != nil {
+		if full == nil && len(list) >= 2*size {
+			var err error
+			if full, err = t.tx.PrepareContext(ctx, query+t.rows(size, len(args)/size)); err != nil {
+				return err
+			}
+			defer func() { _ = full.Close() }() // ends with the transaction anyway
+		}
+		var err error
+		if full != nil && len(chunk) == size {
+			_, err = full.ExecContext(ctx, args...)
+		} else {
+			_, err = t.tx.ExecContext(ctx, query+t.rows(len(chunk), len(args)/len(chunk)), args...)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// rows are placeholders for rows of some values each.
+func (t *Tx) rows(rows, values int) string {
+	list := make([]string, rows)
+	for i := range list {
+		list[i] = t.dialect.placeholders(1+i*values, values)
+	}
+	return strings.Join(list, ",")
 }
