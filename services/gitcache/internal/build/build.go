@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -93,7 +94,7 @@ type Builder struct {
 
 // New opens the memo in dir. Close ends what runs.
 func New(dir string, deps Deps) (*Builder, error) {
-	m, err := openMemo(filepath.Join(dir, "memo"))
+	m, err := openMemo(filepath.Join(dir, "memo"), deps.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +141,22 @@ func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
 		return Built{}, err
 	}
 	built.Artifact, err = b.once(ctx, id, c.content(p))
-	return built, err
+	return built, b.judge(p.Source, p.Commit, err)
 }
 
-// judge turns a damaged mirror into a note for the poll, and an error that says so.
-func (b *Builder) judge(m *mirror.Mirror, err error) error {
-	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {
-		m.Doubt(err)
-		return ErrDamaged
+// judge turns a damaged mirror into a note for the poll, and an error that says so. That something of a
+// commit is missing is no damage before a head needs it: a copy that is only coming has a part of it.
+func (b *Builder) judge(uid string, commit plumbing.Hash, err error) error {
+	missing := errors.Is(err, mirror.ErrMissing)
+	if !missing && !errors.Is(err, mirror.ErrCorrupt) {
+		return err
 	}
-	return err
+	m, ok := b.deps.Mirrors.Lookup(uid)
+	if !ok || missing && !commit.IsZero() && !m.Needs(commit) {
+		return ErrNotFetched
+	}
+	m.Doubt(err)
+	return ErrDamaged
 }
 
 // once builds under a context of its own, so that no caller's end fails the others.
@@ -240,8 +247,5 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	if err := tree.Pack(ctx, objects, c.tree, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}, w); err != nil {
-		return b.judge(m, err)
-	}
-	return nil
+	return tree.Pack(ctx, objects, c.tree, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}, w)
 }

@@ -137,7 +137,7 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "memo")
-	m, err := openMemo(path)
+	m, err := openMemo(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	if err := os.WriteFile(path, b[:len(b)-10], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openMemo(path)
+	again, err := openMemo(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

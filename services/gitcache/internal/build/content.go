@@ -82,10 +82,10 @@ func (b *Builder) find(p Place) (found, error) {
 		if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrKind) { // no commit of that name
 			return found{}, ErrNotFetched
 		}
-		return found{}, b.judge(m, err)
+		return found{}, b.judge(p.Source, p.Commit, err)
 	}
 	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
-		return found{}, b.judge(m, err)
+		return found{}, b.judge(p.Source, p.Commit, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

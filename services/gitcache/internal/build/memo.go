@@ -9,8 +9,10 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"fairlead.dev/platform/artifact"
@@ -37,19 +39,25 @@ type memo struct {
 	lines    int  // in the file
 	bytes    int  // of the records, as lines
 	bySource map[string]record
-	byDigest map[artifact.Digest]string // source_id
+	byDigest map[artifact.Digest][]string // source_ids
 }
 
-func openMemo(path string) (*memo, error) {
-	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest]string{}}
+// openMemo reads what can be read, and goes on with a disk that takes or gives nothing.
+func openMemo(path string, log *slog.Logger) (*memo, error) {
+	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest][]string{}}
 	if err := durable.Sweep(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("open memo: %w", err)
 	}
 	if err := m.load(); err != nil {
-		return nil, fmt.Errorf("load memo: %w", err)
+		log.Warn("memo can't be read to its end; what else it held is built again. Check the disk", "err", err)
 	}
-	if err := m.rewrite(); err != nil {
-		return nil, fmt.Errorf("write memo: %w", err)
+	err := m.rewrite()
+	if err != nil {
+		m.torn = true
+		err = errors.Join(err, m.open())
+	}
+	if err != nil {
+		log.Warn("memo is not written anew; it goes on as it is. Check the disk", "err", err)
 	}
 	return m, nil
 }
@@ -92,6 +100,7 @@ func eachLine(r io.Reader, use func(line []byte)) error {
 
 // rewrite leaves one line per content in the file. mu is held.
 func (m *memo) rewrite() error {
+	m.lines = len(m.bySource) // also after an error: it is not tried again with every line
 	var out bytes.Buffer
 	for _, r := range m.bySource {
 		out.Write(encodeRecord(r))
@@ -99,14 +108,20 @@ func (m *memo) rewrite() error {
 	if err := durable.WriteFile(m.path, out.Bytes(), 0o600); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0)
+	m.torn, m.bytes = false, out.Len()
+	return m.open()
+}
+
+// open opens the file that is there now for more lines. mu is held.
+func (m *memo) open() error {
+	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	if m.file != nil {
 		err = m.file.Close() // of what is replaced
 	}
-	m.file, m.torn, m.lines, m.bytes = f, false, len(m.bySource), out.Len()
+	m.file = f
 	return err
 }
 
@@ -122,7 +137,7 @@ func (m *memo) add(r record, line int) {
 		m.drop(id)
 	}
 	m.bySource[r.SourceID] = r
-	m.byDigest[r.Digest] = r.SourceID
+	m.byDigest[r.Digest] = append(m.byDigest[r.Digest], r.SourceID)
 }
 
 // drop forgets a content. mu is held.
@@ -133,7 +148,9 @@ func (m *memo) drop(sourceID string) {
 	}
 	m.bytes -= len(encodeRecord(old))
 	delete(m.bySource, sourceID)
-	if m.byDigest[old.Digest] == sourceID {
+	if same := slices.DeleteFunc(m.byDigest[old.Digest], func(id string) bool { return id == sourceID }); len(same) > 0 {
+		m.byDigest[old.Digest] = same
+	} else {
 		delete(m.byDigest, old.Digest)
 	}
 }
@@ -145,11 +162,15 @@ func (m *memo) get(sourceID string) (record, bool) {
 	return r, ok
 }
 
-func (m *memo) getDigest(d artifact.Digest) (record, bool) {
+// getDigest returns all contents that became an artifact: the mirror of one may be gone.
+func (m *memo) getDigest(d artifact.Digest) []record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok := m.bySource[m.byDigest[d]]
-	return r, ok
+	var all []record
+	for _, id := range m.byDigest[d] {
+		all = append(all, m.bySource[id])
+	}
+	return all
 }
 
 // of returns what is known of a source.
@@ -194,8 +215,13 @@ func (m *memo) forget(sourceID string) {
 
 // write appends a line. A file that is mostly outdated is written anew. mu is held.
 func (m *memo) write(line []byte) error {
-	if m.lines++; m.lines > 2*len(m.bySource)+fewLines {
-		return m.rewrite()
+	if m.lines++; m.lines > 2*len(m.bySource)+fewLines && m.rewrite() == nil {
+		return nil
+	}
+	if m.file == nil {
+		if err := m.open(); err != nil {
+			return err
+		}
 	}
 	if m.torn {
 		line = append([]byte{'\n'}, line...)
@@ -208,6 +234,9 @@ func (m *memo) write(line []byte) error {
 func (m *memo) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.file == nil {
+		return nil
+	}
 	return m.file.Close()
 }
 

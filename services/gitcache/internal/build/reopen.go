@@ -3,6 +3,9 @@ package build
 import (
 	"context"
 	"io"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
 )
@@ -10,19 +13,9 @@ import (
 // Open builds an artifact that was built before and is not in the store any more, as a
 // artifact.FetchFunc. ErrNotFound: its content is not known or not in a mirror here.
 func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-	r, ok := b.memo.getDigest(d)
-	if !ok {
-		return nil, artifact.ErrNotFound
-	}
-	m, err := b.deps.Mirrors.Mirror(r.Source)
-	if err != nil {
-		return nil, err
-	}
-	c := r.content()
-	objects := m.Objects()
-	has := objects.Has(c.tree)
-	objects.Close()
-	if !has {
+	all := b.memo.getDigest(d)
+	i := slices.IndexFunc(all, b.isHere)
+	if i < 0 {
 		return nil, artifact.ErrNotFound
 	}
 	if !b.begin() {
@@ -37,9 +30,20 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 			cancel()
 			_ = reader.CloseWithError(context.Canceled) // never fails
 		})()
-		_ = writer.CloseWithError(b.rebuild(ctx, r, writer)) // never fails
+		_ = writer.CloseWithError(b.rebuild(ctx, all[i], writer)) // never fails
 	}()
 	return reader, nil
+}
+
+// isHere tells whether the mirror of a record's source has the content.
+func (b *Builder) isHere(r record) bool {
+	m, ok := b.deps.Mirrors.Lookup(r.Source)
+	if !ok {
+		return false
+	}
+	objects := m.Objects()
+	defer objects.Close()
+	return objects.Has(r.content().tree)
 }
 
 // rebuild writes the artifact of a record.
@@ -52,7 +56,7 @@ func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
 	}
 	w := artifact.NewWriter(out, limits())
 	if err := b.pack(ctx, r.content(), w); err != nil {
-		return err
+		return b.judge(r.Source, plumbing.ZeroHash, err)
 	}
 	sum, err := w.Close()
 	if err != nil {

@@ -1,16 +1,21 @@
 package build
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 // noise does not compress.
@@ -65,6 +70,58 @@ func TestWhatTheStoreHasNoMoreIsBuiltForADownload(t *testing.T) {
 	}
 	if got := w.files(a.Artifact.Digest); got["x"] != noise(1, 200_000) {
 		t.Error("wrong bytes")
+	}
+}
+
+// TestADownloadIsBuiltFromAnySourceThatHasTheContent: the one that was built last may be gone.
+func TestADownloadIsBuiltFromAnySourceThatHasTheContent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 200_000)
+	commit := w.commit(gittest.Files{"a/x": noise(1, 200_000), "b/x": noise(2, 200_000)})
+	a := w.resolve(place(commit, "a"))
+	known := w.builder.Known("u1")[0]
+	known.SourceID = content{source: "gone", tree: plumbing.NewHash(known.Tree)}.id()
+	w.builder.Learn("gone", []Record{known})
+	w.resolve(place(commit, "b"))
+	if w.store.Has(a.Artifact.Digest) {
+		t.Fatal("both fit")
+	}
+	if got := w.files(a.Artifact.Digest); got["x"] != noise(1, 200_000) {
+		t.Error("wrong bytes")
+	}
+}
+
+// TestACopyThatIsOnlyComingIsNotDoubted: what a head needs must be here, all else may be on its way.
+func TestACopyThatIsOnlyComingIsNotDoubted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	commit := plumbing.NewHash(w.repo.Commit("x", gittest.Files{"a/x": "a", "b/x": "b"}))
+	blob := w.repo.Bare("rev-parse", commit.String()+":b/x")
+	pack := func(objects string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", "-C", w.repo.URLOnDisk(), "pack-objects", "--stdout", "--quiet")
+		cmd.Stdin = strings.NewReader(objects + "\n")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.mirror.AddPack(t.Context(), bytes.NewReader(out)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, b := w.repo.Bare("rev-parse", commit.String()+"^{tree}"), w.repo.Bare("rev-parse", commit.String()+":b")
+	pack(strings.Join([]string{commit.String(), root, b}, "\n"))
+	for _, folder := range []string{"a", "b"} {
+		if _, err := w.builder.Resolve(t.Context(), place(commit, folder)); !errors.Is(err, ErrNotFetched) || w.mirror.Doubted() {
+			t.Errorf("half a copy, folder %q: %v", folder, err)
+		}
+	}
+	h := mirror.Head{Ref: "HEAD", Object: commit, Commit: commit}
+	if err := w.mirror.SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.builder.Resolve(t.Context(), place(commit, "b")); !errors.Is(err, ErrDamaged) || !w.mirror.Doubted() {
+		t.Errorf("blob %s of a head is missing: %v", blob, err)
 	}
 }
 

@@ -81,6 +81,18 @@ func (m *Mirror) Head(ref string) (Head, bool) {
 	return h, ok
 }
 
+// Needs tells whether a head needs a commit. Then all that it reaches was here once.
+func (m *Mirror) Needs(commit plumbing.Hash) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, h := range m.heads {
+		if slices.Contains(h.needs(), commit) {
+			return true
+		}
+	}
+	return false
+}
+
 // SetHeads makes heads durable and then known. Their objects must be there.
 func (m *Mirror) SetHeads(heads map[string]Head) error {
 	m.saving.Lock()
