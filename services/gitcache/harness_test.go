@@ -74,6 +74,7 @@ type node struct {
 	url      string
 	registry *prometheus.Registry
 	stop     func()
+	process  *os.Process // of a spawned one
 
 	artifacts artifactv1connect.ArtifactServiceClient
 	sources   gitcachev1connect.SourceServiceClient

@@ -22,10 +22,14 @@ import (
 
 // runProcess is a gitcache that says its URL on standard output and runs until it is killed.
 func runProcess(dir string) {
-	s, err := gitcache.New(gitcache.Config{Config: replica.Config{
-		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir,
+	cfg := gitcache.Config{Config: replica.Config{
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, RedisURL: os.Getenv("GITCACHE_TEST_REDIS"),
 		ConsoleURL: os.Getenv("GITCACHE_TEST_CONSOLE"), HubSecretFile: os.Getenv("GITCACHE_TEST_SECRET"),
-	}, AllowAddresses: thisMachine()}, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	}, AllowAddresses: thisMachine()}
+	if cfg.RedisURL != "" {
+		cfg.LeaseTTL = fleetTTL
+	}
+	s, err := gitcache.New(cfg, gitcache.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 	if err == nil {
 		err = s.Listen()
 	}
@@ -41,10 +45,11 @@ func runProcess(dir string) {
 }
 
 // spawn runs a gitcache as a process of its own; kill ends it as kill -9 does.
-func (f *fixture) spawn(dir string) (n *node, kill func()) {
+func (f *fixture) spawn(dir string, env ...string) (n *node, kill func()) {
 	f.t.Helper()
 	cmd := exec.CommandContext(context.Background(), os.Args[0])
 	cmd.Env = append(os.Environ(), asProcess+"="+dir, "GITCACHE_TEST_CONSOLE="+f.console.URL, "GITCACHE_TEST_SECRET="+f.secret)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -62,7 +67,7 @@ func (f *fixture) spawn(dir string) (n *node, kill func()) {
 	if err != nil {
 		f.t.Fatalf("the process says nothing: %v", err)
 	}
-	return f.talkTo(&node{f: f, dir: dir, url: strings.TrimSpace(line), stop: kill}), kill
+	return f.talkTo(&node{f: f, dir: dir, url: strings.TrimSpace(line), stop: kill, process: cmd.Process}), kill
 }
 
 func TestKillNineDuringAFetchLeavesAUsableMirror(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -510,5 +511,117 @@ func TestWhoLosesItsLeaseStopsItsFetch(t *testing.T) {
 	f.git.SetFault(nil)
 	if err := one.fetch(t.Context(), "s00"); err != nil {
 		t.Errorf("with Redis hung it does not serve: %v", err)
+	}
+}
+
+// spawnOne runs a replica as a process of its own.
+func (f *fleet) spawnOne(dir string) (n *node, kill func()) {
+	f.t.Helper()
+	return f.spawn(dir, "GITCACHE_TEST_REDIS="+f.redis.URL())
+}
+
+func TestAKilledOwnerIsFollowedByItsCopyWithUpstreamOff(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 8)
+	dir := t.TempDir()
+	victim, kill := f.spawnOne(dir)
+	two := f.begin("two")
+	f.allPublished()
+	two.settled(2)
+	mine := len(two.listShards("two"))
+	if mine == 0 || mine == len(f.repos) {
+		t.Fatalf("one of two replicas owns %d of %d", mine, len(f.repos))
+	}
+	for name := range f.repos {
+		if err := victim.fetch(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.upstreamOff()
+	_, fetches := f.asked()
+
+	kill()
+	for name := range f.repos {
+		if err := two.fetch(t.Context(), name); err != nil {
+			t.Errorf("right after the kill: %s: %v", name, err)
+		}
+	}
+	killed := time.Now()
+	eventually(t, "it owns all", func() error {
+		for _, s := range two.listShards("") {
+			if s.GetOwner() != "two" {
+				return fmt.Errorf("%v", s)
+			}
+		}
+		return nil
+	})
+	if took := time.Since(killed); took > 4*fleetTTL {
+		t.Errorf("sources had no owner for %s", took)
+	}
+	for name, commit := range f.heads {
+		if got := head(f.console.statusOf(name), "HEAD").GetCommit(); got != commit {
+			t.Errorf("the head of %s went from %s to %s", name, commit, got)
+		}
+	}
+	if _, g := f.asked(); g != fetches {
+		t.Errorf("%d packs were asked for", g-fetches)
+	}
+
+	// It comes back under its name with its disk, and gets its share back.
+	again, _ := f.spawnOne(dir)
+	again.settled(2)
+	if got := len(two.listShards("two")); got != mine {
+		t.Errorf("%d sources before, %d after the other one came back", mine, got)
+	}
+}
+
+func TestAnOwnerThatWasStoppedStepsDown(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 4)
+	victim, _ := f.spawnOne(t.TempDir())
+	two := f.begin("two")
+	f.allPublished()
+	two.settled(2)
+	lists, _ := f.asked()
+	signal := func(s syscall.Signal) {
+		if err := victim.process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := len(f.repos) - len(two.listShards("two"))
+	signal(syscall.SIGSTOP)
+	t.Cleanup(func() { _ = victim.process.Signal(syscall.SIGCONT) })
+	for name := range f.repos {
+		if err := two.fetch(t.Context(), name); err != nil {
+			t.Errorf("while the other one hangs: %s: %v", name, err)
+		}
+	}
+	eventually(t, "the other one owns all", func() error {
+		for _, s := range two.listShards("") {
+			if s.GetOwner() != "two" {
+				return fmt.Errorf("%v", s)
+			}
+		}
+		return nil
+	})
+	for name, repo := range f.repos {
+		f.heads[name] = repo.Commit("two", gittest.Files{"deploy/web.yaml": "name: " + name + "\nround: 2\n"})
+		if _, err := two.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.allPublished()
+	l, _ := f.asked()
+	if most := lists + 2*len(f.repos); l > most { // a poll for the failover, one for the refresh
+		t.Errorf("%d lists, at most %d are due", l, most)
+	}
+	signal(syscall.SIGCONT)
+	two.settled(2)
+	if got := len(f.repos) - len(two.listShards("two")); got != stopped {
+		t.Errorf("it owned %d, and %d after it went on", stopped, got)
+	}
+	f.allPublished() // nothing went back
+	if now, _ := f.asked(); now != l {
+		t.Errorf("who went on asked upstream %d times", now-l)
 	}
 }

@@ -20,6 +20,7 @@ var (
 	ErrCold = errors.New("the copy is not complete yet")
 	// ErrUnknown: the source is not in the catalog, or not yet.
 	ErrUnknown = errors.New("the source is not in the catalog")
+	errOwned   = errors.New("this replica believes that it owns the source itself")
 	// ErrDraining: a replica that hands over everything takes nothing.
 	ErrDraining = errors.New("the replica drains: it takes no sources")
 )
@@ -78,6 +79,8 @@ func (r *Receiver) Take(ctx context.Context, o Offer) error {
 	switch {
 	case !r.Known(o.UID):
 		return ErrUnknown
+	case r.Owner.Owns(o.UID) && !o.Released:
+		return errOwned // it was stopped, maybe, and will notice any moment
 	case r.Owner.Owns(o.UID):
 		if o.Keep {
 			r.Owner.Keep(o.UID)

@@ -15,6 +15,8 @@ const (
 	expectTime = 10 * time.Second
 	// forcedTime is how long a replica that was told to take a source tries for its lease out of turn.
 	forcedTime = 5 * time.Second
+	// givenTime is how long a schedule is good for the next tenure.
+	givenTime = 30 * time.Second
 	// wishTime is how long somebody's wish for a poll is remembered while a source changes hands.
 	wishTime = 30 * time.Second
 	// mostCarried bounds the pause that another replica can hand over with a source.
@@ -45,10 +47,11 @@ type handover struct {
 	closed bool          // the source is gone
 	loan   *loan         // of the mirror, while not owned
 
-	expected time.Time // until then the owner is about to give the source to this replica
+	expected time.Time // until then the source is about to change hands, and its lease is left alone
 	forced   time.Time // until then the lease is tried for out of turn
 	kept     bool      // somebody wants the source here, whoever is preferred
 	given    *Schedule // of the owner before, for the next tenure
+	givenAt  time.Time
 	left     Schedule  // of the last tenure
 	wished   time.Time // somebody asked for a poll while it was not owned
 }
@@ -81,9 +84,9 @@ func (h *handover) begin() (due Schedule, handed bool) {
 	default:
 	}
 	now := time.Now()
-	handed = h.given != nil && now.Before(h.forced)
+	handed = now.Before(h.forced)
 	due = Schedule{Next: now}
-	if handed {
+	if h.given != nil && now.Sub(h.givenAt) < givenTime {
 		due = *h.given
 	}
 	if due.Next.After(now.Add(mostCarried)) || now.Sub(h.wished) < wishTime {
@@ -100,12 +103,18 @@ func (h *handover) recall(l *loan) {
 	}
 }
 
-// end is the end of a tenure; the lease is given back after it.
-func (h *handover) end(s Schedule) {
+// end is the end of a tenure; the lease is given back after it. One that was handed over is left alone for
+// a while. If nobody takes it, this replica goes on where it was.
+func (h *handover) end(s Schedule, yielded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.left = s
 	h.began = make(chan struct{})
+	if yielded {
+		now := time.Now()
+		h.kept, h.expected = false, now.Add(forcedTime)
+		h.given, h.givenAt = &s, now
+	}
 }
 
 // released says that others can have the lease.
@@ -252,7 +261,6 @@ func (o *Owner) Yield(ctx context.Context, uid string) (Schedule, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kept = false
 	return h.left, nil
 }
 
@@ -279,7 +287,8 @@ func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) err
 	select {
 	case <-began:
 	default:
-		h.forced, h.given = time.Now().Add(forcedTime), &s
+		h.given, h.givenAt = &s, time.Now()
+		h.forced = h.givenAt.Add(forcedTime)
 	}
 	h.mu.Unlock()
 	h.reconsider()

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -146,8 +147,9 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, LastPoll: due.Last, NextPoll: due.Next}, time.Now()
 	l.mu.Unlock()
+	yielded := false
 	defer func() {
-		l.place.end(Schedule{l.state().LastPoll, l.state().NextPoll})
+		l.place.end(Schedule{l.state().LastPoll, l.state().NextPoll}, yielded)
 		l.set(func(s *State) { *s = State{} })
 	}()
 	l.o.deps.Turned()
@@ -163,7 +165,8 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 			return ended(ctx, err)
 		}
 		if err := t.wait(ctx); err != nil {
-			return nil // the lease is lost or handed over, or the service stops
+			yielded = errors.Is(err, errYielded)
+			return nil // handed over, or the lease is lost or the service stops
 		}
 	}
 }

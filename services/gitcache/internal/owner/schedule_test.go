@@ -119,7 +119,7 @@ func TestWhoIsToldToTakeASourceDoesNotWait(t *testing.T) {
 		if due, handed := l.place.begin(); !handed || !due.Next.Equal(next) {
 			t.Errorf("handed over: %t, polled next at %s", handed, due.Next)
 		}
-		l.place.end(Schedule{})
+		l.place.end(Schedule{}, false)
 		l.place.released()
 		if due, handed := l.place.begin(); handed || !due.Next.Equal(time.Now()) {
 			t.Errorf("a schedule was used twice: %s", due.Next)
@@ -190,7 +190,7 @@ func TestAMirrorIsWrittenByOneOnly(t *testing.T) {
 		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
 			t.Error("the mirror of an owned source is lent")
 		}
-		l.place.end(Schedule{})
+		l.place.end(Schedule{}, false)
 		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
 			t.Error("the mirror is lent before the lease was given back")
 		}
