@@ -164,6 +164,17 @@ func TestOnlySignedTagsArePublished(t *testing.T) {
 	f.signed("refs/tags/v1.0.0", first, ada.Fingerprint)
 	f.problem() // the default branch is not signed, and nobody wants it
 
+	// Whoever can push can show the very tag that was just verified as a higher one.
+	f.repo.Bare("update-ref", "refs/tags/v1.0.1", f.repo.Bare("rev-parse", "refs/tags/v1.0.0"))
+	n.refresh()
+	f.problem(`tag "v1.0.1" is signed as tag "v1.0.0" and not under this name`)
+	if got := headOf(f.console.status(), "semver:*").GetResolvedRef(); got != "refs/tags/v1.0.0" {
+		t.Errorf("the range is at %q", got)
+	}
+	f.repo.Bare("update-ref", "-d", "refs/tags/v1.0.1")
+	n.refresh()
+	f.problem()
+
 	f.tag("v1.1.0", true)
 	n.refresh()
 	f.problem(`ref "semver:*" of service "web"`, `tag "v1.1.0" is not signed`, first[:8]+" is kept")

@@ -32,8 +32,12 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		commit, err := t.peel(f.object)
-		if err != nil {
-			continue // take says why it can't be used
+		if err != nil && unreadable(err) {
+			return t.doubt(ref, err)
+		}
+		if err != nil { // whatever it is: nobody has looked for its submodules
+			p.drop(ref, unusable(s, ref, err))
+			continue
 		}
 		ids, known := t.whole[commit]
 		if !known {

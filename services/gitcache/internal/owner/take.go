@@ -34,7 +34,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 		case unreadable(err):
 			return nil, t.doubt(ref, err)
 		default:
-			p.lose(ref, fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err))
+			p.lose(ref, unusable(s, ref, err))
 		}
 	}
 	return heads, nil

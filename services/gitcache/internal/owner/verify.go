@@ -33,10 +33,17 @@ type trust struct {
 	verdicts map[subject]verdict
 }
 
-// subject is what was verified. The ref matters for tags: their name is part of what is signed.
+// subject is what was verified. The name matters for tags: it is part of what is signed.
 type subject struct {
 	object plumbing.Hash
-	ref    string
+	name   string // the ref, or the tag that a range chose
+}
+
+func (f *found) subject(ref string) subject {
+	if f.resolved != "" {
+		ref = f.resolved
+	}
+	return subject{f.object, ref}
 }
 
 type verdict struct {
@@ -70,10 +77,11 @@ func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
 		switch {
 		case err != nil && unreadable(err):
 			return t.doubt(ref, err)
-		case err != nil:
-			continue // take says why it can't be used
+		case err != nil: // whatever it is: nobody has looked at it
+			p.drop(ref, unusable(s, ref, err))
+			continue
 		}
-		verdicts[subject{f.object, ref}] = v
+		verdicts[f.subject(ref)] = v
 		if f.signedBy = v.signedBy; v.err != nil {
 			p.drop(ref, t.unsigned(s, ref, f, v))
 		}
@@ -90,7 +98,7 @@ func newTrust(v Verification) *trust {
 // verdict verifies what a ref points to, or remembers.
 func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *found) (verdict, error) {
 	now := time.Now()
-	if v, ok := t.trust.verdicts[subject{f.object, ref}]; ok && now.Before(v.until) {
+	if v, ok := t.trust.verdicts[f.subject(ref)]; ok && now.Before(v.until) {
 		return v, nil
 	}
 	_, span := t.o.deps.Tracer.Start(ctx, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
@@ -117,7 +125,7 @@ func (t *trust) look(o *mirror.Objects, ref string, f *found, now time.Time) (v 
 		}
 	}
 	if t.of.Tag {
-		return t.lookAtTag(o, ref, f, now)
+		return t.lookAtTag(o, f.subject(ref), now)
 	}
 	return v, nil
 }
@@ -135,19 +143,16 @@ func (t *trust) lookAtCommit(o *mirror.Objects, f *found, now time.Time) (verdic
 	return verdict{what: "commit " + short(commit), signedBy: signedBy, err: refusal}, nil
 }
 
-func (t *trust) lookAtTag(o *mirror.Objects, ref string, f *found, now time.Time) (verdict, error) {
-	if f.resolved != "" {
-		ref = f.resolved
-	}
-	kind, err := o.Kind(f.object)
+func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict, error) {
+	kind, err := o.Kind(s.object)
 	if err != nil {
 		return verdict{}, err
 	}
-	name, isTag := strings.CutPrefix(ref, tagPrefix)
+	name, isTag := strings.CutPrefix(s.name, tagPrefix)
 	if !isTag || kind != plumbing.TagObject {
 		return verdict{what: "what it points to", err: signature.NoTag()}, nil
 	}
-	raw, err := o.Read(plumbing.TagObject, f.object, maxSignedBytes)
+	raw, err := o.Read(plumbing.TagObject, s.object, maxSignedBytes)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -35,6 +35,11 @@ func told(s Source, troubles []trouble) (message string, refs []string) {
 	return message, slices.Compact(refs)
 }
 
+// unusable says that what a ref points to is no commit, or can't be read.
+func unusable(s Source, ref string, err error) string {
+	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err)
+}
+
 // emptied says that upstream has no refs at all.
 func (t *tenure) emptied() string {
 	if len(t.heads) == 0 {
