@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"TimeOfAWriteIsUnderItsLock":          testTimeUnderLock,
 		"SigningKeysAreReplaced":              testSigningKeys,
 		"ConcurrentWritersLeaveNoGap":         testConcurrentWriters,
+		"WaitingWritersDoNotHarmEachOther":    testWaitingWriters,
 		"ConcurrentMigrationsAreDoneOnce":     testConcurrentMigrations,
 		"CancelledContextEndsTheCall":         testCancelled,
 		"WakesAfterCommit":                    testWake,
