@@ -174,8 +174,8 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	if err != nil {
 		return "", err
 	}
-	x := &exchange{h: a.h, r: r, place: place(u)}
-	leave, err := a.h.budget.enter(ctx, x.place, lists)
+	x := &exchange{h: a.h, r: r, door: r.door(u)}
+	leave, err := a.h.budget.enter(ctx, x.door, lists)
 	if err != nil {
 		return "", err
 	}

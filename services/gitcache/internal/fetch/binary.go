@@ -42,7 +42,7 @@ func (b *Binary) List(ctx context.Context, r Remote) (*Listing, error) {
 }
 
 func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
-	leave, err := b.http.budget.enter(ctx, place(r.URL), lists)
+	leave, err := b.http.budget.enter(ctx, r.door(r.URL), lists)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 	if err != nil {
 		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + clean(err.Error()), cause: err}
 	}
-	leave, err := b.http.budget.enter(ctx, place(l.base), packs)
+	leave, err := b.http.budget.enter(ctx, r.door(l.base), packs)
 	if err != nil {
 		return 0, err
 	}

@@ -38,7 +38,7 @@ type relay struct {
 }
 
 func newRelay(h *HTTP, r Remote, base *url.URL, limit func(io.Reader) *capped) *relay {
-	return &relay{x: &exchange{h: h, r: r, place: place(base)}, r: r, token: rand.Text(), base: base, limit: limit}
+	return &relay{x: &exchange{h: h, r: r, door: r.door(base)}, r: r, token: rand.Text(), base: base, limit: limit}
 }
 
 // endpoint is where git finds a relay.

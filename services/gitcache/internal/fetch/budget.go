@@ -77,7 +77,7 @@ func NewBudget() *Budget {
 	}
 }
 
-// enter waits until the host (host:port) may be asked. leave must be called once. The error is the context's, or an
+// enter waits until the host (see door) may be asked. leave must be called once. The error is the context's, or an
 // *Error while the host wants to be left alone.
 func (b *Budget) enter(ctx context.Context, host string, l lane) (leave func(), err error) {
 	h := b.host(host)
@@ -131,7 +131,7 @@ func (b *Budget) pause(ctx context.Context, host string, h *hostBudget) error {
 	b.mu.Unlock()
 	if left > waitOut {
 		return &Error{Kind: KindThrottled, RetryAfter: left, Message: fmt.Sprintf(
-			"%s asked to be left alone for a while: too many requests. Fairlead asks again in %s; a longer interval helps", host, left.Round(time.Second))}
+			"%s asked to be left alone for a while: too many requests. Fairlead asks again in %s; a longer interval helps", placeOf(host), left.Round(time.Second))}
 	}
 	return sleep(ctx, left)
 }

@@ -144,7 +144,7 @@ func (u unfit) Error() string { return string(u) }
 func (f *Fetchers) needed(r Remote) need {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.needs[place(r.URL)]
+	n := f.needs[r.door(r.URL)]
 	if time.Now().After(n.until) {
 		return need{}
 	}
@@ -161,7 +161,7 @@ func (f *Fetchers) learn(r Remote, err error, list bool) bool {
 	if len(f.needs) >= maxNeeds {
 		clear(f.needs)
 	}
-	f.needs[place(r.URL)] = need{lists: list || f.needs[place(r.URL)].lists, until: time.Now().Add(needTime)}
+	f.needs[r.door(r.URL)] = need{lists: list || f.needs[r.door(r.URL)].lists, until: time.Now().Add(needTime)}
 	return true
 }
 

@@ -105,8 +105,8 @@ func (h *HTTP) Close() {
 type exchange struct {
 	h *HTTP
 	r Remote
-	// place is where the budget has let this exchange in already.
-	place string
+	// door is where the budget has let this exchange in already.
+	door string
 }
 
 // RoundTrip sends a request on the source's way: its authority and its proxy. Each counts, and each other
@@ -116,8 +116,8 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, to := func() {}, place(req.URL)
-	if to != x.place {
+	leave, to := func() {}, x.r.door(req.URL)
+	if to != x.door {
 		if leave, err = x.h.budget.enter(req.Context(), to, lists); err != nil {
 			return nil, err
 		}

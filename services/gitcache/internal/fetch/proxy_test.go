@@ -210,3 +210,30 @@ func TestOnlyTheSourcesAuthorityIsTrusted(t *testing.T) {
 	_, err = f.List(t.Context(), r)
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
 }
+
+// Whoever brings an authority or a proxy decides what answers in a host's name. That must not pause, nor
+// crowd out, the sources of those who mean the true host.
+func TestAHostByASourcesOwnAuthorityOrProxyPausesNoOthers(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewTLSServer(t)
+	server.NewRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
+	server.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
+	own, proxied, usual := remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git")
+	own.Credentials.CA = authority(server)
+	proxied.Proxy = parseProxy(t, gittest.NewProxy(t, server.Listener.Addr().String()).URL)
+	for _, r := range []fetch.Remote{own, proxied} {
+		_, err := f.List(t.Context(), r)
+		wantError(t, err, fetch.KindThrottled, "429 from "+server.Listener.Addr().String())
+		_, err = f.List(t.Context(), r)
+		wantError(t, err, fetch.KindThrottled, server.Listener.Addr().String()+" asked to be left alone")
+	}
+	server.SetFault(nil)
+	if _, err := f.List(t.Context(), usual); err != nil {
+		t.Errorf("others wait: %v", err)
+	}
+}

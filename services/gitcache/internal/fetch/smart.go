@@ -29,8 +29,8 @@ func (h *HTTP) List(ctx context.Context, r Remote) (*Listing, error) {
 }
 
 func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
-	x := &exchange{h: h, r: r, place: place(r.URL)}
-	leave, err := h.budget.enter(ctx, x.place, lists)
+	x := &exchange{h: h, r: r, door: r.door(r.URL)}
+	leave, err := h.budget.enter(ctx, x.door, lists)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 }
 
 func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	x := &exchange{h: h, r: r, place: place(l.base)}
-	leave, err := h.budget.enter(ctx, x.place, packs)
+	x := &exchange{h: h, r: r, door: r.door(l.base)}
+	leave, err := h.budget.enter(ctx, x.door, packs)
 	if err != nil {
 		return 0, err
 	}

@@ -35,7 +35,7 @@ func NewSSH(o Options) *SSH {
 
 // List asks where the refs point.
 func (s *SSH) List(ctx context.Context, r Remote) (*Listing, error) {
-	leave, err := s.budget.enter(ctx, place(r.URL), lists)
+	leave, err := s.budget.enter(ctx, r.door(r.URL), lists)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
 // Fetch brings wants and all that they reach, in one session: the list of refs comes first again, as the
 // protocol has it.
 func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	leave, err := s.budget.enter(ctx, place(r.URL), packs)
+	leave, err := s.budget.enter(ctx, r.door(r.URL), packs)
 	if err != nil {
 		return 0, err
 	}

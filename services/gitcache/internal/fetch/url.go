@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/netip"
 	"net/url"
@@ -33,7 +35,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + place(u)
 }
 
-// place is host:port, which is what a budget is for.
+// place is host:port.
 func place(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -47,6 +49,29 @@ func place(u *url.URL) string {
 		}
 	}
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// door is what a budget is for: a place and, where the source brings its own, the authority and the proxy
+// by which it is known and reached. What answers there need not be the host that others mean, so it has them
+// neither wait nor change their ways.
+func (r Remote) door(u *url.URL) string {
+	if r.Credentials.CA == "" && r.Proxy == nil {
+		return place(u)
+	}
+	proxy := ""
+	if r.Proxy != nil {
+		proxy = r.Proxy.String()
+	}
+	sum := sha256.Sum256([]byte(proxy + "\x00" + r.Credentials.CA))
+	return place(u) + doorMark + hex.EncodeToString(sum[:])
+}
+
+const doorMark = " "
+
+// placeOf is the part of a door that is for people.
+func placeOf(door string) string {
+	place, _, _ := strings.Cut(door, doorMark)
+	return place
 }
 
 // show is a URL as it may be shown: without user, query and fragment.
