@@ -155,7 +155,7 @@ func (s *Service) serve() error {
 	from := origin.New(origin.Deps{
 		Catalog: s.sources, Mirrors: s.mirrors, Builder: s.builder, Peers: s.peers,
 		Owned:  s.owned,
-		Repair: func(uid string) { s.owner.Refresh(uid) },
+		Repair: func(uid string) { s.owner.Repair(uid) },
 		Keeps:  s.keeps,
 	})
 	artifacts := &rpc.Artifacts{Origin: from, Ready: s.replica.Catalog.Ready}

@@ -119,10 +119,8 @@ func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trou
 		return false, p.troubles, err
 	}
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
-	if moved || !maps.EqualFunc(t.mirror.Heads(), heads, mirror.Head.Equal) {
-		if err := t.keep(heads); err != nil {
-			return false, p.troubles, err
-		}
+	if err := t.keep(heads); err != nil {
+		return false, p.troubles, err
 	}
 	maps.Copy(t.seen, p.seen)
 	return moved, p.troubles, nil
@@ -132,8 +130,10 @@ func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trou
 func (t *tenure) keep(heads map[string]mirror.Head) error {
 	here := maps.Clone(heads)
 	maps.DeleteFunc(here, func(_ string, h mirror.Head) bool { return h.Object.IsZero() })
-	if err := t.mirror.SetHeads(here); err != nil {
-		return &fetch.Error{Kind: fetch.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.o.cfg.Replica)}
+	if !maps.EqualFunc(t.mirror.Heads(), here, mirror.Head.Equal) {
+		if err := t.mirror.SetHeads(here); err != nil {
+			return &fetch.Error{Kind: fetch.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.o.cfg.Replica)}
+		}
 	}
 	t.heads = heads
 	return nil

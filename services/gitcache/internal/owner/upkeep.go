@@ -58,6 +58,19 @@ func (t *tenure) recheck(ctx context.Context) {
 	}
 }
 
+// Repair polls now if the mirror of a source is to be replaced, so that nobody waits for the next poll. It
+// may be called with every request: while upstream fails, or a mirror was cloned just before, it does nothing.
+func (o *Owner) Repair(uid string) {
+	l := o.loop(uid)
+	if l == nil {
+		return
+	}
+	s := l.state()
+	if m, ok := o.deps.Mirrors.Lookup(uid); ok && s.Owned && s.StaleSince.IsZero() && m.Doubted() {
+		l.nudge()
+	}
+}
+
 func (t *tenure) measure() {
 	bytes, packs := t.mirror.Size()
 	t.set(func(s *State) { s.MirrorBytes, s.MirrorPacks = bytes, packs })

@@ -2,9 +2,16 @@ package owner
 
 import (
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 func nap(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
@@ -70,4 +77,84 @@ func TestWhatDoesNotWorkIsTriedEverMoreSeldom(t *testing.T) {
 			t.Errorf("%d are remembered", len(h))
 		}
 	})
+}
+
+// TestRequestsForDamagedContentDoNotDrivePolls beyond the one that replaces the mirror.
+func TestRequestsForDamagedContentDoNotDrivePolls(t *testing.T) {
+	t.Parallel()
+	mirrors, err := mirror.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mirrors.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(Config{}, Deps{Mirrors: mirrors})
+	l := newLoop(o, Source{UID: "u1"})
+	o.loops["u1"] = l
+	polls := func() int {
+		o.Repair("u1")
+		select {
+		case <-l.wake:
+			return 1
+		default:
+			return 0
+		}
+	}
+	l.set(func(s *State) { s.Owned = true })
+	if polls() != 0 {
+		t.Error("polled for a mirror that is whole")
+	}
+	m.Doubt(mirror.ErrMissing)
+	if polls() != 1 {
+		t.Error("the mirror is not replaced at once")
+	}
+	l.set(func(s *State) { s.StaleSince = time.Now() })
+	if polls() != 0 {
+		t.Error("polled again while polls fail and wait for their turn")
+	}
+	l.set(func(s *State) { s.StaleSince = time.Time{} })
+	fresh, err := m.Fresh()
+	if err == nil {
+		err = fresh.Use()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Doubt(mirror.ErrMissing)
+	if polls() != 0 {
+		t.Error("polled though the mirror was replaced just before")
+	}
+}
+
+// TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll: the mirror has no place for it.
+func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	mirrors, err := mirror.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn := newTenure(Source{UID: "u1"})
+	if tn.mirror, err = mirrors.Mirror("u1"); err != nil {
+		t.Fatal(err)
+	}
+	heads := map[string]mirror.Head{
+		"HEAD": {Ref: "HEAD", Object: plumbing.Hash{1}, Commit: plumbing.Hash{1}}, "refs/heads/gone": {Ref: "refs/heads/gone", Commit: plumbing.Hash{2}},
+	}
+	if err := tn.keep(heads); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "u1", "heads.json")
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tn.keep(heads); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("written again: %v", err)
+	}
 }
