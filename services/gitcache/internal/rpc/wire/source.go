@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"strings"
+	"unicode"
+
 	"github.com/go-git/go-git/v5/plumbing"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
@@ -73,8 +76,10 @@ func revision(m *artifactv1.Revision) mirror.Commit {
 	return mirror.Commit{ID: plumbing.NewHash(m.GetCommit()), Time: hub.Time(m.GetCommitTime()), Subject: m.GetSubject(), Author: m.GetAuthor()}
 }
 
+// entryMessage shows a name that is no text as well as it can: protobuf takes no other.
 func entryMessage(e browse.Entry) *gitcachev1.TreeEntry {
-	return &gitcachev1.TreeEntry{Kind: kinds()[e.Kind], Name: e.Name, Size: e.Size, ObjectId: e.ID.String()}
+	name := strings.ToValidUTF8(e.Name, string(unicode.ReplacementChar))
+	return &gitcachev1.TreeEntry{Kind: kinds()[e.Kind], Name: name, Size: e.Size, ObjectId: e.ID.String()}
 }
 
 func entry(m *gitcachev1.TreeEntry) browse.Entry {
