@@ -200,6 +200,9 @@ func send(w http.ResponseWriter, r *http.Request, body io.Reader) {
 		return
 	}
 	if err := copyHeldBack(w, body); err != nil {
+		// A caller that hangs up may have seen what is bad, before we did: without a look at the rest it
+		// would be served again and again, and nobody would ever get it whole.
+		_, _ = io.Copy(io.Discard, body) // the reader takes what is bad out of use
 		// The status is out. Cutting the connection is what tells the caller.
 		panic(http.ErrAbortHandler)
 	}
