@@ -43,6 +43,8 @@ var (
 const (
 	// opTimeout bounds one transaction: a hung database must not pile up callers.
 	opTimeout = 15 * time.Second
+	// readAllTimeout bounds one look at the whole catalog: followers give a silent stream up after 45 s.
+	readAllTimeout = 40 * time.Second
 	// defaultLogLimit is how many changes the log reaches back: hours of a busy catalog,
 	// under 20 MB. Whoever was away for longer begins with a snapshot.
 	defaultLogLimit = 100_000
@@ -236,7 +238,16 @@ type querier interface {
 
 // Read calls fn with a view on one moment.
 func (s *Store) Read(ctx context.Context, fn func(context.Context, View) error) error {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	return s.readFor(ctx, opTimeout, fn)
+}
+
+// ReadAll is Read for a look at everything, which takes a large catalog a while.
+func (s *Store) ReadAll(ctx context.Context, fn func(context.Context, View) error) error {
+	return s.readFor(ctx, readAllTimeout, fn)
+}
+
+func (s *Store) readFor(ctx context.Context, limit time.Duration, fn func(context.Context, View) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {

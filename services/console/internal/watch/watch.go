@@ -383,7 +383,7 @@ func (h *Hub) sendSnapshot(ctx context.Context, send func(Event) error) (at stor
 		return at, ctx.Err()
 	}
 	var all []store.Change
-	err = h.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+	err = h.store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
 		all, at, err = v.Snapshot(ctx)
 		return err
 	})
