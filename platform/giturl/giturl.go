@@ -7,6 +7,7 @@ package giturl
 
 import (
 	"errors"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -21,6 +22,10 @@ const MaxBytes = 2048
 var (
 	// user of ssh: what can't be taken for an option or for a part of a URL.
 	sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	// hostName is ASCII.
+	hostName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*$`)
+	// likeAddress ends with a number, which no name does.
+	likeAddress = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
 	// scpForm is user@host:path, without a scheme.
 	scpForm = regexp.MustCompile(`^([^@:/]+)@(\[[^\]/@]*\]|[^:/@\[\]]+):(.*)$`)
 )
@@ -95,12 +100,15 @@ func checkSSH(u *url.URL) (*url.URL, error) {
 	return u, nil
 }
 
-// validHost keeps out what other programs would take for an option or for more than a host. Whether it
-// exists is for the resolver to say.
+// validHost keeps out what other programs would take for an option, for more than a host, or for another
+// one: HTTP clients turn letters of other alphabets into ASCII (names with them are written as xn--...), and many
+// resolvers, such as those of proxies, take 127.1 and 0x7f.1 for addresses. Whether it exists is for the
+// resolver to say.
 func validHost(host string) bool {
-	return host != "" && !strings.HasPrefix(host, "-") && !strings.ContainsFunc(host, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_:", r) // colons of IPv6
-	})
+	if _, err := netip.ParseAddr(host); err == nil {
+		return !strings.Contains(host, "%")
+	}
+	return hostName.MatchString(host) && !likeAddress.MatchString(host)
 }
 
 // ParseProxy reads the URL of a proxy: http://host:port or https://host:port.
