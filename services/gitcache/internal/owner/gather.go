@@ -105,6 +105,9 @@ func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbin
 	}()
 	seen := map[plumbing.Hash]bool{}
 	err = g.walk(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if !seen[m.Commit] && len(seen) == submodule.MaxModules {
 			return fmt.Errorf("it has more than the limit of %d submodules", submodule.MaxModules)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/config"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/loopback"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -27,6 +28,10 @@ const (
 	// MaxModules of one commit, with all that are within others.
 	MaxModules = 100
 	maxName    = 255
+	// maxSections of any kind: for each the parser looks at all of them.
+	maxSections = 1000
+	// maxFolderBytes of folders are read to find the submodules of one commit, again for each: a second or so.
+	maxFolderBytes = 128 << 20
 )
 
 // Module is a repository within another one.
@@ -58,8 +63,12 @@ func List(r tree.Reader, root plumbing.Hash, base *url.URL) ([]Module, error) {
 		return nil, err
 	}
 	var modules []Module
+	folders := &bounded{r, maxFolderBytes}
 	for _, e := range entries {
-		link, err := lookup(r, root, e.path)
+		link, err := lookup(folders, root, e.path)
+		if folders.left < 0 {
+			return nil, refuse("%s names submodules that take reading more than %d MiB of folders to find", fileName, maxFolderBytes>>20)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +82,21 @@ func List(r tree.Reader, root plumbing.Hash, base *url.URL) ([]Module, error) {
 		modules = append(modules, Module{Path: e.path, URL: at, Commit: link.ID})
 	}
 	return modules, nil
+}
+
+// bounded gives so many bytes.
+type bounded struct {
+	tree.Reader
+
+	left int64
+}
+
+func (b *bounded) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+	content, err := b.Reader.Read(kind, id, most)
+	if b.left -= int64(len(content)); b.left < 0 {
+		return nil, mirror.ErrTooLarge
+	}
+	return content, err
 }
 
 // read returns .gitmodules; nil if there is none.
@@ -132,6 +156,9 @@ func parse(content []byte) (entries []entry, err error) {
 			err = refuse("%s can't be read", fileName)
 		}
 	}()
+	if bytes.Count(content, []byte("[")) > maxSections {
+		return nil, refuse("%s has more than the limit of %d sections", fileName, maxSections)
+	}
 	file := config.New()
 	if err := config.NewDecoder(bytes.NewReader(content)).Decode(file); err != nil {
 		return nil, refuse("%s can't be read. Check it with git config -f %s --list", fileName, fileName)
@@ -195,7 +222,11 @@ func resolve(base *url.URL, raw string) (*url.URL, error) {
 		}
 		raw = text
 	}
-	return fetch.ParseURL(raw)
+	u, err := fetch.ParseURL(raw)
+	if err == nil && loopback.Host(u.Hostname()) && !loopback.Host(base.Hostname()) {
+		return nil, errors.New("the url points to the hub itself")
+	}
+	return u, err
 }
 
 func relative(base *url.URL, raw string) (string, error) {

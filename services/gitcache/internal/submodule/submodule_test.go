@@ -133,6 +133,9 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 		"garbage":            {"[submodule \"y\n", "can't be read"},
 		"too large":          {strings.Repeat("#", 300<<10), "limit of 256 KiB"},
 		"too many":           {manySections(101), "limit of 100"},
+		"many sections":      {strings.Repeat("[x]\n", 60_000), "limit of 1000 sections"},
+		"the hub itself":     {section("y", "y", "http://127.0.0.1:8080/y"), "the hub itself"},
+		"the hub by name":    {section("y", "y", "git@localhost:y"), "the hub itself"},
 	} {
 		_, err := list(t, "https://git.example.com/a/shop.git", c.content)
 		if !errors.Is(err, submodule.ErrRefused) || !strings.Contains(err.Error(), c.words) {
@@ -174,6 +177,26 @@ func (m memory) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]byt
 		return nil, mirror.ErrMissing
 	}
 	return b, nil
+}
+
+// To look for each of many submodules in folders as large as they may be would take hours.
+func TestWhatIsReadToFindSubmodulesIsBounded(t *testing.T) {
+	t.Parallel()
+	content := []byte(manySections(100))
+	blob := plumbing.ComputeHash(plumbing.BlobObject, content)
+	root := "100644 .gitmodules\x00" + string(blob[:])
+	for i := range 4000 {
+		root += fmt.Sprintf("100644 %01000d\x00%s", i, blob[:])
+	}
+	id := plumbing.NewHash(commit)
+	base, err := giturl.Parse("https://git.example.com/a/shop.git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = submodule.List(memory{blob: content, id: []byte(root)}, id, base)
+	if !errors.Is(err, submodule.ErrRefused) || !strings.Contains(err.Error(), "128 MiB of folders") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func FuzzGitmodules(f *testing.F) {
