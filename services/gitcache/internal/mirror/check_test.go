@@ -203,6 +203,19 @@ func TestGoodPacksOutliveAClone(t *testing.T) {
 	if _, err := fresh.AddPack(t.Context(), bytes.NewReader(u.pack(5, 10))); err != nil {
 		t.Fatal(err)
 	}
+	clone := filepath.Join(dir, "u1", "fresh.git")
+	if err := os.Rename(clone, clone+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Use(); err == nil {
+		t.Fatal("used though it is not there")
+	}
+	if err := os.Rename(clone+".away", clone); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context()); err == nil {
+		t.Fatal("the damage is forgotten")
+	}
 	if err := fresh.Use(); err != nil {
 		t.Fatal(err)
 	}

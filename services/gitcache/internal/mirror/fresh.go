@@ -45,8 +45,7 @@ func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
 }
 
 // Use puts the fresh clone in the mirror's place. Packs that Check found good come along: they may hold
-// what upstream has no more. Killed in between, the mirror is empty and is cloned at the next poll: its
-// heads are still known and its artifacts still served.
+// what upstream has no more. Who is killed in between finishes it at the next start.
 func (f *Fresh) Use() error {
 	m := f.m
 	m.change.Lock()
@@ -63,11 +62,11 @@ func (f *Fresh) Use() error {
 	if err := os.Rename(m.fresh(), m.repo()); err != nil {
 		return fmt.Errorf("put clone in place: %w", errors.Join(err, os.Rename(m.old(), m.repo())))
 	}
-	if err := durable.SyncDir(m.dir); err != nil {
-		return fmt.Errorf("put clone in place: %w", err)
-	}
 	if err := m.loadPacks(); err != nil {
 		return err
+	}
+	if err := durable.SyncDir(m.dir); err != nil {
+		return fmt.Errorf("put clone in place: %w", err)
 	}
 	if err := os.RemoveAll(m.old()); err != nil {
 		return fmt.Errorf("remove damaged mirror: %w", err)
@@ -76,11 +75,23 @@ func (f *Fresh) Use() error {
 	return m.trust()
 }
 
+// finishUse does what is left of a Use that was killed between its renames: the clone is whole then.
+func (m *Mirror) finishUse() error {
+	if _, err := os.Stat(m.repo()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, dir := range []string{m.fresh(), m.old()} {
+		if err := os.Rename(dir, m.repo()); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *Fresh) takeAlong() error {
 	m := f.m
 	m.checks.mu.Lock()
 	good := m.checks.good
-	m.checks.good = nil
 	m.checks.mu.Unlock()
 	dir := filepath.Join(m.fresh(), packFolder)
 	for _, p := range good {

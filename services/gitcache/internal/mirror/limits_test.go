@@ -3,8 +3,12 @@ package mirror
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -24,6 +28,40 @@ func TestAShortageIsNoDamage(t *testing.T) {
 		if err := readError(plumbing.ZeroHash, damage); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// TestAShortageIsNoReasonToClone: a check that could not be made is made again, and meanwhile all stays.
+func TestAShortageIsNoReasonToClone(t *testing.T) {
+	t.Parallel()
+	all, err := Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := all.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := m.packPath(strings.Repeat("ab", 20)) + pack.PackExt
+	if err := os.Symlink(path, path); err != nil { // opening it fails, and says nothing of what is there
+		t.Fatal(err)
+	}
+	if err := m.loadPacks(); err != nil {
+		t.Fatal(err)
+	}
+	m.Doubt(ErrCorrupt)
+	if err := m.Check(t.Context()); !errors.Is(err, syscall.ELOOP) || m.Doubted() {
+		t.Errorf("it is to be cloned because of %v", err)
+	}
+	m.until = time.Time{}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.loadPacks(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context()); err != nil {
+		t.Errorf("checked again: %v", err)
 	}
 }
 

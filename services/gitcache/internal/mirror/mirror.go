@@ -93,10 +93,11 @@ func initBare(dir string) error {
 		"config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n",
 	} {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
+		if was, err := os.ReadFile(path); err == nil && string(was) == content {
 			continue
 		}
-		if err := durable.WriteFile(path, []byte(content), 0o600); err != nil {
+		// Not synced: what a crash leaves of it is found here, and a thousand new sources would wait long.
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("make repository: %w", err)
 		}
 	}
@@ -172,8 +173,18 @@ func (m *Mirror) cloned() {
 	m.clones++
 }
 
+// postpone leaves a doubted mirror as it is for a while.
+func (m *Mirror) postpone() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if until := time.Now().Add(firstClonePause); until.After(m.until) {
+		m.until = until
+	}
+}
+
 // trust ends the doubt.
 func (m *Mirror) trust() error {
+	m.checks.forget()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.Remove(filepath.Join(m.dir, doubtName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

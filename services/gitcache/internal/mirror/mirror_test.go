@@ -209,6 +209,9 @@ func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
 func TestKeepRemovesTheOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, ".gone-of-a-killed-process", "repo.git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	all, err := mirror.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +221,7 @@ func TestKeepRemovesTheOthers(t *testing.T) {
 			t.Fatalf("%q: %v", uid, err)
 		}
 	}
-	if n, err := all.Keep(map[string]bool{"u1": true, "../../escape": true}); n != 2 || err != nil {
+	if n, err := all.Keep(map[string]bool{"u1": true, "../../escape": true}); n != 3 || err != nil {
 		t.Errorf("removed %d, %v", n, err)
 	}
 	left, _ := os.ReadDir(dir)
@@ -236,4 +239,57 @@ func names(entries []os.DirEntry) []string {
 		all = append(all, e.Name())
 	}
 	return all
+}
+
+func TestARemovedMirrorIsGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	all := openAll(t, dir)
+	u := newUpstream(t, 1)
+	m := mirrorOf(t, all, "u1")
+	u.fetch(m, 0, 1)
+	for range 2 {
+		if err := all.Remove("u1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := u.everything(m, 1); !errors.Is(err, mirror.ErrMissing) {
+		t.Errorf("read from what is gone: %v", err)
+	}
+	u.fetch(mirrorOf(t, all, "u1"), 0, 1)
+}
+
+// TestAKillBetweenTheRenamesOfACloneLosesNothing.
+func TestAKillBetweenTheRenamesOfACloneLosesNothing(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t, 5)
+	for _, left := range []string{"fresh.git", "old.git"} {
+		dir := t.TempDir()
+		u.fetch(open(t, dir), 0, 5)
+		if err := os.Rename(filepath.Join(dir, "u1", "repo.git"), filepath.Join(dir, "u1", left)); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.everything(open(t, dir), 5); err != nil {
+			t.Errorf("with %s: %v", left, err)
+		}
+	}
+}
+
+func TestATornConfigOfARepositoryIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, dir)
+	path := filepath.Join(dir, "u1", "repo.git", "config")
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, path, func(b []byte) []byte { return b[:len(b)/2] })
+	open(t, dir)
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("it holds %q, %v", got, err)
+	}
 }

@@ -57,37 +57,6 @@ func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
 	return m, nil
 }
 
-// Keep removes all mirrors but those of these sources, and returns how many went.
-func (s *Mirrors) Keep(uids map[string]bool) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	wanted := map[string]bool{}
-	for uid := range uids {
-		wanted[folder(uid)] = true
-	}
-	found, err := os.ReadDir(s.dir)
-	if err != nil {
-		return 0, fmt.Errorf("list mirrors: %w", err)
-	}
-	removed := 0
-	for _, e := range found {
-		if wanted[e.Name()] {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
-			return removed, fmt.Errorf("remove mirror: %w", err)
-		}
-		removed++
-	}
-	for uid, m := range s.open {
-		if !uids[uid] {
-			m.replace(nil)
-			delete(s.open, uid)
-		}
-	}
-	return removed, nil
-}
-
 // Close gives descriptors back. Those of readers that are not closed come with them.
 func (s *Mirrors) Close() {
 	s.readers.closeAll()

@@ -168,3 +168,10 @@ func readError(id plumbing.Hash, err error) error {
 		return fmt.Errorf("read object %s: %w", id, err)
 	}
 }
+
+// isDamage tells errors that are the mirror's fault from those of a process or machine that is short of
+// something.
+func isDamage(err error) bool {
+	sorted := readError(plumbing.ZeroHash, err)
+	return errors.Is(sorted, ErrCorrupt) || errors.Is(sorted, ErrMissing)
+}

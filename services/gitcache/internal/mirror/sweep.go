@@ -13,6 +13,9 @@ import (
 
 // sweep removes what a killed process left half done.
 func (m *Mirror) sweep() error {
+	if err := m.finishUse(); err != nil {
+		return err
+	}
 	for _, dir := range []string{m.fresh(), m.old()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
