@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke chaos soak bench gen fmt lint check build kubelocal install tidy clean
+.PHONY: help up test race e2e smoke chaos soak fleet bench gen fmt lint check build kubelocal install tidy clean
 
 MODULES  := gen platform services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -10,9 +10,13 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
 # One after the other, because each starts whole clusters; never from the cache, which doesn't know bin/.
 E2E       = go test -count=1 -p 1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
-SERVICES := console gitcache distributor tunnel agent
+PROGRAMS := console gitcache distributor tunnel agent
 # ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
 ARGS     ?=
+# Of the simulated fleet.
+CLUSTERS ?= 1000
+SERVICES ?= 30
+DURATION ?= 4m
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -22,7 +26,7 @@ up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--em
 
 build: ## Build all deployables into bin/
 	@mkdir -p bin
-	@for s in $(SERVICES); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
+	@for s in $(PROGRAMS); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
@@ -55,6 +59,9 @@ chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-see
 
 soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
 	@go run fairlead.dev/e2e/cmd/soak $(ARGS)
+
+fleet: install build ## The hub under thousands of simulated agents (CLUSTERS=10000 SERVICES=30 DURATION=4m)
+	@go run fairlead.dev/e2e/cmd/fleet -clusters $(CLUSTERS) -services $(SERVICES) -duration $(DURATION) $(ARGS)
 
 bench: install build ## Run a benchmark: make bench BENCH=name
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/bench $(BENCH)

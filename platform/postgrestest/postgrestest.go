@@ -37,19 +37,28 @@ type Server struct {
 // Database makes an empty database and returns its URL. It is gone when the server stops.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	db, err := s.NewDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// NewDatabase is Database for programs that are no test.
+func (s *Server) NewDatabase() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
 		if err := s.start(); err != nil {
-			t.Fatalf("start PostgreSQL: %v", err)
+			return "", fmt.Errorf("start PostgreSQL: %w", err)
 		}
 	}
 	s.databases++
 	name := "test" + strconv.Itoa(s.databases)
 	if out, err := s.command("createdb", "-h", s.root, "-U", "postgres", name).CombinedOutput(); err != nil {
-		t.Fatalf("create database: %v: %s", err, out)
+		return "", fmt.Errorf("create database: %w: %s", err, out)
 	}
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + name, RawQuery: url.Values{"host": {s.root}}.Encode()}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + name, RawQuery: url.Values{"host": {s.root}}.Encode()}).String(), nil
 }
 
 // Restart kills the server with SIGKILL, as a crash would, and starts it again on its data.

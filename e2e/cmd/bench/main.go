@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fairlead.dev/e2e/fleet"
 	"fairlead.dev/e2e/stack"
 )
 
@@ -27,6 +28,9 @@ func benches() map[string]bench {
 		"gitcache-poll":  gitcachePoll,
 		"gitcache-build": gitcacheBuild,
 		"gitcache-scale": gitcacheScale,
+
+		"distributor":       distributorFleet,
+		"distributor-fleet": distributorFleet,
 	}
 }
 
@@ -40,6 +44,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) == 1 && args[0] == "agents" { // a part of a simulated fleet, started by this very program
+		return fleet.Agents(ctx, os.Stdin, stdout)
+	}
 	names := strings.Join(slices.Sorted(maps.Keys(benches())), ", ")
 	if len(args) != 1 {
 		return errors.New("which one? make bench BENCH=<name>, with one of: " + names)

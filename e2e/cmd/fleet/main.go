@@ -1,0 +1,82 @@
+// Command fleet runs the built hub under a simulated fleet of agents and says what that costs. It calls
+// itself with "agents" for the processes that simulate.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"fairlead.dev/e2e/fleet"
+	"fairlead.dev/e2e/gitcache"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "FLEET failed:", err)
+		os.Exit(1) //nolint:gocritic // stop only unhooks signals
+	}
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	if len(args) == 1 && args[0] == "agents" {
+		return fleet.Agents(ctx, stdin, stdout)
+	}
+	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var cfg fleet.Config
+	flags.IntVar(&cfg.Clusters, "clusters", 1000, "how many clusters")
+	flags.IntVar(&cfg.Services, "services", 30, "how many services on each")
+	flags.IntVar(&cfg.Sources, "sources", 10, "how many sources they are from")
+	flags.BoolVar(&cfg.Postgres, "postgres", false, "PostgreSQL instead of SQLite; nothing is kept for the next run")
+	flags.BoolVar(&cfg.Plaintext, "plaintext", false, "no TLS, as behind a proxy that ends it")
+	flags.DurationVar(&cfg.NextPoll, "next-poll", 2*time.Minute, "mean time between two polls of an agent")
+	flags.DurationVar(&cfg.Duration, "duration", 4*time.Minute, "how long the steady state is measured")
+	flags.Float64Var(&cfg.ChangesPerHour, "changes", 0.01, "share of services that change per hour")
+	flags.Float64Var(&cfg.Downloads, "downloads", 0.05, "share of deliveries that are really downloaded")
+	flags.Float64Var(&cfg.Tunnels, "tunnels", 0.1, "share of agents with an idle tunnel session")
+	flags.BoolVar(&cfg.Reconnect, "reconnect", false, "kill the distributor at the end, and wait until all agents are back")
+	flags.StringVar(&cfg.Dir, "dir", "", "`folder` for all data, with what was prepared for the next run of this size; default: one in the user's cache")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if cfg.Bins, err = gitcache.Bins("."); err != nil {
+		return err
+	}
+	if cfg.Executable, err = os.Executable(); err != nil {
+		return err
+	}
+	end, err := folder(&cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	fmt.Fprintln(stderr, "data is in", cfg.Dir)
+	seen, err := fleet.Do(ctx, cfg, stderr)
+	if err != nil {
+		return err
+	}
+	seen.Print(stdout)
+	return seen.Fault()
+}
+
+// folder chooses where the data is. What PostgreSQL holds ends with the run, so nothing else is kept then.
+func folder(cfg *fleet.Config) (end func() error, err error) {
+	if cfg.Dir != "" {
+		return func() error { return nil }, nil
+	}
+	if cfg.Postgres {
+		cfg.Dir, err = os.MkdirTemp("", "fairlead-fleet-")
+		return func() error { return os.RemoveAll(cfg.Dir) }, err
+	}
+	cfg.Dir, err = fleet.CacheDir(*cfg)
+	return func() error { return nil }, err
+}

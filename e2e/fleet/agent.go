@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/sync/errgroup"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/delivery"
+	platform "fairlead.dev/platform/hub"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/reach"
+)
+
+// agent is one agent without a cluster.
+type agent struct {
+	name    string
+	spec    *Spec
+	stats   *recorder
+	sources *platform.Distributors
+	http    *http.Client
+	reports *reporter
+	wake    chan struct{} // there is something to download
+
+	synced atomic.Int64 // when the hub last answered, in Unix nanoseconds
+
+	mu      sync.Mutex // guards what follows
+	have    map[string]string
+	waiting []*deliveryv1.ServiceDelivery
+}
+
+func newAgent(name, token string, spec *Spec, stats *recorder) (*agent, error) {
+	hc, err := client.New(client.Config{CAFile: spec.CAFile})
+	if err != nil {
+		return nil, err
+	}
+	authorized := *hc
+	authorized.Transport = client.Authorize(hc.Transport, identity.StaticToken(token))
+	a := &agent{name: name, spec: spec, stats: stats, http: &authorized, wake: make(chan struct{}, 1), have: map[string]string{}}
+	a.sources = platform.New(&authorized, nil, append(client.Options(), connect.WithInterceptors(observer{a}))...)
+	a.sources.Set([]string{spec.Distributor})
+	a.reports = newReporter(a.sources)
+	return a, nil
+}
+
+// run lives as an agent does until ctx ends.
+func (a *agent) run(ctx context.Context, token string, tunnel bool) error {
+	defer a.http.CloseIdleConnections()
+	poller := platform.NewPoller(platform.PollDeps{
+		Distributors: a.sources, Wanted: a, KubernetesVersion: func() string { return "v1.36.0" }, AgentVersion: "simulated",
+		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return poller.Run(ctx) })
+	group.Go(func() error { return poller.Watch(ctx) })
+	group.Go(func() error { return a.reports.run(ctx) })
+	group.Go(func() error { return a.apply(ctx) })
+	if tunnel {
+		group.Go(func() error { return a.reach(ctx, token) })
+	}
+	return group.Wait()
+}
+
+// Have implements hub.Wanted.
+func (a *agent) Have() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.have)
+}
+
+// Take implements hub.Wanted.
+func (a *agent) Take(changes *deliveryv1.Changes) error {
+	now := time.Now()
+	a.mu.Lock()
+	for _, s := range changes.GetServices() {
+		a.have[s.GetName()] = s.GetDigest()
+	}
+	for _, name := range changes.GetRemoved() {
+		delete(a.have, name)
+	}
+	a.waiting = append(a.waiting, changes.GetServices()...)
+	a.mu.Unlock()
+	for _, s := range changes.GetServices() {
+		a.stats.arrived(s.GetRevision().GetCommit(), now)
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// digest is over all that the agent has.
+func (a *agent) digest() string { return delivery.SetDigest(a.Have()) }
+
+// apply does what is left of applying without a cluster: get the content, and say how it goes.
+func (a *agent) apply(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.wake:
+		}
+		a.mu.Lock()
+		list := a.waiting
+		a.waiting = nil
+		a.mu.Unlock()
+		for _, s := range list {
+			if a.downloads(s) {
+				a.download(ctx, s)
+			}
+			a.reports.set(s, deliveryv1.Phase_PHASE_PROGRESSING)
+		}
+		if pause(ctx, time.Second+rand.N(2*time.Second)) != nil { //nolint:gosec // as Pods take their time
+			return nil //nolint:nilerr // told to stop
+		}
+		for _, s := range list {
+			a.reports.set(s, deliveryv1.Phase_PHASE_HEALTHY)
+		}
+	}
+}
+
+// downloads decides for a share of the services, always the same ones.
+func (a *agent) downloads(s *deliveryv1.ServiceDelivery) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s.GetName())) // never fails
+	return float64(h.Sum32()%10_000) < a.spec.Downloads*10_000
+}
+
+// download gets an artifact as the agent does, until it is there, and throws the verified bytes away.
+func (a *agent) download(ctx context.Context, s *deliveryv1.ServiceDelivery) {
+	backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
+	for ctx.Err() == nil {
+		begin := time.Now()
+		err := a.fetch(ctx, s.GetArtifact().GetDigest())
+		a.stats.called(ctx, "download", time.Since(begin), err)
+		if err == nil || pause(ctx, backoff.Next()) != nil {
+			return
+		}
+	}
+}
+
+func (a *agent) fetch(ctx context.Context, text string) error {
+	digest, err := artifact.ParseDigest(text)
+	if err != nil {
+		return err
+	}
+	return a.sources.Try(ctx, func(ctx context.Context, one platform.Distributor) error {
+		content, err := artifact.Fetch(ctx, one.HTTP, one.URL, digest, 0)
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, content)
+		a.stats.bytes.Add(n)
+		return errors.Join(err, content.Close())
+	})
+}
+
+// reach keeps a tunnel session that nobody uses.
+func (a *agent) reach(ctx context.Context, token string) error {
+	hc, err := client.New(client.Config{CAFile: a.spec.CAFile})
+	if err != nil {
+		return err
+	}
+	r, err := reach.New(reach.Config{
+		Endpoints: func() []string { return []string{a.spec.Tunnel} }, HTTPClient: hc, Token: identity.StaticToken(token),
+		Kube: &url.URL{Scheme: "https", Host: "kubernetes.invalid"}, Transport: nobody{}, Version: "simulated", Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// nobody is an API server that is not there.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("a simulated agent has no cluster")
+}
+
+// observer times the calls of an agent.
+type observer struct{ agent *agent }
+
+func (o observer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		begin := time.Now()
+		resp, err := next(ctx, req)
+		name := "report"
+		if _, ok := req.Any().(*deliveryv1.SyncRequest); ok {
+			name = "sync"
+			if err == nil {
+				o.agent.synced.Store(time.Now().UnixNano())
+				if answer, ok := resp.Any().(*deliveryv1.SyncResponse); ok && answer.GetNotModified() != nil {
+					name = "sync unchanged"
+				}
+			}
+		}
+		o.agent.stats.called(ctx, name, time.Since(begin), err)
+		return resp, err
+	}
+}
+
+func (o observer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return &watched{StreamingClientConn: next(ctx, spec), ctx: ctx, stats: o.agent.stats}
+	}
+}
+
+func (o observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// watched counts streams that hear something.
+type watched struct {
+	connect.StreamingClientConn
+
+	ctx   context.Context
+	stats *recorder
+	open  bool // used by the reader only
+}
+
+func (w *watched) Receive(msg any) error {
+	err := w.StreamingClientConn.Receive(msg)
+	switch {
+	case err == nil && !w.open:
+		w.open = true
+		w.stats.watching.Add(1)
+	case err != nil:
+		w.closed()
+		if !errors.Is(err, io.EOF) {
+			w.stats.called(w.ctx, "watch", 0, fmt.Errorf("stream: %w", err))
+		}
+	}
+	return err
+}
+
+func (w *watched) CloseResponse() error {
+	w.closed()
+	return w.StreamingClientConn.CloseResponse()
+}
+
+func (w *watched) closed() {
+	if w.open {
+		w.open = false
+		w.stats.watching.Add(-1)
+	}
+}

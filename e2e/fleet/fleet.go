@@ -1,0 +1,120 @@
+// Package fleet runs the built hub under a simulated fleet: thousands of agents that speak the real
+// protocol over connections of their own, with the agent's own code for polls, nudges, choice of a
+// distributor and tunnel sessions. Only the cluster behind each agent is missing: what is delivered counts
+// as applied, and downloads are verified and thrown away. docs/fleet.md says how to read the figures.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// waveClusters is how many clusters use the folder of a wave: what one push to a shared folder reaches.
+	waveClusters = 1000
+	// groups is in how many groups of clusters each other service is; each group has a folder of its own.
+	groups = 100
+	// agentsPerProcess keeps a simulator's process below 20,000 descriptors, with a tunnel session each.
+	agentsPerProcess = 5000
+)
+
+// Config of a run.
+type Config struct {
+	Bins string // folder with the built programs
+	// Dir keeps everything, also what was prepared, for the next run of the same size.
+	Dir      string
+	Clusters int
+	Services int // per cluster
+	Sources  int
+	// Postgres has the console use a PostgreSQL, which is new for each run; else SQLite.
+	Postgres bool
+	// Plaintext has the agents use h2c, as behind a proxy that ends TLS.
+	Plaintext bool
+	// NextPoll is the mean time between polls: 2 min in the field, less to compress time.
+	NextPoll time.Duration
+	// Duration is how long the steady state is measured.
+	Duration time.Duration
+	// ChangesPerHour is the share of services whose folders change.
+	ChangesPerHour float64
+	// Downloads is the share of deliveries that are really downloaded.
+	Downloads float64
+	// Tunnels is the share of agents with a tunnel session.
+	Tunnels float64
+	// Executable runs agents when it is called with "agents"; empty: they run in this process.
+	Executable string
+	// Reconnect restarts the distributor at the end, and measures until all agents are back.
+	Reconnect bool
+}
+
+// Validate says what is wrong.
+func (c Config) Validate() error {
+	switch {
+	case c.Clusters < 1 || c.Clusters > 50_000:
+		return errors.New("clusters: must be 1 to 50,000")
+	case c.Services < 1 || c.Services > 1000:
+		return errors.New("services: must be 1 to 1,000 per cluster")
+	case c.Sources < 1:
+		return errors.New("sources: at least one is needed")
+	case c.Downloads < 0 || c.Downloads > 1 || c.Tunnels < 0 || c.Tunnels > 1 || c.ChangesPerHour < 0:
+		return errors.New("shares must be from 0 to 1")
+	}
+	return nil
+}
+
+// CacheDir is where what was prepared for a fleet of this size is kept between runs.
+func CacheDir(c Config) (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "fairlead-fleet", fmt.Sprintf("%dx%dx%d", c.Clusters, c.Services, c.Sources)), err
+}
+
+func clusterName(i int) string { return fmt.Sprintf("edge-%05d", i) }
+
+func serviceName(cluster, j int) string { return fmt.Sprintf("s%02d-edge-%05d", j, cluster) }
+
+func sourceName(i int) string { return fmt.Sprintf("mono-%d", i) }
+
+func (c Config) sourceOf(j int) int { return j % c.Sources }
+
+// groupOf says which folder of service j a cluster uses. Service 0 is in waves.
+func (c Config) groupOf(cluster, j int) int {
+	if j == 0 {
+		return cluster / waveClusters
+	}
+	return cluster % c.groupsOf(j)
+}
+
+func (c Config) groupsOf(j int) int {
+	if j == 0 {
+		return (c.Clusters + waveClusters - 1) / waveClusters
+	}
+	return min(groups, c.Clusters)
+}
+
+func folder(j, group int) string { return fmt.Sprintf("apps/s%02d/g%02d", j, group) }
+
+// users is how many services have a folder.
+func (c Config) users(j, group int) int {
+	n := 0
+	for i := range c.Clusters {
+		if c.groupOf(i, j) == group {
+			n++
+		}
+	}
+	return n
+}
+
+// pause waits, and says why it ended early.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

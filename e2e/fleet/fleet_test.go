@@ -1,0 +1,57 @@
+package fleet_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead.dev/e2e/fleet"
+	"fairlead.dev/e2e/gitcache"
+)
+
+// A fleet in small: everything is delivered, pushes arrive, nobody meets an error, and what agents have is
+// what the console says, also after the distributor was killed.
+func TestFleetConverges(t *testing.T) {
+	t.Parallel()
+	bins, err := gitcache.Bins("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	progress := &strings.Builder{}
+	seen, err := fleet.Do(ctx, fleet.Config{
+		Bins: bins, Dir: t.TempDir(), Clusters: 100, Services: 5, Sources: 2, NextPoll: 2 * time.Second,
+		Duration: 3 * time.Second, ChangesPerHour: 2, Downloads: 1, Tunnels: 0.1, Reconnect: true,
+	}, progress)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress)
+	}
+	if err := seen.Fault(); err != nil {
+		t.Error(err)
+	}
+	if seen.Wave.Arrived != 100 || len(seen.Pushes) == 0 || seen.Stats.Calls["sync unchanged"].Quantile(0.5) == 0 || seen.Reconnected == 0 {
+		t.Errorf("saw %+v", seen)
+	}
+	if t.Failed() {
+		seen.Print(progress)
+		t.Log(progress)
+	}
+}
+
+func TestQuantilesAreNearTheTruth(t *testing.T) {
+	t.Parallel()
+	var times fleet.Times
+	if times.Quantile(0.5) != 0 {
+		t.Error("nothing has a median")
+	}
+	for i := range 1000 {
+		times.Add(time.Duration(i+1) * time.Millisecond)
+	}
+	for share, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 0.99: 990 * time.Millisecond, 1: time.Second} {
+		if got := times.Quantile(share); got < want || got > want*106/100 {
+			t.Errorf("%v: %s, want %s", share, got, want)
+		}
+	}
+}

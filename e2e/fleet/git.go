@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing/fstest"
+	"time"
+
+	"fairlead.dev/platform/gitserver"
+)
+
+// gitHost serves the sources' repositories from this process.
+type gitHost struct {
+	dir    string
+	server *gitserver.Server
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) {
+	g := &gitHost{dir: filepath.Join(cfg.Dir, "git"), ended: make(chan error, 1)}
+	var err error
+	if g.server, err = gitserver.New(gitserver.Config{Dir: g.dir, Listen: listen, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		return nil, err
+	}
+	for source := range cfg.Sources {
+		if err := g.server.Create(ctx, sourceName(source), seed(cfg, source)); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.server.Listen(); err != nil {
+		return nil, err
+	}
+	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { g.ended <- g.server.Run(ctx) }()
+	return g, nil
+}
+
+func (g *gitHost) close() error {
+	g.stop()
+	return <-g.ended
+}
+
+// seed is the first content of a source: for each group of each service a folder with three manifests.
+func seed(cfg Config, source int) fstest.MapFS {
+	files := fstest.MapFS{"README.md": {Data: []byte("Folders of a simulated fleet.\n")}}
+	for j := range cfg.Services {
+		if cfg.sourceOf(j) != source {
+			continue
+		}
+		for k := range cfg.groupsOf(j) {
+			for _, kind := range []string{"ConfigMap", "Deployment", "Service"} {
+				name := folder(j, k) + "/" + strings.ToLower(kind) + ".yaml"
+				files[name] = &fstest.MapFile{Data: manifest(kind, name, "first")}
+			}
+		}
+	}
+	return files
+}
+
+// manifest is about a kilobyte, as most are.
+func manifest(kind, name, version string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s\napiVersion: v1\nkind: %s\nmetadata:\n  name: web\n  annotations:\n    version: %q\n", name, kind, version)
+	for i := range 30 {
+		fmt.Fprintf(&b, "    example.com/note-%d: what a team keeps here\n", i)
+	}
+	return b.Bytes()
+}
+
+// push commits a change to one folder and returns the commit and when it could be fetched.
+func (g *gitHost) push(ctx context.Context, source int, folder, version string) (string, time.Time, error) {
+	name := folder + "/configmap.yaml"
+	data := manifest("ConfigMap", name, version)
+	var in bytes.Buffer
+	fmt.Fprintf(&in, "commit refs/heads/main\ncommitter Fleet <fleet@example.com> %d +0000\ndata %d\n%s\n", time.Now().Unix(), len(version), version)
+	fmt.Fprintf(&in, "from refs/heads/main^0\nM 100644 inline %s\ndata %d\n%s\n", name, len(data), data)
+	repo := filepath.Join(g.dir, sourceName(source)+".git")
+	cmd := exec.CommandContext(ctx, "git", "--git-dir="+repo, "fast-import", "--quiet")
+	cmd.Stdin = &in
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", time.Time{}, fmt.Errorf("commit to %s: %w: %s", repo, err, bytes.TrimSpace(out))
+	}
+	at := time.Now()
+	cmd = exec.CommandContext(ctx, "git", "--git-dir="+repo, "rev-parse", "refs/heads/main")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", time.Time{}, errors.New("read the new commit of " + repo)
+	}
+	return strings.TrimSpace(string(out)), at, nil
+}

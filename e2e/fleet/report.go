@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	platform "fairlead.dev/platform/hub"
+)
+
+// As the agent's reporter has them.
+const (
+	reportGather  = 100 * time.Millisecond
+	reportBatch   = 200
+	reportTimeout = 30 * time.Second
+)
+
+// reporter is the agent's without its disk: per service the latest state, sent until it is acknowledged.
+type reporter struct {
+	distributors *platform.Distributors
+	wake         chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	sequence uint64
+	pending  map[string]*deliveryv1.ServiceReport
+}
+
+func newReporter(d *platform.Distributors) *reporter {
+	// Above those of an earlier run, as the agent's disk would have it.
+	return &reporter{distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()), pending: map[string]*deliveryv1.ServiceReport{}}
+}
+
+func (r *reporter) set(s *deliveryv1.ServiceDelivery, phase deliveryv1.Phase) {
+	const objects = 3
+	now := timestamppb.Now()
+	report := &deliveryv1.ServiceReport{
+		Service: s.GetName(), Phase: phase, Digest: s.GetDigest(), Commit: s.GetRevision().GetCommit(),
+		AppliedDigest: s.GetDigest(), AppliedCommit: s.GetRevision().GetCommit(), AppliedTime: now, ObservedTime: now,
+		ObjectsTotal: objects, Traceparent: s.GetRevision().GetTraceparent(),
+	}
+	if phase == deliveryv1.Phase_PHASE_HEALTHY {
+		report.ObjectsHealthy = objects
+	}
+	r.mu.Lock()
+	r.sequence++
+	report.Sequence = r.sequence
+	r.pending[s.GetName()] = report
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// left is how many services' states are not acknowledged.
+func (r *reporter) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending)
+}
+
+func (r *reporter) run(ctx context.Context) error {
+	backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		}
+		for wait := reportGather; r.left() > 0; {
+			if pause(ctx, wait) != nil {
+				return nil //nolint:nilerr // told to stop
+			}
+			wait = reportGather
+			if err := r.send(ctx); err != nil {
+				wait = backoff.Next()
+			} else {
+				backoff.Reset()
+			}
+		}
+	}
+}
+
+func (r *reporter) send(ctx context.Context) error {
+	r.mu.Lock()
+	var list []*deliveryv1.ServiceReport
+	for _, report := range r.pending {
+		if list = append(list, report); len(list) == reportBatch {
+			break
+		}
+	}
+	r.mu.Unlock()
+	var answer *deliveryv1.ReportResponse
+	err := r.distributors.Try(ctx, func(ctx context.Context, one platform.Distributor) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+		defer cancel()
+		answer, err = one.RPC.Report(ctx, &deliveryv1.ReportRequest{Reports: list})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	acked := 0
+	for _, ack := range answer.GetAcknowledged() {
+		acked++
+		if kept := r.pending[ack.GetService()]; kept != nil && ack.GetSequence() >= kept.GetSequence() {
+			delete(r.pending, ack.GetService())
+		}
+	}
+	if acked < len(list) {
+		return errors.New("not all reports are acknowledged")
+	}
+	return nil
+}
