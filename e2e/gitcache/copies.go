@@ -4,13 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"fairlead.dev/e2e/process"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
-// Copied waits until every source has an owner among those that run, and a copy at another.
+// oldNews is more than the age of what replicas say of each other.
+const oldNews = 3 * time.Second
+
+// Copied waits until every source has an owner among those that run, with something in its mirror, and a
+// copy at another.
 func (f *Fleet) Copied(ctx context.Context) error {
+	pause(ctx, oldNews)
 	return process.Await(ctx, "every source has an owner and a copy", func(ctx context.Context) error {
 		live, err := f.Sources(ctx, f.Running()[0])
 		if err != nil {
@@ -22,8 +28,8 @@ func (f *Fleet) Copied(ctx context.Context) error {
 		}
 		for _, r := range f.Repos() {
 			s := live[r.Name]
-			if !slices.Contains(names, s.GetOwner()) {
-				return fmt.Errorf("%s is owned by %q", r.Name, s.GetOwner())
+			if !slices.Contains(names, s.GetOwner()) || s.GetMirrorPacks() == 0 {
+				return fmt.Errorf("%s is owned by %q, which has %d packs of it", r.Name, s.GetOwner(), s.GetMirrorPacks())
 			}
 			if !slices.ContainsFunc(s.GetStandbys(), func(name string) bool { return name != s.GetOwner() && slices.Contains(names, name) }) {
 				return fmt.Errorf("%s of %s has copies at %q", r.Name, s.GetOwner(), s.GetStandbys())

@@ -69,6 +69,7 @@ func TestUpstreamOffForGood(t *testing.T) {
 // complete waits until every source has an owner and a copy; then every gitcache must serve everything.
 func complete(ctx context.Context, t *testing.T, f *Fleet, when string) {
 	t.Helper()
+	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := f.Copied(limited); err != nil {
@@ -77,4 +78,5 @@ func complete(ctx context.Context, t *testing.T, f *Fleet, when string) {
 	if err := f.Served(ctx); err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
+	t.Logf("%s: complete after %.1f s", when, time.Since(began).Seconds())
 }

@@ -51,6 +51,7 @@ func TestGrowthIsSeen(t *testing.T) {
 		"history":         {func(i int64) sample { return sample{mirrors: i << 20, upstream: i << 20} }, true},
 		"goroutines":      {func(i int64) sample { return sample{goroutines: 90 + i} }, false},
 		"descriptors":     {func(i int64) sample { return sample{descriptors: 90 + i} }, false},
+		"heap":            {func(i int64) sample { return sample{heap: (20 + i) << 20} }, false},
 		"memory":          {func(i int64) sample { return sample{rss: (60 + 2*i) << 20} }, false},
 		"mirrors":         {func(i int64) sample { return sample{mirrors: i << 20} }, false},
 		"artifacts":       {func(i int64) sample { return sample{artifacts: i << 20} }, false},

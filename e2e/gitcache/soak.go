@@ -24,6 +24,7 @@ type Soak struct {
 // sample is what one gitcache takes at one moment.
 type sample struct {
 	goroutines, descriptors, rss int64
+	heap                         int64 // that was in use after the last collection, about
 	mirrors, artifacts, packs    int64
 	upstream                     int64 // what the repositories themselves take
 }
@@ -93,6 +94,7 @@ func judge(out io.Writer, name string, repos int, taken []sample) error {
 	}{
 		{"goroutines", func(s sample) int64 { return s.goroutines }, 20, 0},
 		{"descriptors", func(s sample) int64 { return s.descriptors }, 20, 0},
+		{"heap", func(s sample) int64 { return s.heap }, 8 * mib, 0},
 		{"rss", func(s sample) int64 { return s.rss }, 24 * mib, 0},
 		{"mirrors", func(s sample) int64 { return s.mirrors }, pushed + mib, 0},
 		{"artifacts", func(s sample) int64 { return s.artifacts }, mib, CacheBytes},
@@ -111,8 +113,9 @@ func judge(out io.Writer, name string, repos int, taken []sample) error {
 func (s sample) upstreamBytes() int64 { return s.upstream }
 
 func (f *Fleet) sample(ctx context.Context, c *Cache) (sample, error) {
-	goroutines, err := f.metric(ctx, c, "go_goroutines")
-	if err != nil {
+	goroutines, err1 := f.metric(ctx, c, "go_goroutines")
+	collect, err2 := f.metric(ctx, c, "go_memstats_next_gc_bytes")
+	if err := errors.Join(err1, err2); err != nil {
 		return sample{}, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	packs, err := filepath.Glob(filepath.Join(c.dir, "mirrors", "*", "repo.git", "objects", "pack", "*.pack"))
@@ -120,7 +123,7 @@ func (f *Fleet) sample(ctx context.Context, c *Cache) (sample, error) {
 		return sample{}, err
 	}
 	return sample{
-		goroutines: int64(goroutines), descriptors: int64(Descriptors(c.Pid())), rss: RSS(c.Pid()),
+		goroutines: int64(goroutines), heap: int64(collect) / 2, descriptors: int64(Descriptors(c.Pid())), rss: RSS(c.Pid()),
 		mirrors: DiskBytes(filepath.Join(c.dir, "mirrors")), artifacts: DiskBytes(filepath.Join(c.dir, "artifacts")),
 		packs: int64(len(packs)), upstream: DiskBytes(f.Host.dir),
 	}, nil
