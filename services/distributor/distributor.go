@@ -104,7 +104,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) serve(origin *edge.Edge) error {
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll,
+		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -59,6 +58,7 @@ type world struct {
 	coord   coordination.Coordinator
 	client  *http.Client
 	poll    time.Duration
+	logged  io.Writer // where the distributor's log goes; nil: to the test's, if that is verbose
 
 	consoleServer, gitServer *remote
 }
@@ -96,14 +96,14 @@ func (w *world) join(id, url string) {
 type remote struct {
 	w       *world
 	handler http.Handler
-	addr    string
+	gate    *gate
 	url     string
 	server  *httptest.Server
 }
 
 func (w *world) serve(h http.Handler) *remote {
 	w.t.Helper()
-	r := &remote{w: w, handler: h, addr: "127.0.0.1:0"}
+	r := &remote{w: w, handler: h, gate: openGate(w.t)}
 	r.start()
 	w.t.Cleanup(r.stop)
 	return r
@@ -115,17 +115,13 @@ func (r *remote) start() {
 	if err != nil {
 		r.w.t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", r.addr)
-	if err != nil {
-		r.w.t.Fatal(err)
-	}
 	r.server = httptest.NewUnstartedServer(r.handler)
 	_ = r.server.Listener.Close()
-	r.server.Listener = l
+	r.server.Listener = r.gate.listen()
 	r.server.EnableHTTP2 = true
 	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	r.server.StartTLS()
-	r.addr, r.url = l.Addr().String(), r.server.URL
+	r.url = r.server.URL
 }
 
 func (r *remote) stop() {
@@ -151,15 +147,21 @@ func (w *world) start() *edge {
 	return e
 }
 
-func (w *world) startUnready() *edge {
+// secret is a file with the hub secret.
+func (w *world) secret() string {
 	w.t.Helper()
 	secret := filepath.Join(w.t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(hubSecret+"\n"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+	return secret
+}
+
+func (w *world) startUnready() *edge {
+	w.t.Helper()
 	s, err := distributor.New(distributor.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
-		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: secret,
+		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(),
 	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: telemetry.Discard(), Coordinator: w.coord})
 	if err != nil {
 		w.t.Fatal(err)
@@ -182,6 +184,9 @@ func (w *world) startUnready() *edge {
 }
 
 func (w *world) log() *slog.Logger {
+	if w.logged != nil {
+		return slog.New(slog.NewJSONHandler(w.logged, nil))
+	}
 	if testing.Verbose() {
 		return slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -213,12 +218,14 @@ func (e *edge) readyz() int {
 
 // agent is the agent of a cluster, as far as a distributor sees it.
 type agent struct {
-	w    *world
-	t    *testing.T
-	e    *edge
-	rpc  deliveryv1connect.DeliveryServiceClient
-	http *http.Client
-	have map[string]string
+	w *world
+	t *testing.T
+	e *edge
+	// token is its credential.
+	token string
+	rpc   deliveryv1connect.DeliveryServiceClient
+	http  *http.Client
+	have  map[string]string
 	// got is the last delivery of each service.
 	got map[string]*deliveryv1.ServiceDelivery
 }
@@ -233,9 +240,13 @@ func (e *edge) as(id identity.Identity) *agent {
 	if err != nil {
 		e.w.t.Fatal(err)
 	}
+	return e.with(token)
+}
+
+func (e *edge) with(token string) *agent {
 	src := identity.StaticToken(token)
 	return &agent{
-		w: e.w, t: e.w.t, e: e,
+		w: e.w, t: e.w.t, e: e, token: token,
 		rpc:  deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url, append(client.Options(), client.WithToken(src))...),
 		http: &http.Client{Transport: client.Authorize(e.w.client.Transport, src)},
 		have: map[string]string{}, got: map[string]*deliveryv1.ServiceDelivery{},

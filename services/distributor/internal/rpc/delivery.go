@@ -4,6 +4,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -43,6 +44,7 @@ type Deps struct {
 	Metrics *observe.Metrics
 	// NextPoll is the mean time between two polls of an agent.
 	NextPoll time.Duration
+	Log      *slog.Logger
 }
 
 // Delivery implements DeliveryService.
@@ -226,10 +228,11 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 }
 
 // Authorize is the artifacts' AuthorizeFunc: a digest that no service of the caller's cluster uses does
-// not exist.
+// not exist. Who asks for one is written down: an agent is told its digests, and has no need to guess.
 func (d *Delivery) Authorize(r *http.Request, digest artifact.Digest) error {
 	cluster, ok := identity.Cluster(r.Context())
 	if !ok || !d.deps.Plan.Uses(cluster, digest) {
+		d.deps.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the cluster", "cluster", cluster, "digest", digest)
 		return artifact.ErrNotFound
 	}
 	return nil

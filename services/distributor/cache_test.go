@@ -1,0 +1,198 @@
+package distributor_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/artifact"
+)
+
+// cacheFile is where an artifact is in the world's folder.
+func (w *world) cacheFile(d string) string {
+	return filepath.Join(w.dir, "artifacts", artifact.Digest(d).Hex()+".tar.zst")
+}
+
+// noise is text that does not compress.
+func noise(seed uint64, n int) string {
+	r := rand.New(rand.NewPCG(seed, 0))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return string(b)
+}
+
+// Whatever happens to a file of the cache, before a start or while it is served, no agent ever gets other
+// bytes than those it asked for: the artifact is fetched again.
+func TestDamagedCacheFilesAreNeverServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 2 {
+		w.git.commit(t, commit("1"), fmt.Sprint("apps/", i), noise(uint64(i), 200_000))
+	}
+	w.console.put(shop("HEAD", commit("1")), service("a", "edge-1", "apps/0"), service("b", "edge-1", "apps/1"))
+	e := w.start()
+	ag := e.agent("edge-1")
+	ag.awaitCommit("a", commit("1"))
+	ag.awaitCommit("b", commit("1"))
+	digest, other := ag.got["a"].GetArtifact().GetDigest(), ag.got["b"].GetArtifact().GetDigest()
+	path := w.cacheFile(digest)
+	flip := func(at int) func([]byte) []byte {
+		return func(b []byte) []byte { b[at] ^= 1; return b }
+	}
+	damages := []struct {
+		name  string
+		spoil func(good []byte) []byte
+	}{
+		{"first byte", flip(0)},
+		{"a byte in the middle", flip(100_000)},
+		{"truncated", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"empty", func([]byte) []byte { return nil }},
+		{"zeroed", func(b []byte) []byte { clear(b[1000:]); return b }},
+		{"something behind it", func(b []byte) []byte { return append(b, b...) }},
+		{"swapped with another artifact", func([]byte) []byte {
+			b, err := os.ReadFile(w.cacheFile(other))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}},
+	}
+	get := func(damage string) {
+		t.Helper()
+		// What is found while it is sent cuts the answer: the next one is good.
+		w.eventually("it is had in spite of: "+damage, func() bool {
+			b, err := ag.download(digest)
+			if err == nil && digestOf(b) != artifact.Digest(digest) {
+				t.Fatalf("%s: wrong bytes", damage)
+			}
+			return err == nil
+		})
+	}
+	for _, d := range damages {
+		for _, restart := range []bool{false, true} {
+			good, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if restart {
+				e.stop()
+			}
+			if err := os.WriteFile(path, d.spoil(bytes.Clone(good)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// As after rot: nothing tells from outside that the file changed.
+			if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			if restart {
+				e = w.start()
+				ag.e, ag.http = e, e.agent("edge-1").http
+			}
+			_, before := w.git.counts()
+			get(d.name)
+			if _, after := w.git.counts(); after != before+1 {
+				t.Errorf("%s: fetched %d times", d.name, after-before)
+			}
+		}
+	}
+}
+
+// With no room for a single byte agents get their artifacts all the same, and the distributor fetches no
+// more often than it must; what was stored before is served from the disk. With room again it stores.
+func TestFullDiskPassesBytesThrough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	small := filepath.Join(w.dir, "artifacts")
+	if err := os.MkdirAll(filepath.Join(small, "quarantine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a small disk can't be mounted here (that takes root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(small, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	w.ship()
+	w.git.commit(t, commit("1"), "apps/kept", "kept")
+	w.git.commit(t, commit("2"), "apps/kept", "kept")
+	w.console.put(service("kept", "edge-1", "apps/kept"))
+	e := w.start()
+	a := e.agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	a.awaitCommit("kept", commit("1"))
+	kept := a.got["kept"].GetArtifact().GetDigest()
+	free := fill(t, small)
+
+	w.git.commit(t, commit("2"), "apps/hello", noise(1, 1<<20))
+	w.console.put(shop("HEAD", commit("2")))
+	a.awaitCommit("hello", commit("2"))
+	digest := a.got["hello"].GetArtifact().GetDigest()
+	var many sync.WaitGroup
+	for range 8 {
+		many.Go(func() {
+			b, err := a.download(digest)
+			if err != nil || digestOf(b) != artifact.Digest(digest) {
+				t.Errorf("%d bytes, %v", len(b), err)
+			}
+		})
+	}
+	many.Wait()
+	_, before := w.git.counts()
+	if b, err := a.download(kept); err != nil || digestOf(b) != artifact.Digest(kept) {
+		t.Errorf("what was stored: %d bytes, %v", len(b), err)
+	}
+	if _, after := w.git.counts(); after != before {
+		t.Error("what was stored is fetched again")
+	}
+	if _, err := os.Stat(w.cacheFile(digest)); err == nil {
+		t.Fatal("it was stored: this test shows nothing")
+	}
+
+	free()
+	w.git.commit(t, commit("3"), "apps/hello", "three")
+	w.git.commit(t, commit("3"), "apps/kept", "kept")
+	w.console.put(shop("HEAD", commit("3")))
+	a.awaitCommit("hello", commit("3"))
+	a.mustHave()
+	w.eventually("there is room again", func() bool {
+		_, err := os.Stat(w.cacheFile(a.got["hello"].GetArtifact().GetDigest()))
+		return err == nil
+	})
+}
+
+// fill leaves no room in a folder.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	ballast := filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
