@@ -65,10 +65,8 @@ func (k *Keys) judge(payload []byte, s *packet.Signature, now time.Time) (string
 	if len(entities) == 0 {
 		return "", refuse(Unknown, "is signed with OpenPGP key %s, which is not among the source's verification keys", issuer(s))
 	}
-	entity := entities[0]
-	fingerprint := fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint)
 	config := &packet.Config{Time: func() time.Time { return now }}
-	key, err := signingKey(entity, *s.IssuerKeyId, now, config)
+	key, fingerprint, err := merged(entities, *s.IssuerKeyId, now, config)
 	switch {
 	case errors.Is(err, pgperrors.ErrKeyRevoked):
 		return "", refuse(Revoked, "is signed with OpenPGP key %s, which was revoked", fingerprint)
@@ -93,6 +91,26 @@ func (k *Keys) judge(payload []byte, s *packet.Signature, now time.Time) (string
 	}
 	return fingerprint, nil
 }
+
+// merged is the key or subkey by its id. What was given twice, as it was and as it is, is one key: it is
+// revoked if any version is, and else may sign if any may.
+func merged(versions []*openpgp.Entity, id uint64, now time.Time, config *packet.Config) (found openpgp.Key, fingerprint string, err error) {
+	refused := error(nil)
+	for _, e := range versions {
+		key, err := signingKey(e, id, now, config)
+		switch {
+		case errors.Is(err, pgperrors.ErrKeyRevoked):
+			return key, fingerprintOfKey(e), err
+		case err != nil && found.PublicKey == nil:
+			fingerprint, refused = fingerprintOfKey(e), err
+		case err == nil && found.PublicKey == nil:
+			found, fingerprint, refused = key, fingerprintOfKey(e), nil
+		}
+	}
+	return found, fingerprint, refused
+}
+
+func fingerprintOfKey(e *openpgp.Entity) string { return fmt.Sprintf("%X", e.PrimaryKey.Fingerprint) }
 
 // signingKey finds the key or subkey by its id, if it may sign now.
 func signingKey(e *openpgp.Entity, id uint64, now time.Time, config *packet.Config) (openpgp.Key, error) {

@@ -215,6 +215,27 @@ func TestExpiredAndRevokedKeysSignNothing(t *testing.T) {
 	refused(t, err, signature.Revoked, signer.Fingerprint)
 }
 
+// A key that is given twice, as it was and as it is, is one key: what was revoked once stays so, and what was
+// extended still signs.
+func TestTwoVersionsOfAKeyAreOneKey(t *testing.T) {
+	t.Parallel()
+	signer := gittest.NewOpenPGP(t, "ed25519")
+	r := newRepo(t, signer)
+	raw := r.commit(t, "signed")
+	now := time.Now().Add(time.Minute)
+	revoked := signer.Revoke(t)
+	for _, both := range [][]string{{signer.Public, revoked}, {revoked, signer.Public}} {
+		_, err := keys(t, both...).Commit(raw, now)
+		refused(t, err, signature.Revoked, signer.Fingerprint)
+	}
+	before, after := signer.Expire(t, time.Now().Add(time.Hour)), signer.Expire(t, time.Now().Add(24*time.Hour))
+	for _, both := range [][]string{{before, after}, {after, before}} {
+		if got, err := keys(t, both...).Commit(raw, now.Add(2*time.Hour)); err != nil || got != signer.Fingerprint {
+			t.Errorf("signed by %q, %v", got, err)
+		}
+	}
+}
+
 func TestASubkeySignsForItsKey(t *testing.T) {
 	t.Parallel()
 	signer := gittest.NewOpenPGP(t, "ed25519")
