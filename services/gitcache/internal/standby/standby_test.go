@@ -1,0 +1,345 @@
+package standby
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const uid, name = "uid-shop", "shop"
+
+// replica is the disk of one, and what it gives to others.
+type replica struct {
+	id      string
+	mirrors *mirror.Mirrors
+	builder *build.Builder
+	store   *artifact.Store
+	sender  *Sender
+}
+
+func newReplica(t *testing.T, id string) *replica {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	r := &replica{id: id}
+	var err error
+	if r.mirrors, err = mirror.Open(t.TempDir(), log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.mirrors.Close)
+	if r.store, err = artifact.OpenStore(t.TempDir(), artifact.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.store.Close() })
+	r.builder, err = build.New(t.TempDir(), build.Deps{
+		Mirrors: r.mirrors, Store: r.store, Tracer: noop.NewTracerProvider().Tracer(""), Log: log, Observe: func(time.Duration, error) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.builder.Close() })
+	r.sender = &Sender{Mirrors: r.mirrors, Builder: r.builder}
+	return r
+}
+
+func (r *replica) mirror(t *testing.T) *mirror.Mirror {
+	t.Helper()
+	m, err := r.mirrors.Mirror(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// push makes a commit, and puts it into the replica's mirror as a fetch does.
+func (r *replica) push(t *testing.T, repo *gittest.Repo, content string) mirror.Head {
+	t.Helper()
+	before := repo.Bare("for-each-ref", "--format=^%(objectname)")
+	commit := repo.Commit("commit", gittest.Files{"deploy/a": content})
+	pack := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--revs", "--stdout", "-q")
+	pack.Stdin = strings.NewReader(commit + "\n" + before + "\n")
+	b, err := pack.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := r.mirror(t)
+	if _, err := m.AddPack(t.Context(), bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+	id := plumbing.NewHash(commit)
+	h := mirror.Head{Ref: "HEAD", Object: id, Commit: id, Subject: content}
+	if err := m.SetHeads(map[string]mirror.Head{"HEAD": h}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// network is the replicas that one of them can ask: the network's edge, without a network.
+type network struct {
+	others []*replica // the owner first, if there is one
+	owner  bool
+	spoil  func(pack string, content []byte) []byte
+}
+
+func (n *network) Holders(context.Context, string) []coordination.Member {
+	var all []coordination.Member
+	for _, r := range n.others {
+		all = append(all, coordination.Member{ID: r.id})
+	}
+	return all
+}
+
+func (n *network) OwnerMember(context.Context, string) (coordination.Member, bool) {
+	if !n.owner {
+		return coordination.Member{}, false
+	}
+	return coordination.Member{ID: n.others[0].id}, true
+}
+
+func (n *network) find(m coordination.Member) *replica {
+	return n.others[slices.IndexFunc(n.others, func(r *replica) bool { return r.id == m.ID })]
+}
+
+func (n *network) Copy(_ context.Context, from coordination.Member, r Request) (Incoming, error) {
+	manifest, packs, err := n.find(from).sender.Open(r)
+	if err != nil {
+		return nil, err
+	}
+	return &local{n, manifest, packs}, nil
+}
+
+func (n *network) OpenAt(_ context.Context, from coordination.Member, d artifact.Digest) (io.ReadCloser, error) {
+	return n.find(from).store.Open(d)
+}
+
+type local struct {
+	n        *network
+	manifest Manifest
+	packs    []Pack
+}
+
+func (l *local) Manifest() Manifest { return l.manifest }
+
+func (l *local) Next() (string, io.Reader, error) {
+	if len(l.packs) == 0 {
+		return "", nil, io.EOF
+	}
+	p := l.packs[0]
+	l.packs = l.packs[1:]
+	defer p.File.Close()
+	b, err := io.ReadAll(p.File)
+	if l.n.spoil != nil {
+		b = l.n.spoil(p.Name, b)
+	}
+	return p.Name, bytes.NewReader(b), err
+}
+
+func (l *local) Close() error {
+	Close(l.packs)
+	return nil
+}
+
+// published is a catalog with one source and a service that uses its folder deploy.
+type published []mirror.Head
+
+func (p published) Names() map[string]string   { return map[string]string{uid: name} }
+func (p published) Heads(string) []mirror.Head { return p }
+func (p published) Changed() <-chan struct{}   { return nil }
+func (p published) Places(string) (all []build.Place) {
+	for _, h := range p {
+		all = append(all, build.Place{Source: uid, Commit: h.Commit, Path: "deploy"})
+	}
+	return all
+}
+
+func (r *replica) copier(t *testing.T, n *network, heads ...mirror.Head) *copier {
+	t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &copier{
+		replica: r.id, catalog: published(heads), peers: n, mirrors: r.mirrors, builder: r.builder, store: r.store,
+		tracer: noop.NewTracerProvider().Tracer(""), metrics: metrics,
+	}
+}
+
+func same(t *testing.T, a, b *replica) {
+	t.Helper()
+	var states []string
+	for _, r := range []*replica{a, b} {
+		packs, err := packNames(r.mirror(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, State(packs, headsOf(r.mirror(t))))
+	}
+	if states[0] != states[1] {
+		t.Error("the copy is not what its original is")
+	}
+}
+
+func TestACopyIsWhatItsOriginalIs(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	n := &network{others: []*replica{owner}, owner: true}
+	first := owner.push(t, repo, "1")
+	built, err := owner.builder.Resolve(t.Context(), build.Place{Source: uid, Commit: first.Commit, Path: "deploy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := spare.copier(t, n, first)
+	if o, err := c.copy(t.Context(), uid, name); err != nil || !o.news {
+		t.Fatalf("the first copy: %+v, %v", o, err)
+	}
+	same(t, owner, spare)
+	if !spare.store.Has(built.Artifact.Digest) {
+		t.Error("the artifact that services use is not here")
+	}
+	if o, err := c.copy(t.Context(), uid, name); err != nil || o.news {
+		t.Errorf("the second copy: %+v, %v", o, err)
+	}
+	if got := owner.sender.Copies(uid); !slices.Equal(got, []string{"spare"}) {
+		t.Errorf("the owner knows of copies at %q", got)
+	}
+
+	second := owner.push(t, repo, "2")
+	if o, err := spare.copier(t, n, second).copy(t.Context(), uid, name); err != nil || !o.news {
+		t.Fatalf("after a push: %+v, %v", o, err)
+	}
+	same(t, owner, spare)
+}
+
+func TestACopyLosesNothingThatWasPublished(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	behind, ahead := newReplica(t, "behind"), newReplica(t, "ahead")
+	first := behind.push(t, repo, "1")
+	n := &network{others: []*replica{behind}, owner: true}
+	if _, err := ahead.copier(t, n, first).copy(t.Context(), uid, name); err != nil {
+		t.Fatal(err)
+	}
+	second := ahead.push(t, repo, "2")
+	if _, err := ahead.copier(t, n, second).copy(t.Context(), uid, name); !errors.Is(err, ErrBehind) {
+		t.Errorf("a copy of what is older: %v", err)
+	}
+	if h, _ := ahead.mirror(t).Head("HEAD"); h.Commit != second.Commit {
+		t.Errorf("the head went back to %s", h.Commit)
+	}
+	// Who is behind gets it from the other one, also as the owner.
+	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copy(t.Context(), uid, name); err != nil {
+		t.Fatal(err)
+	}
+	same(t, ahead, behind)
+}
+
+func TestWithoutItsOwnerASourceIsCopiedFromWhoHasIt(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	empty, full, mine := newReplica(t, "empty"), newReplica(t, "full"), newReplica(t, "mine")
+	head := full.push(t, repo, "1")
+	n := &network{others: []*replica{empty, full}}
+	if _, err := mine.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+		t.Fatal(err)
+	}
+	same(t, full, mine)
+	// What all have needs nobody to be asked, and is no failure.
+	if o, err := mine.copier(t, n, head).copy(t.Context(), uid, name); !errors.Is(err, errNobody) || o.news {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestWhatIsDamagedOnTheWayIsNotTaken(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	head := owner.push(t, repo, strings.Repeat("content\n", 100))
+	for what, spoil := range map[string]func(string, []byte) []byte{
+		"a byte changed": func(_ string, b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"cut short":      func(_ string, b []byte) []byte { return b[:len(b)-30] },
+		"nothing":        func(string, []byte) []byte { return nil },
+	} {
+		n := &network{others: []*replica{owner}, owner: true, spoil: spoil}
+		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err == nil {
+			t.Errorf("%s: taken", what)
+		}
+		if heads := spare.mirror(t).Heads(); len(heads) != 0 {
+			t.Errorf("%s: heads without their objects: %v", what, heads)
+		}
+	}
+	if _, err := spare.copier(t, &network{others: []*replica{owner}, owner: true}, head).copy(t.Context(), uid, name); err != nil {
+		t.Errorf("it does not heal: %v", err)
+	}
+	same(t, owner, spare)
+}
+
+func TestADamagedCopyIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	head := owner.push(t, repo, "1")
+	n := &network{others: []*replica{owner}, owner: true}
+	if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+		t.Fatal(err)
+	}
+	spare.mirror(t).Doubt(errors.New("a bad sector"))
+	if _, _, err := spare.sender.Open(Request{UID: uid}); !errors.Is(err, ErrNothing) {
+		t.Errorf("it hands out what is damaged: %v", err)
+	}
+	if o, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil || !o.news {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if spare.mirror(t).Doubted() {
+		t.Error("it is still in doubt")
+	}
+	same(t, owner, spare)
+}
+
+func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare, third := newReplica(t, "owner"), newReplica(t, "spare"), newReplica(t, "third")
+	head := owner.push(t, repo, "1")
+	n := &network{others: []*replica{owner}, owner: true}
+	for _, r := range []*replica{third, third} { // the second look confirms
+		if _, err := r.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if enough, err := third.copier(t, n, head).elsewhere(t.Context(), uid, name); err != nil || enough {
+		t.Errorf("only the owner has it besides: %t, %v", enough, err)
+	}
+	for range 2 {
+		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if enough, err := third.copier(t, n, head).elsewhere(t.Context(), uid, name); err != nil || !enough {
+		t.Errorf("the owner and another one have it: %t, %v", enough, err)
+	}
+	newer := head
+	newer.Commit = plumbing.NewHash(strings.Repeat("1", 40))
+	if enough, err := third.copier(t, n, newer).elsewhere(t.Context(), uid, name); err != nil || enough {
+		t.Errorf("the owner lacks what was published: %t, %v", enough, err)
+	}
+}
