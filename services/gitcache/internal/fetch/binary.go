@@ -138,7 +138,7 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 			"--no-auto-maintenance", "--no-recurse-submodules", "--refmap=", "--stdin", remoteName)
 	})
 	if err == nil {
-		n, err = s.handOver(limited, limits, b.http.budget.unload(into, leave))
+		n, err = s.handOver(limited, limits, b.http.budget.unload(r.door(l.base), into, leave))
 	}
 	if err != nil {
 		if relay.err() != nil && limited.Err() == nil {

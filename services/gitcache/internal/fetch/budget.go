@@ -28,6 +28,8 @@ const (
 	allPacks = 64
 	// allChecks of packs that are here, at once: each takes up to some 300 MiB of memory.
 	allChecks = 4
+	// hostChecks of one host's packs: some can take as long as a fetch may.
+	hostChecks = 2
 
 	// waitOut is how long a pause that a host asked for is waited out in line. For longer ones the
 	// answer is an error at once, so that nobody is kept waiting and the status says why.
@@ -56,12 +58,13 @@ type Budget struct {
 	all    [lanes]*semaphore.Weighted
 	checks *semaphore.Weighted
 
-	mu    sync.Mutex // guards hosts, and what is in them but for places and rate
+	mu    sync.Mutex // guards hosts, and what is in them but for places, checks and rate
 	hosts map[string]*hostBudget
 }
 
 type hostBudget struct {
 	places [lanes]*semaphore.Weighted // first in, first out
+	checks *semaphore.Weighted
 	rate   *rate.Limiter
 	users  int       // waiting or at work
 	until  time.Time // of the pause
@@ -166,6 +169,7 @@ func (b *Budget) host(name string) *hostBudget {
 		b.sweep()
 		h = &hostBudget{
 			places: [lanes]*semaphore.Weighted{semaphore.NewWeighted(hostLists), semaphore.NewWeighted(hostPacks)},
+			checks: semaphore.NewWeighted(hostChecks),
 			rate:   rate.NewLimiter(hostRate, hostBurst),
 		}
 		b.hosts[name] = h

@@ -346,15 +346,19 @@ func TestFewPacksAreCheckedAtOnceAndNoHostWaitsForThem(t *testing.T) {
 		var now, peak atomic.Int64
 		var fetches sync.WaitGroup
 		began := time.Now()
-		for range 20 {
+		for i := range 20 {
+			host := "git.example.com:443"
+			if i%2 == 1 {
+				host = "other.example.com:443"
+			}
 			fetches.Go(func() {
-				leave, err := b.enter(t.Context(), "git.example.com:443", packs)
+				leave, err := b.enter(t.Context(), host, packs)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer leave()
-				into := b.unload(store{took: time.Minute, now: &now, peak: &peak}, leave)
+				into := b.unload(host, store{took: time.Minute, now: &now, peak: &peak}, leave)
 				if n, err := into.AddPack(t.Context(), strings.NewReader("pack")); n != 4 || err != nil {
 					t.Error(n, err)
 				}
@@ -369,6 +373,41 @@ func TestFewPacksAreCheckedAtOnceAndNoHostWaitsForThem(t *testing.T) {
 			t.Errorf("%d packs were checked at once", peak.Load())
 		}
 		if !b.checks.TryAcquire(allChecks) || users(b) != 0 {
+			t.Error("places were never given back")
+		}
+	})
+}
+
+// Packs can be made so that to check one takes as long as a fetch may.
+func TestAHostWithPacksThatTakeLongToCheckIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget()
+		var now, peak atomic.Int64
+		var fetches sync.WaitGroup
+		fetch := func(host string, took time.Duration) {
+			leave, err := b.enter(t.Context(), host, packs)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer leave()
+			into := b.unload(host, store{took: took, now: &now, peak: &peak}, leave)
+			if _, err := into.AddPack(t.Context(), strings.NewReader("pack")); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 2 * allChecks {
+			fetches.Go(func() { fetch("evil.example.com:443", 30*time.Minute) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		fetch("git.example.com:443", time.Minute)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("another host's pack was there after %s", took)
+		}
+		fetches.Wait()
+		if users(b) != 0 || !b.checks.TryAcquire(allChecks) {
 			t.Error("places were never given back")
 		}
 	})

@@ -95,7 +95,7 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 		return 0, err
 	}
 	defer leave()
-	return transfer(ctx, h.limits, r, l, wants, h.budget.unload(into, leave), func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+	return transfer(ctx, h.limits, r, l, wants, h.budget.unload(x.door, into, leave), func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})
 }

@@ -71,7 +71,7 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 		return 0, err
 	}
 	defer leave()
-	return transfer(ctx, s.limits, r, l, wants, s.budget.unload(into, leave), func(ctx context.Context, dog *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+	return transfer(ctx, s.limits, r, l, wants, s.budget.unload(r.door(r.URL), into, leave), func(ctx context.Context, dog *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
 		c, err := s.open(ctx, r)
 		if err != nil {
 			return nil, err

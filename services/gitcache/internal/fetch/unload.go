@@ -4,29 +4,47 @@ import (
 	"context"
 	"errors"
 	"io"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // unload is a Target that gives the host's place back once a pack is here, and lets few be checked at
 // once: that is our own work, and what costs memory. The host has done its part, and a slow one is in
-// nobody's way meanwhile.
-func (b *Budget) unload(into Target, leave func()) Target {
-	return unloading{into, b.checks, leave}
+// nobody's way meanwhile. Nor is one whose packs take long to check: it has some of the places only.
+func (b *Budget) unload(host string, into Target, leave func()) Target {
+	return unloading{into, func(ctx context.Context) (func(), error) { return b.check(ctx, host) }, leave}
+}
+
+// check waits until another pack of the host may be checked. done must be called once.
+func (b *Budget) check(ctx context.Context, host string) (done func(), err error) {
+	h := b.host(host)
+	if err := h.checks.Acquire(ctx, 1); err != nil {
+		b.forget(h)
+		return nil, err
+	}
+	if err := b.checks.Acquire(ctx, 1); err != nil {
+		h.checks.Release(1)
+		b.forget(h)
+		return nil, err
+	}
+	return func() {
+		b.checks.Release(1)
+		h.checks.Release(1)
+		b.forget(h)
+	}, nil
 }
 
 type unloading struct {
 	Target
-	checks *semaphore.Weighted
-	leave  func()
+
+	check func(context.Context) (done func(), err error)
+	leave func()
 }
 
 // AddPack is the Target's. The end of the pack comes to it when it is its turn.
 func (u unloading) AddPack(ctx context.Context, pack io.Reader) (int64, error) {
 	g := &gate{ctx: ctx, r: pack, u: u}
 	defer func() {
-		if g.open {
-			u.checks.Release(1)
+		if g.done != nil {
+			g.done()
 		}
 	}()
 	return u.Target.AddPack(ctx, g)
@@ -36,18 +54,19 @@ type gate struct {
 	ctx  context.Context //nolint:containedctx // for the length of one call
 	r    io.Reader
 	u    unloading
-	open bool
+	done func() // nil: the pack is not whole yet
 }
 
 func (g *gate) Read(p []byte) (int, error) {
 	n, err := g.r.Read(p)
-	if !errors.Is(err, io.EOF) || g.open {
+	if !errors.Is(err, io.EOF) || g.done != nil {
 		return n, err
 	}
 	g.u.leave()
-	if err := g.u.checks.Acquire(g.ctx, 1); err != nil {
-		return n, err
+	done, no := g.u.check(g.ctx)
+	if no != nil {
+		return n, no
 	}
-	g.open = true
+	g.done = done
 	return n, err
 }
