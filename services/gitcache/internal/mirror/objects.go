@@ -75,14 +75,10 @@ func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (
 }
 
 func (o *Objects) read(f *pack.File, at int64, kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
-	size, err := f.Size(at)
-	if err != nil {
-		return nil, err
+	got, content, err := f.Read(at, most, o.m.readers.cache, o.m.dir)
+	if errors.Is(err, pack.ErrLarge) {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTooLarge, id, err)
 	}
-	if size > most {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, id, size)
-	}
-	got, content, err := f.Read(at, size, o.m.readers.cache, o.m.dir)
 	if err != nil {
 		return nil, err
 	}

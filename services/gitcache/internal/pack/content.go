@@ -31,15 +31,14 @@ type space struct {
 	end    int64
 }
 
-// hold keeps what fill writes, which must be size bytes.
-func (s *space) hold(kind plumbing.ObjectType, size int64, fill func(io.Writer) error) (*content, error) {
+// hold keeps what write gives, which must be size bytes.
+func (s *space) hold(kind plumbing.ObjectType, size int64, write func(io.Writer) error) (*content, error) {
 	c := &content{kind: kind, size: size}
 	if size <= s.memory {
 		s.memory -= size
-		w := &memory{b: make([]byte, 0, size)}
-		err := fill(w)
-		c.mem = w.b
-		return c, full(err, int64(len(w.b)), size)
+		b, err := fill(size, write)
+		c.mem = b
+		return c, err
 	}
 	if err := s.openFile(size); err != nil {
 		return nil, err
@@ -48,11 +47,18 @@ func (s *space) hold(kind plumbing.ObjectType, size int64, fill func(io.Writer) 
 	s.end += size
 	counted := &count{w: io.NewOffsetWriter(c.file, c.at), left: size}
 	w := bufio.NewWriterSize(counted, 64<<10)
-	err := fill(w)
+	err := write(w)
 	if err == nil {
 		err = w.Flush()
 	}
 	return c, full(err, size-counted.left, size)
+}
+
+// fill returns what write gives, which must be size bytes.
+func fill(size int64, write func(io.Writer) error) ([]byte, error) {
+	w := &memory{b: make([]byte, 0, size)}
+	err := write(w)
+	return w.b, full(err, int64(len(w.b)), size)
 }
 
 func full(err error, n, size int64) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +80,7 @@ func same(t *testing.T, f *pack.File, repo string) {
 	if f.Index().Len() != len(listed) {
 		t.Errorf("%d objects, want %d", f.Index().Len(), len(listed))
 	}
-	cache := pack.NewCache(1 << 20)
+	cache, dir := pack.NewCache(1<<20), t.TempDir()
 	for _, name := range listed {
 		id := plumbing.NewHash(name)
 		at, found, err := f.Index().Find(id)
@@ -90,7 +91,10 @@ func same(t *testing.T, f *pack.File, repo string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind, b, err := f.Read(at, size, cache, t.TempDir())
+		if _, _, err := f.Read(at, size-1, cache, dir); !errors.Is(err, pack.ErrLarge) {
+			t.Errorf("%s: one byte more than asked for: %v", name, err)
+		}
+		kind, b, err := f.Read(at, size, cache, dir)
 		if err != nil || plumbing.ComputeHash(kind, b) != id || int64(len(b)) != size {
 			t.Errorf("%s: a %s of %d bytes, said %d: %v", name, kind, len(b), size, err)
 		}

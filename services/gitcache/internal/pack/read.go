@@ -1,74 +1,125 @@
 package pack
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Read returns the object that begins at, whose Size is size; its name is for the caller to check. All of
-// it comes into memory; of the objects that it is made from readMemory does, the rest is in a
-// temporary file in dir. The result may be in the cache: it must not be changed.
-func (f *File) Read(at, size int64, cache *Cache, dir string) (plumbing.ObjectType, []byte, error) {
+// ErrLarge: the object has more bytes than the caller takes.
+var ErrLarge = errors.New("larger than asked for")
+
+// Read returns the object that begins at, if it has at most most bytes; its name is for the caller to
+// check. All of it comes into memory; of the objects that it is made from readMemory does, the rest is in
+// a temporary file in dir. The result may be in the cache: it must not be changed.
+func (f *File) Read(at, most int64, cache *Cache, dir string) (plumbing.ObjectType, []byte, error) {
 	if kind, b, ok := cache.get(f.number, at); ok {
-		return kind, b, nil
+		return kind, b, fits(int64(len(b)), most)
 	}
-	s := &space{dir: dir, memory: readMemory + size}
+	s := &space{dir: dir, memory: readMemory}
 	defer s.close()
-	c, err := f.content(at, s, cache)
+	kind, b, err := f.read(at, most, s, cache)
 	if err != nil {
 		return plumbing.InvalidObject, nil, err
 	}
-	if c.file == nil {
-		return c.kind, c.mem, nil
+	if kind != plumbing.BlobObject { // what is likely to be asked for again
+		cache.put(f.number, at, kind, b)
 	}
-	w := &memory{b: make([]byte, 0, c.size)}
-	err = c.copyTo(w, 0, c.size)
-	return c.kind, w.b, err
+	return kind, b, nil
 }
 
-// content makes an object: down the deltas to one that is whole or in the cache, and up again.
-func (f *File) content(at int64, s *space, cache *Cache) (*content, error) {
+func fits(size, most int64) error {
+	if size > most {
+		return fmt.Errorf("%w: %d bytes", ErrLarge, size)
+	}
+	return nil
+}
+
+// read makes the object that was asked for. A delta says first how large that is; the rest of it is for
+// when its base is there.
+func (f *File) read(at, most int64, s *space, cache *Cache) (plumbing.ObjectType, []byte, error) {
+	e, z, err := f.open(at)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer z.giveBack()
+	from, size := int64(0), e.size
+	if e.kind.IsDelta() {
+		if from, size, err = deltaSizes(z.out); err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := fits(size, most); err != nil {
+		return 0, nil, err
+	}
+	if !e.kind.IsDelta() {
+		b, err := fill(size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(size+1, 32<<10))) })
+		return e.kind, b, err
+	}
+	if at, err = f.base(e); err != nil {
+		return 0, nil, err
+	}
+	base, err := f.content(at, s, cache)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := suits(from, size, base); err != nil {
+		return 0, nil, err
+	}
+	b, err := fill(size, func(w io.Writer) error { return apply(z.out, base, size, w) })
+	return base.kind, b, err
+}
+
+// content makes an object that others are made from: down the deltas to one that is whole or in the cache,
+// and up again.
+func (f *File) content(at int64, s *space, cache *Cache) (c *content, err error) {
 	var deltas []int64 // their places
-	var c *content
 	for c == nil {
 		if kind, b, ok := cache.get(f.number, at); ok {
 			c = &content{kind: kind, size: int64(len(b)), mem: b}
 			s.memory -= c.size // which free gives back
 			break
 		}
-		e, z, err := f.open(at)
-		if err != nil {
+		e, err := f.entry(at)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if !e.kind.IsDelta() {
-			c, err = s.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(e.size+1, 32<<10))) })
-		} else {
-			if len(deltas) == maxDepth {
-				err = damagedf("deltas are more than %d deep", maxDepth)
-			}
+		case !e.kind.IsDelta():
+			c, err = f.whole(at, s)
+		case len(deltas) == maxDepth:
+			err = damagedf("deltas are more than %d deep", maxDepth)
+		default:
 			deltas = append(deltas, at)
-			if err == nil {
-				at, err = f.base(e)
-			}
+			at, err = f.base(e)
 		}
-		z.giveBack()
 		if err != nil {
 			return nil, err
 		}
 	}
-	f.remember(c, at, len(deltas) > 0, cache)
-	for i, at := range slices.Backward(deltas) {
+	f.remember(c, at, cache)
+	for _, at := range slices.Backward(deltas) {
 		next, err := f.delta(at, c, s)
 		if err != nil {
 			return nil, err
 		}
 		s.free(c)
 		c = next
-		f.remember(c, at, i > 0, cache)
+		f.remember(c, at, cache)
 	}
 	return c, nil
+}
+
+// whole reads an object that is no delta.
+func (f *File) whole(at int64, s *space) (*content, error) {
+	e, z, err := f.open(at)
+	if err != nil {
+		return nil, err
+	}
+	defer z.giveBack()
+	return s.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(e.size+1, 32<<10))) })
 }
 
 // delta makes one object from its base.
@@ -82,15 +133,12 @@ func (f *File) delta(at int64, base *content, s *space) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > MaxDeltaBytes {
-		return nil, damagedf("a delta makes %d bytes", size)
-	}
 	return s.hold(base.kind, size, func(w io.Writer) error { return apply(z.out, base, size, w) })
 }
 
-// remember caches what is likely to be asked for again: bases, and all but files.
-func (f *File) remember(c *content, at int64, isBase bool, cache *Cache) {
-	if c.file == nil && (isBase || c.kind != plumbing.BlobObject) {
+// remember caches what was made to make others, unless it is large.
+func (f *File) remember(c *content, at int64, cache *Cache) {
+	if c.file == nil {
 		cache.put(f.number, at, c.kind, c.mem)
 	}
 }

@@ -167,10 +167,18 @@ func begin(z *inflater, base *content) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	return size, suits(from, size, base)
+}
+
+// suits tells whether a delta from so many bytes to so many can be one upon base.
+func suits(from, size int64, base *content) error {
 	if from != base.size {
-		return 0, damagedf("a delta is for a base of %d bytes, which has %d", from, base.size)
+		return damagedf("a delta is for a base of %d bytes, which has %d", from, base.size)
 	}
-	return size, nil
+	if size > MaxDeltaBytes {
+		return damagedf("a delta makes %d bytes", size)
+	}
+	return nil
 }
 
 // open begins to read the object at a place.
