@@ -170,15 +170,16 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	if r.Method == http.MethodHead {
 		return
 	}
+	to := newPatient(w, r)
 	var out io.WriteCloser
 	var err error
 	switch enc {
 	case encodingGzip:
-		out = gzip.NewWriter(w)
+		out = gzip.NewWriter(to)
 	case encodingZstd:
-		out, err = newEncoder(w)
+		out, err = newEncoder(to)
 	default:
-		out = plainWriter{w}
+		out = plainWriter{to}
 	}
 	if err == nil {
 		err = copyHeldBack(out, body)
@@ -189,6 +190,7 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	to.done()
 }
 
 type plainWriter struct{ io.Writer }
@@ -199,13 +201,15 @@ func send(w http.ResponseWriter, r *http.Request, body io.Reader) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := copyHeldBack(w, body); err != nil {
+	to := newPatient(w, r)
+	if err := copyHeldBack(to, body); err != nil {
 		// A caller that hangs up may have seen what is bad, before we did: without a look at the rest it
 		// would be served again and again, and nobody would ever get it whole.
 		_, _ = io.Copy(io.Discard, body) // the reader takes what is bad out of use
 		// The status is out. Cutting the connection is what tells the caller.
 		panic(http.ErrAbortHandler)
 	}
+	to.done()
 }
 
 // copyHeldBack copies a body whose reader tells at its end whether it was good: the last piece is
