@@ -104,8 +104,8 @@ func TestNewCommitChangesOnlyWhatItTouches(t *testing.T) {
 	before := a.have["b"]
 	w.console.put(shop("HEAD", commit("2")))
 	a.awaitCommit("a", commit("2"))
-	w.eventually("the console knows that b is delivered at the new commit", func() bool {
-		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2")
+	w.eventually("the console knows what is delivered at the new commit", func() bool {
+		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2") && w.console.hubOf("a").GetRevision().GetCommit() == commit("2")
 	})
 	if a.sync() || a.have["b"] != before {
 		t.Error("a commit outside of its folder changed b")
