@@ -3,6 +3,7 @@ package artifact
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -50,10 +51,14 @@ func (s *Store) Fill(ctx context.Context, d Digest, fetch FetchFunc) (*Blob, err
 			return nil, r.Err
 		}
 		b, err := s.open(d)
-		if errors.Is(err, ErrNotFound) && r.Err != nil {
-			err = r.Err
+		switch {
+		case !errors.Is(err, ErrNotFound):
+			return b, err
+		case r.Err != nil:
+			return nil, r.Err
+		default:
+			return nil, fmt.Errorf("%w: it made room for another at once", ErrNoSpace)
 		}
-		return b, err
 	}
 }
 

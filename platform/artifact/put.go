@@ -118,20 +118,28 @@ func newEncoder(w io.Writer) (*zstd.Encoder, error) {
 
 // publish gives a whole file its final name. Somebody else may have been faster; either file is good.
 func (s *Store) publish(d Digest, temp string, good *check) error {
+	if err := s.rename(d, temp, good); err != nil {
+		return diskError(err)
+	}
+	// Without mu: nobody has to wait for a slow disk.
+	if err := durable.SyncDir(s.dir); err != nil {
+		// Not known to survive a crash: what is lost then is fetched again.
+		s.log.Warn("sync artifact folder", "err", err)
+	}
+	return nil
+}
+
+func (s *Store) rename(d Digest, temp string, good *check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := os.Rename(temp, s.path(d)); err != nil {
-		return diskError(err)
+		return err
 	}
 	if e := s.items[d]; e != nil { // replaced
 		s.bytes -= e.Value.(*item).stored
 		s.recent.Remove(e)
 	}
 	s.items[d] = s.recent.PushFront(&item{digest: d, stored: good.stored, good: good})
-	if err := durable.SyncDir(s.dir); err != nil {
-		// Not known to survive a crash: what is lost then is fetched again.
-		s.log.Warn("sync artifact folder", "err", err)
-	}
 	return nil
 }
 

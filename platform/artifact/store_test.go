@@ -540,6 +540,30 @@ func TestFillGivesTheFetchersError(t *testing.T) {
 
 // The store against a model: whatever is done to it and to its files, what it gives out is right, it
 // keeps its bounds and its pins, and its accounts agree with the disk.
+// closing does something when it is closed.
+type closing struct {
+	io.Reader
+	do func()
+}
+
+func (c closing) Close() error {
+	c.do()
+	return nil
+}
+
+// TestWhatIsEvictedAtOnceIsNotSaidToBeMissing: the caller can have it passed through.
+func TestWhatIsEvictedAtOnceIsNotSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir(), 100_000)
+	b := noise(1, 60_000)
+	_, err := s.Fill(t.Context(), digestOf(b), func(context.Context, artifact.Digest) (io.ReadCloser, error) {
+		return closing{bytes.NewReader(b), func() { put(t, s, noise(2, 60_000)) }}, nil
+	})
+	if !errors.Is(err, artifact.ErrNoSpace) || errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStoreAgainstModel(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 50_000
