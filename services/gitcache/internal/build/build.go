@@ -37,7 +37,9 @@ const (
 	// buildTime bounds one build; the limits of an artifact bound it well below.
 	buildTime = 2 * time.Minute
 	// builders at work at once: each holds a file in memory. As many again build for downloads.
-	builders = 2
+	builders = 3
+	// sourceBuilders of one source: content can be made so that every build takes all of buildTime.
+	sourceBuilders = 2
 	// maxRefused contents are known to be refused, so that nobody who asks again costs a build.
 	maxRefused = 1000
 	// maxPlaces bounds the places whose trees are known without looking; about 300 bytes each.
@@ -86,7 +88,8 @@ type Builder struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	places  map[Place]found
-	refused map[string]error // by source_id
+	refused map[string]error  // by source_id
+	turns   map[string]*turns // by source; of those that build or wait
 
 	pins   sync.Mutex      // guards pinned, and the order in which the store is told
 	pinned map[string]bool // source_ids
@@ -101,7 +104,7 @@ func New(dir string, deps Deps) (*Builder, error) {
 	life, end := context.WithCancel(context.Background())
 	return &Builder{
 		deps: deps, memo: m, time: buildTime, slots: make(chan struct{}, builders), again: make(chan struct{}, builders),
-		life: life, end: end, places: map[Place]found{}, refused: map[string]error{},
+		life: life, end: end, places: map[Place]found{}, refused: map[string]error{}, turns: map[string]*turns{},
 	}, nil
 }
 
@@ -201,12 +204,11 @@ func (b *Builder) refuse(sourceID string, err error) {
 }
 
 func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum artifact.Summary, err error) {
-	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
-	case <-ctx.Done():
-		return sum, context.Cause(ctx)
+	leave, err := b.turn(ctx, c.source)
+	if err != nil {
+		return sum, err
 	}
+	defer leave()
 	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", sourceID)))
 	began := time.Now()
 	defer func() {

@@ -90,6 +90,37 @@ func TestACancelledFirstCallerDoesNotFailTheOthers(t *testing.T) {
 	}
 }
 
+// Content can be made so that every build of it takes as long as one may.
+func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	b, commit := newBuilder(t)
+	for range sourceBuilders {
+		leave, err := b.turn(t.Context(), "evil")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+	}
+	waiting := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := b.turn(ctx, "evil")
+		waiting <- err
+	}()
+	if _, err := b.Resolve(t.Context(), Place{Source: "u1", Commit: commit, Path: "deploy"}); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Errorf("one more build of the same source: %v", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.turns) != 1 || b.turns["evil"].users != sourceBuilders {
+		t.Errorf("turns of %d sources are remembered", len(b.turns))
+	}
+}
+
 func TestCloseEndsBuildsThatWait(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
