@@ -307,7 +307,7 @@ func (m *Mover) Leave(ctx context.Context) {
 	m.Reconsider()
 	tick := time.NewTicker(drainPause)
 	defer tick.Stop()
-	for len(m.deps.Owner.Owned()) > 0 {
+	for len(m.deps.Owner.Owned()) > 0 && !m.deps.Peers.Alone() { // the others may end as well
 		select {
 		case <-ctx.Done():
 			m.logLeft(ctx, before)
@@ -316,7 +316,7 @@ func (m *Mover) Leave(ctx context.Context) {
 			m.Reconsider()
 		}
 	}
-	m.deps.Log.InfoContext(ctx, "handed everything over", "sources", len(before), "took", time.Since(began))
+	m.deps.Log.InfoContext(ctx, "handed over what others take", "sources", len(before)-len(m.deps.Owner.Owned()), "took", time.Since(began))
 }
 
 // maxLogged names of sources in a line.

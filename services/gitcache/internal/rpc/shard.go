@@ -82,15 +82,13 @@ func (s *Shards) MoveSource(ctx context.Context, req *gitcachev1.MoveSourceReque
 
 // shardError chooses the code; what the replica said that the call was handed on to stays.
 func shardError(err error) error {
-	var known *shards.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*shards.Error](err); ok {
 		codes := map[shards.Kind]connect.Code{
 			shards.Unknown: connect.CodeNotFound, shards.Refused: connect.CodeFailedPrecondition, shards.Later: connect.CodeUnavailable,
 		}
 		return connect.NewError(codes[known.Kind], known)
 	}
-	var theirs *connect.Error
-	if errors.As(err, &theirs) {
+	if theirs, ok := errors.AsType[*connect.Error](err); ok {
 		return connect.NewError(theirs.Code(), errors.New(theirs.Message()))
 	}
 	return connect.NewError(connect.CodeUnavailable, err)
