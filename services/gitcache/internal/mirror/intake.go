@@ -25,10 +25,10 @@ type intake struct {
 	index   string
 }
 
-// takeIn receives a pack and checks every object of it. After an error nothing is left of it; otherwise
+// takeIn receives a pack into a folder and checks every object of it. After an error nothing is left of it; otherwise
 // install or discard what is returned.
-func takeIn(ctx context.Context, repo string, r io.Reader) (*intake, error) {
-	t := &intake{dir: filepath.Join(repo, packFolder)}
+func takeIn(ctx context.Context, dir string, r io.Reader) (*intake, error) {
+	t := &intake{dir: dir}
 	if err := t.receive(ctx, r); err != nil {
 		t.discard()
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -164,7 +165,7 @@ func (m *Mirror) pipe(ctx context.Context, write func(io.Writer) error) (*intake
 		_ = w.CloseWithError(err)
 		done <- err
 	}()
-	taken, err := takeIn(ctx, m.repo(), r)
+	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r)
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	if failed := <-done; err == nil && failed != nil {
 		taken.discard()

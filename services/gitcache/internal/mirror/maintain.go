@@ -27,6 +27,7 @@ const (
 // reads and fetches may go on meanwhile. Objects that no head reaches any more (after a force-push) are
 // kept: what was published once is served for ever. After an error all is as it was.
 func (m *Mirror) Maintain(ctx context.Context) error {
+	m.forgetParts()
 	if m.Doubted() {
 		return nil
 	}

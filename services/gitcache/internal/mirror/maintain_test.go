@@ -299,7 +299,7 @@ func copyMirror(t *testing.T, from, to *mirror.Mirror) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := to.AddPack(t.Context(), f); err != nil || n != p.Bytes {
+		if n, err := to.AddPart(t.Context(), f); err != nil || n != p.Bytes {
 			t.Fatalf("%d bytes of %d: %v", n, p.Bytes, err)
 		}
 		f.Close()

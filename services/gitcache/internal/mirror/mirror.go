@@ -20,7 +20,8 @@ import (
 // the one that fetches.
 //
 // On disk: repo.git (the objects), heads.json, and while they last: fresh.git (a clone that is being
-// made to replace repo.git), old.git (what it has replaced) and doubt (repo.git turned out to be damaged).
+// made to replace repo.git), old.git (what it has replaced), coming (packs of a copy that is not whole yet),
+// adopting (those of one that is) and doubt (repo.git turned out to be damaged).
 type Mirror struct {
 	dir     string
 	log     *slog.Logger
@@ -49,6 +50,9 @@ const (
 	oldName   = "old.git"
 	headsName = "heads.json"
 	doubtName = "doubt"
+
+	comingName   = "coming"
+	adoptingName = "adopting"
 
 	packFolder = "objects/pack"
 )
@@ -106,7 +110,7 @@ func initBare(dir string) error {
 
 // AddPack stores a pack in the mirror: after an error none of it is there.
 func (m *Mirror) AddPack(ctx context.Context, r io.Reader) (int64, error) {
-	taken, err := takeIn(ctx, m.repo(), r)
+	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r)
 	if err != nil {
 		return 0, err
 	}

@@ -1,10 +1,11 @@
 // Package mirror keeps bare repositories on disk, one per source, and what is known of their heads.
 //
 // Invariants: a pack is visible only when all of it was checked and is durable; heads are written only
-// after the objects they need; packs are replaced only by one that has all of their objects; what a
-// killed process left half done is swept when the mirror is opened; a mirror that is in doubt and not
-// whole is replaced by a fresh clone made beside it. Objects are read back only after they were hashed
-// again. Nothing that was fetched is ever thrown away, but with its source or by a fresh clone.
+// after the objects they need; the packs of a copy become visible all at once, when it is whole; packs are
+// replaced only by one that has all of their objects; what a killed process left half done is finished or
+// swept when the mirror is opened; a mirror that is in doubt and not whole is replaced by a fresh clone made
+// beside it. Objects are read back only after they were hashed again. Nothing that was fetched is ever
+// thrown away, but with its source or by a fresh clone.
 //
 // Bounds, whatever comes from upstream: 64 packs open in all mirrors together and none of idle ones; 8 MiB
 // of cache in all; 64 MiB for objects while a pack is taken in, and about 50 bytes for each of its objects;

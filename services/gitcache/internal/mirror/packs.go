@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,26 +51,6 @@ func (m *Mirror) OpenPack(name string) (*os.File, error) {
 		return nil, fmt.Errorf("open pack: %w", err)
 	}
 	return f, nil
-}
-
-// Adopt makes a copy what its original is: these packs and no others, and these heads. The packs that
-// were missing must have been added before. Others are removed last.
-func (m *Mirror) Adopt(_ context.Context, packs []string, heads []Head) error {
-	byRef := make(map[string]Head, len(heads))
-	for _, h := range heads {
-		byRef[h.Ref] = h
-	}
-	for _, name := range packs {
-		if !m.hasPack(name) {
-			return fmt.Errorf("pack %s of the original is not here", name)
-		}
-	}
-	if err := m.SetHeads(byRef); err != nil {
-		return err
-	}
-	m.change.Lock()
-	defer m.change.Unlock()
-	return m.drop(func(p Pack) bool { return !slices.Contains(packs, p.Name) }, packs)
 }
 
 func (m *Mirror) hasPack(name string) bool {

@@ -16,6 +16,9 @@ func (m *Mirror) sweep() error {
 	if err := m.finishUse(); err != nil {
 		return err
 	}
+	if err := m.finishAdopt(); err != nil { // before what has no pack yet is swept
+		return err
+	}
 	for _, dir := range []string{m.fresh(), m.old()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
@@ -27,7 +30,7 @@ func (m *Mirror) sweep() error {
 			return err
 		}
 	}
-	return sweepFolder(filepath.Join(m.repo(), packFolder), isLitter)
+	return errors.Join(sweepFolder(m.coming(), isLitter), sweepFolder(filepath.Join(m.repo(), packFolder), isLitter))
 }
 
 // isLitter is true for everything that is neither a pack nor the index of one: temporary files, also

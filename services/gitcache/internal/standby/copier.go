@@ -176,14 +176,16 @@ func (c *copier) into(uid string) (t target, err error) {
 		return t, err
 	}
 	t.state = State(t.have, headsOf(t.mirror))
-	return t, nil
+	parts, err := t.mirror.Parts() // of a copy that was cut short
+	t.have = append(t.have, parts...)
+	return t, err
 }
 
 func (t target) addPack(ctx context.Context, r io.Reader) (int64, error) {
 	if t.fresh != nil {
 		return t.fresh.AddPack(ctx, r)
 	}
-	return t.mirror.AddPack(ctx, r)
+	return t.mirror.AddPart(ctx, r)
 }
 
 func (t target) adopt(ctx context.Context, all Manifest) error {

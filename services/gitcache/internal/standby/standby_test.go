@@ -293,6 +293,36 @@ func TestWhatIsDamagedOnTheWayIsNotTaken(t *testing.T) {
 	same(t, owner, spare)
 }
 
+// TestACopyThatWasCutShortIsNotSeenAndGoesOn where it was.
+func TestACopyThatWasCutShortIsNotSeenAndGoesOn(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	owner.push(t, repo, "1")
+	head := owner.push(t, repo, "2")
+	var sent []string
+	n := &network{others: []*replica{owner}, owner: true, spoil: func(pack string, b []byte) []byte {
+		if sent = append(sent, pack); len(sent) == 2 {
+			return b[:len(b)/2]
+		}
+		return b
+	}}
+	c := spare.copier(t, n, head)
+	if _, err := c.copy(t.Context(), uid, name); err == nil {
+		t.Fatal("half a pack was taken")
+	}
+	if _, packs := spare.mirror(t).Size(); packs != 0 {
+		t.Error("half a copy is seen")
+	}
+	if _, err := c.copy(t.Context(), uid, name); err != nil {
+		t.Fatal(err)
+	}
+	same(t, owner, spare)
+	if len(sent) != 3 || sent[1] != sent[2] {
+		t.Errorf("sent %q", sent)
+	}
+}
+
 func TestADamagedCopyIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
