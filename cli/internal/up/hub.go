@@ -152,7 +152,7 @@ func (b *builder) gitcache(ctx context.Context) (part, error) {
 	u := b.hub.urls.Gitcache
 	s, err := gitcache.New(gitcache.Config{
 		Config: b.replica("gitcache", b.data.state.Ports.Gitcache, u), Replica: "up",
-		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // the local Git server is there
+		AllowAddresses: append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...), // the local Git server is there
 	}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"gitcache", u, s}, err
 }

@@ -60,6 +60,8 @@ type Options struct {
 	Empty         bool
 	ReadyFile     string
 	LogLevel      slog.Level
+	// AllowAddresses are ranges that Git hosts may have besides public addresses and this machine.
+	AllowAddresses []string
 
 	User   string          // Of the local context.
 	Store  *contexts.Store // Of the CLI's contexts.
