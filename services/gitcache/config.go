@@ -22,7 +22,8 @@ const minLeaseTTL = coordination.OpTimeout
 // is served with Git, the console and Redis down; losing it costs a clone of everything.
 type Config struct {
 	replica.Config
-	// Replica names this replica in leases and statuses; empty: the host's name and a random part.
+	// Replica names this replica in leases and statuses; empty: the host's name and a random part, which
+	// DataDir keeps.
 	Replica string
 	// CacheBytes bounds the artifacts on the disk; 0: 10 GiB.
 	CacheBytes int64
@@ -40,7 +41,7 @@ type Config struct {
 // RegisterFlags adds the flags of the gitcache.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Config.RegisterFlags(fs, defaultListen, "`folder` for mirrors and artifacts; losing it costs a clone of every source")
-	fs.StringVar(&c.Replica, "replica", "", "`name` of this replica, unique; default: the host's name and a random part")
+	fs.StringVar(&c.Replica, "replica", "", "`name` of this replica, unique and the same after a restart; default: the host's name and a random part, kept in --data-dir")
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that Git hosts may have although they are not public; default: none", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.CacheBytes, "cache-bytes", 0, "bound of the artifacts on the disk, in `bytes`; default: 10 GiB")
 	fs.StringVar(&c.Git, "git", fetch.GitAuto, "`use` of the git executable to fetch: auto (where a Git host needs it), builtin (never, nor to repack mirrors) or binary (for all that is not ssh)")
