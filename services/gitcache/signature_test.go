@@ -105,6 +105,28 @@ func TestOnlySignedCommitsArePublished(t *testing.T) {
 	}
 }
 
+// A commit that came along below a signed one is not signed by that.
+func TestACommitThatAServiceNamesByItsIDIsVerified(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewSSH(t, "ed25519")
+	f := newFixture(t)
+	f.console.setVerification(verifyCommit, ada.Public)
+	f.console.setService("web", "main")
+	unsigned := f.repo.Commit("unsigned", gittest.Files{"deploy/a": "1"})
+	f.signAs(ada)
+	signed := f.repo.Commit("signed", gittest.Files{"deploy/a": "2"})
+	f.one()
+	f.signed("refs/heads/main", signed, ada.Fingerprint)
+	f.console.setService("fixed", unsigned)
+	f.problem(`of service "fixed"`, "commit "+unsigned[:8]+" is not signed", "Nothing of it is published")
+	f.console.setService("fixed", signed)
+	f.signed(signed, signed, ada.Fingerprint)
+	f.problem()
+	if h := headOf(f.console.status(), unsigned); h != nil {
+		t.Errorf("published %v", h)
+	}
+}
+
 func TestHeadsAreVerifiedAgainWhenTheKeysChange(t *testing.T) {
 	t.Parallel()
 	ada, bob := gittest.NewSSH(t, "ed25519"), gittest.NewOpenPGP(t, "ed25519")
