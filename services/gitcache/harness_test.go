@@ -98,6 +98,12 @@ func (f *fixture) start(dir string, c coordination.Coordinator) *node {
 
 func (f *fixture) startWith(cfg gitcache.Config, c coordination.Coordinator) *node {
 	f.t.Helper()
+	return f.talkTo(f.run(cfg, c))
+}
+
+// run starts a gitcache and does not wait for it.
+func (f *fixture) run(cfg gitcache.Config, c coordination.Coordinator) *node {
+	f.t.Helper()
 	tel := telemetry.Discard()
 	log := slog.New(slog.NewTextHandler(logWriter{f.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if cfg.Replica != "" {
@@ -125,7 +131,7 @@ func (f *fixture) startWith(cfg gitcache.Config, c coordination.Coordinator) *no
 		}
 	}
 	f.t.Cleanup(stop)
-	return f.talkTo(&node{f: f, dir: cfg.DataDir, url: s.URL(), registry: tel.Registry, stop: stop})
+	return &node{f: f, dir: cfg.DataDir, url: s.URL(), registry: tel.Registry, stop: stop}
 }
 
 func (f *fixture) talkTo(n *node) *node {

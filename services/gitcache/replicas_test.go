@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/gitcache"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -78,6 +79,21 @@ func (f *fleet) begin(name string) *node { return f.over(name, f.t.TempDir()) }
 // over starts a replica over a folder.
 func (f *fleet) over(name, dir string) *node {
 	f.t.Helper()
+	n := f.startWith(f.member(name, dir))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes[name] = n
+	return n
+}
+
+// unready starts a replica over an empty folder that has nothing to give yet.
+func (f *fleet) unready(name string) *node {
+	f.t.Helper()
+	return f.run(f.member(name, f.t.TempDir()))
+}
+
+func (f *fleet) member(name, dir string) (gitcache.Config, coordination.Coordinator) {
+	f.t.Helper()
 	c, err := coordination.Open(f.redis.URL())
 	if err != nil {
 		f.t.Fatal(err)
@@ -85,11 +101,7 @@ func (f *fleet) over(name, dir string) *node {
 	f.t.Cleanup(func() { _ = c.Close() })
 	cfg := f.config(dir)
 	cfg.Replica, cfg.LeaseTTL = name, fleetTTL
-	n := f.startWith(cfg, c)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.nodes[name] = n
-	return n
+	return cfg, c
 }
 
 // end stops a replica as SIGTERM does. Nobody is sent to it any more before it is gone.
@@ -345,6 +357,35 @@ func TestAnEmptyReplicaFillsFromItsPeersWithUpstreamOff(t *testing.T) {
 	}
 	if got := three.metric("fairlead_gitcache_copied_bytes_total"); got == 0 {
 		t.Error("it copied nothing")
+	}
+}
+
+// The empty one is first and owns everything; upstream is off, so it has nothing until the other one comes.
+func TestAnEmptyOwnerCopiesFromWhoComesLater(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 6)
+	one := f.begin("one")
+	f.allPublished()
+	for name := range f.repos {
+		if err := one.fetch(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.end("one")
+	f.upstreamOff()
+	two := f.unready("two")
+	f.over("one", one.dir)
+	f.talkTo(two)
+	two.settled(2)
+	f.end("one")
+	two.settled(1)
+	for name := range f.repos {
+		if err := two.fetch(t.Context(), name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := two.metric("fairlead_gitcache_fetches_total"); got != 0 {
+		t.Errorf("it asked upstream for %v packs", got)
 	}
 }
 

@@ -153,13 +153,12 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 		l.set(func(s *State) { *s = State{} })
 	}()
 	l.o.deps.Turned()
-	l.o.deps.Warm(ctx, l.uid)
-	heads := m.Heads()
-	l.set(func(s *State) { s.Heads = sorted(heads) })
 	t := &tenure{
-		loop: l, lease: lease, mirror: m, heads: heads, seen: map[string]bool{}, work: newWork(),
+		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(),
 		dirty: true, pollAt: due.Next, publishAt: time.Now(),
 	}
+	t.warm(ctx)
+	l.set(func(s *State) { s.Heads = sorted(t.heads) })
 	for {
 		if err := t.step(ctx); err != nil || ctx.Err() != nil {
 			return ended(ctx, err)
@@ -193,6 +192,7 @@ func (t *tenure) step(ctx context.Context) error {
 		return nil
 	}
 	t.recheck(ctx)
+	t.warm(ctx)
 	if err := t.poll(ctx); err != nil {
 		return err
 	}
@@ -201,6 +201,18 @@ func (t *tenure) step(ctx context.Context) error {
 	}
 	t.lookAfter(ctx)
 	return nil
+}
+
+// warm takes in what other replicas have and is missing here. What upstream itself has told stands.
+func (t *tenure) warm(ctx context.Context) {
+	if !t.o.deps.Warm(ctx, t.uid, t.current().Name) {
+		return
+	}
+	for ref, h := range t.mirror.Heads() {
+		if !t.seen[ref] {
+			t.heads[ref] = h
+		}
+	}
 }
 
 // wait sleeps until something is due or somebody asks for a poll.

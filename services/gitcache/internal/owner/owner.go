@@ -48,9 +48,9 @@ type Deps struct {
 	Console   Console
 	Fetcher   fetch.Fetcher
 	Mirrors   *mirror.Mirrors
-	// Warm brings what other replicas have of a source, if it is missing here, before upstream is asked
-	// for it. It ends with its context; what it could not bring upstream is asked for. nil: nobody has.
-	Warm func(ctx context.Context, uid string)
+	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
+	// it, and tells whether anything came. It ends with its context. nil: nobody has anything.
+	Warm func(ctx context.Context, uid, name string) (news bool)
 	// Turned is told when this replica came to own a source, or gave it back; nil: nobody cares.
 	Turned  func()
 	Metrics *Metrics
@@ -76,7 +76,7 @@ func New(cfg Config, deps Deps) *Owner {
 		cfg.TTL = DefaultTTL
 	}
 	if deps.Warm == nil {
-		deps.Warm = func(context.Context, string) {}
+		deps.Warm = func(context.Context, string, string) bool { return false }
 	}
 	if deps.Turned == nil {
 		deps.Turned = func() {}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -83,9 +84,17 @@ type outcome struct {
 	copies []string
 }
 
+// mode of a copy.
+type mode int
+
+const (
+	follow mode = iota // be what the original is
+	merge              // keep what is here besides: this replica owns the source
+)
+
 // copy makes the copy of a source what its owner has. If the owner does not answer, any other replica
 // will do that has what was published and is missing here.
-func (c *copier) copy(ctx context.Context, uid, name string) (o outcome, err error) {
+func (c *copier) copy(ctx context.Context, uid, name string, how mode) (o outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
 	ctx, span := c.tracer.Start(ctx, "gitcache.copy", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", name)))
@@ -103,7 +112,7 @@ func (c *copier) copy(ctx context.Context, uid, name string) (o outcome, err err
 			return o, err // what others than the owner have is no better
 		}
 		var one outcome
-		one, err = c.copyFrom(ctx, from, uid, name)
+		one, err = c.copyFrom(ctx, from, uid, name, how)
 		o.news = o.news || one.news
 		if err == nil && (from.ID == owner.ID || !c.missing(uid, name)) {
 			o.copies = one.copies
@@ -119,7 +128,7 @@ func (c *copier) copy(ctx context.Context, uid, name string) (o outcome, err err
 	return o, err
 }
 
-func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, name string) (o outcome, err error) {
+func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, name string, how mode) (o outcome, err error) {
 	into, err := c.into(uid)
 	if err != nil {
 		return o, err
@@ -147,7 +156,7 @@ func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, na
 		o.news = true
 	}
 	if o.news = o.news || State(all.Packs, all.Heads) != into.state; o.news {
-		if err := into.adopt(ctx, all); err != nil {
+		if err := into.adopt(ctx, all, how); err != nil {
 			return o, err
 		}
 	}
@@ -188,13 +197,25 @@ func (t target) addPack(ctx context.Context, r io.Reader) (int64, error) {
 	return t.mirror.AddPart(ctx, r)
 }
 
-func (t target) adopt(ctx context.Context, all Manifest) error {
+func (t target) adopt(ctx context.Context, all Manifest, how mode) error {
 	if t.fresh != nil {
 		if err := t.fresh.Use(); err != nil {
 			return err
 		}
 	}
-	return t.mirror.Adopt(ctx, all.Packs, all.Heads)
+	if how == follow {
+		return t.mirror.Adopt(ctx, all.Packs, all.Heads)
+	}
+	packs, err := packNames(t.mirror)
+	if err != nil {
+		return err
+	}
+	heads := t.mirror.Heads()
+	for _, h := range all.Heads {
+		heads[h.Ref] = h
+	}
+	packs = slices.Compact(slices.Sorted(slices.Values(append(packs, all.Packs...))))
+	return t.mirror.Adopt(ctx, packs, slices.Collect(maps.Values(heads)))
 }
 
 // check refuses what would lose a published commit that is here.

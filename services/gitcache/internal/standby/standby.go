@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// copiers at work at once: each holds a pack's index in memory.
+	// copiers at work at once, and as many for sources that are owned: each holds a pack's index in memory.
 	copiers = 3
 	// ranks that have a source on their disks: the one that should own it, and one more.
 	ranks = 2
@@ -78,6 +78,8 @@ type Standby struct {
 	wake   chan struct{} // one place
 	done   chan result
 
+	warmers chan struct{} // slots
+
 	mu     sync.Mutex // guards copies; what is in there is of Run's goroutine, but for hurried and complete
 	copies map[string]*standing
 }
@@ -105,7 +107,8 @@ type result struct {
 // New makes the keeper of a replica's copies.
 func New(replica string, deps Deps) *Standby {
 	return &Standby{
-		deps: deps, wake: make(chan struct{}, 1), done: make(chan result), copies: map[string]*standing{},
+		deps: deps, wake: make(chan struct{}, 1), done: make(chan result),
+		warmers: make(chan struct{}, copiers), copies: map[string]*standing{},
 		copier: &copier{
 			replica: replica, catalog: deps.Catalog, peers: deps.Peers, mirrors: deps.Mirrors,
 			builder: deps.Builder, store: deps.Store, tracer: deps.Tracer, metrics: deps.Metrics,
@@ -207,23 +210,26 @@ func (s *Standby) Has(uid string, heads []mirror.Head) bool {
 	return ok && !m.Doubted() && hasAll(m, heads)
 }
 
-// Warm brings what other replicas have of a source that this replica has come to own, if something
-// published is missing here. It ends with its context.
-func (s *Standby) Warm(ctx context.Context, uid string) {
-	if s.deps.Placement.Single() {
-		return
+// Warm brings what other replicas have of a source that this replica owns, if something published is
+// missing here, and tells whether anything came. It ends with its context.
+func (s *Standby) Warm(ctx context.Context, uid, name string) (news bool) {
+	if s.deps.Placement.Single() || !s.copier.missing(uid, name) {
+		return false
 	}
-	name, ok := s.deps.Catalog.Names()[uid]
-	if !ok || !s.copier.missing(uid, name) {
-		return
+	select {
+	case s.warmers <- struct{}{}:
+		defer func() { <-s.warmers }()
+	case <-ctx.Done():
+		return false
 	}
-	o, err := s.copier.copy(ctx, uid, name)
+	o, err := s.copier.copy(ctx, uid, name, merge)
 	switch {
 	case o.news:
 		s.deps.Log.InfoContext(ctx, "copied from another replica before asking upstream", "source", name)
 	case err != nil && ctx.Err() == nil:
 		s.deps.Log.InfoContext(ctx, "no other replica has what is missing here; upstream is asked", "source", name, "err", err)
 	}
+	return o.news
 }
 
 // Keeps tells whether a source belongs on this replica's disk.
@@ -377,7 +383,7 @@ func (s *Standby) copy(ctx context.Context, uid, name string) (outcome, error) {
 		return outcome{}, errOwned
 	}
 	defer back()
-	return s.copier.copy(ctx, uid, name)
+	return s.copier.copy(ctx, uid, name, follow)
 }
 
 // settle takes in what came of a look.

@@ -209,14 +209,14 @@ func TestACopyIsWhatItsOriginalIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := spare.copier(t, n, first)
-	if o, err := c.copy(t.Context(), uid, name); err != nil || !o.news {
+	if o, err := c.copy(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("the first copy: %+v, %v", o, err)
 	}
 	same(t, owner, spare)
 	if !spare.store.Has(built.Artifact.Digest) {
 		t.Error("the artifact that services use is not here")
 	}
-	if o, err := c.copy(t.Context(), uid, name); err != nil || o.news {
+	if o, err := c.copy(t.Context(), uid, name, follow); err != nil || o.news {
 		t.Errorf("the second copy: %+v, %v", o, err)
 	}
 	if got := owner.sender.Copies(uid); !slices.Equal(got, []string{"spare"}) {
@@ -224,7 +224,7 @@ func TestACopyIsWhatItsOriginalIs(t *testing.T) {
 	}
 
 	second := owner.push(t, repo, "2")
-	if o, err := spare.copier(t, n, second).copy(t.Context(), uid, name); err != nil || !o.news {
+	if o, err := spare.copier(t, n, second).copy(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("after a push: %+v, %v", o, err)
 	}
 	same(t, owner, spare)
@@ -236,18 +236,18 @@ func TestACopyLosesNothingThatWasPublished(t *testing.T) {
 	behind, ahead := newReplica(t, "behind"), newReplica(t, "ahead")
 	first := behind.push(t, repo, "1")
 	n := &network{others: []*replica{behind}, owner: true}
-	if _, err := ahead.copier(t, n, first).copy(t.Context(), uid, name); err != nil {
+	if _, err := ahead.copier(t, n, first).copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	second := ahead.push(t, repo, "2")
-	if _, err := ahead.copier(t, n, second).copy(t.Context(), uid, name); !errors.Is(err, ErrBehind) {
+	if _, err := ahead.copier(t, n, second).copy(t.Context(), uid, name, follow); !errors.Is(err, ErrBehind) {
 		t.Errorf("a copy of what is older: %v", err)
 	}
 	if h, _ := ahead.mirror(t).Head("HEAD"); h.Commit != second.Commit {
 		t.Errorf("the head went back to %s", h.Commit)
 	}
 	// Who is behind gets it from the other one, also as the owner.
-	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copy(t.Context(), uid, name); err != nil {
+	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, ahead, behind)
@@ -259,12 +259,12 @@ func TestWithoutItsOwnerASourceIsCopiedFromWhoHasIt(t *testing.T) {
 	empty, full, mine := newReplica(t, "empty"), newReplica(t, "full"), newReplica(t, "mine")
 	head := full.push(t, repo, "1")
 	n := &network{others: []*replica{empty, full}}
-	if _, err := mine.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+	if _, err := mine.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, full, mine)
 	// What all have needs nobody to be asked, and is no failure.
-	if o, err := mine.copier(t, n, head).copy(t.Context(), uid, name); !errors.Is(err, errNobody) || o.news {
+	if o, err := mine.copier(t, n, head).copy(t.Context(), uid, name, follow); !errors.Is(err, errNobody) || o.news {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -280,14 +280,14 @@ func TestWhatIsDamagedOnTheWayIsNotTaken(t *testing.T) {
 		"nothing":        func(string, []byte) []byte { return nil },
 	} {
 		n := &network{others: []*replica{owner}, owner: true, spoil: spoil}
-		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err == nil {
+		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err == nil {
 			t.Errorf("%s: taken", what)
 		}
 		if heads := spare.mirror(t).Heads(); len(heads) != 0 {
 			t.Errorf("%s: heads without their objects: %v", what, heads)
 		}
 	}
-	if _, err := spare.copier(t, &network{others: []*replica{owner}, owner: true}, head).copy(t.Context(), uid, name); err != nil {
+	if _, err := spare.copier(t, &network{others: []*replica{owner}, owner: true}, head).copy(t.Context(), uid, name, follow); err != nil {
 		t.Errorf("it does not heal: %v", err)
 	}
 	same(t, owner, spare)
@@ -308,18 +308,42 @@ func TestACopyThatWasCutShortIsNotSeenAndGoesOn(t *testing.T) {
 		return b
 	}}
 	c := spare.copier(t, n, head)
-	if _, err := c.copy(t.Context(), uid, name); err == nil {
+	if _, err := c.copy(t.Context(), uid, name, follow); err == nil {
 		t.Fatal("half a pack was taken")
 	}
 	if _, packs := spare.mirror(t).Size(); packs != 0 {
 		t.Error("half a copy is seen")
 	}
-	if _, err := c.copy(t.Context(), uid, name); err != nil {
+	if _, err := c.copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, owner, spare)
 	if len(sent) != 3 || sent[1] != sent[2] {
 		t.Errorf("sent %q", sent)
+	}
+}
+
+func TestAnOwnerKeepsWhatItHasBesides(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	owner, other := newReplica(t, "owner"), newReplica(t, "other")
+	mine := owner.push(t, server.NewRepo(t, "mine.git"), "1")
+	mine.Ref = "refs/heads/mine" // fetched, and not published yet
+	if err := owner.mirror(t).SetHeads(map[string]mirror.Head{mine.Ref: mine}); err != nil {
+		t.Fatal(err)
+	}
+	head := other.push(t, server.NewRepo(t, "shop.git"), "2")
+	n := &network{others: []*replica{other}}
+	if o, err := owner.copier(t, n, head).copy(t.Context(), uid, name, merge); err != nil || !o.news {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if !hasAll(owner.mirror(t), []mirror.Head{mine, head}) {
+		t.Error("something is missing")
+	}
+	for ref, want := range map[string]plumbing.Hash{"HEAD": head.Commit, mine.Ref: mine.Commit} {
+		if h, _ := owner.mirror(t).Head(ref); h.Commit != want {
+			t.Errorf("%s is at %s", ref, h.Commit)
+		}
 	}
 }
 
@@ -329,14 +353,14 @@ func TestADamagedCopyIsMadeAgain(t *testing.T) {
 	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
 	head := owner.push(t, repo, "1")
 	n := &network{others: []*replica{owner}, owner: true}
-	if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+	if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	spare.mirror(t).Doubt(errors.New("a bad sector"))
 	if _, _, err := spare.sender.Open(Request{UID: uid}); !errors.Is(err, ErrNothing) {
 		t.Errorf("it hands out what is damaged: %v", err)
 	}
-	if o, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil || !o.news {
+	if o, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if spare.mirror(t).Doubted() {
@@ -352,7 +376,7 @@ func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
 	head := owner.push(t, repo, "1")
 	n := &network{others: []*replica{owner}, owner: true}
 	for _, r := range []*replica{third, third} { // the second look confirms
-		if _, err := r.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+		if _, err := r.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -360,7 +384,7 @@ func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
 		t.Errorf("only the owner has it besides: %t, %v", enough, err)
 	}
 	for range 2 {
-		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name); err != nil {
+		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
 			t.Fatal(err)
 		}
 	}
