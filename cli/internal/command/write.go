@@ -142,8 +142,8 @@ func (w *writer) refuse(objects []*manifest.Object, err error) {
 }
 
 func (w *writer) tell(objects []*manifest.Object, outcomes []consolev1.Outcome) error {
-	for i, o := range objects {
-		if err := w.printf("%s %s\n", o.Ref(), outcomeText(outcomes[i])); err != nil {
+	for i, outcome := range outcomes {
+		if err := w.printf("%s %s\n", objects[i].Ref(), outcomeText(outcome)); err != nil {
 			return err
 		}
 	}

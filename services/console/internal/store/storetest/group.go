@@ -26,22 +26,20 @@ func testWaitingWriters(t *testing.T, open Open) {
 	})
 	<-running
 	const writers = 40
+	contexts := map[bool]context.Context{false: t.Context()}
 	canceled, cancel := context.WithCancel(t.Context())
+	contexts[true] = canceled
 	var queued sync.WaitGroup
 	for i := range writers {
 		queued.Add(1)
 		all.Go(func() {
-			ctx := t.Context()
-			if i%10 == 3 {
-				ctx = canceled
-			}
 			defer func() {
 				if p := recover(); (p != nil) != (i%10 == 2) {
 					t.Errorf("writer %d: panic %v", i, p)
 				}
 			}()
 			queued.Done()
-			err := s.Write(ctx, "user:ada", func(ctx context.Context, tx *store.Tx) error {
+			err := s.Write(contexts[i%10 == 3], "user:ada", func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.Create(ctx, draft(store.KindCluster, fmt.Sprintf("c%d", i), `{}`)); err != nil {
 					return err
 				}
