@@ -305,7 +305,7 @@ func (r *Run) reconnect(ctx context.Context) error {
 	before := maps.Clone(r.errors.Errors)
 	defer func() { r.errors.Errors = before }()
 	err := r.until(ctx, settleTimeout, question{Since: begin.UnixNano()}, func(a answer) (bool, string) {
-		return a.Stats.Synced == r.cfg.Clusters && a.Stats.Watching == r.cfg.Clusters, fmt.Sprintf("%d of %d agents are back", a.Stats.Watching, r.cfg.Clusters)
+		return a.Stats.Synced == r.cfg.Clusters && a.Stats.Watching == r.cfg.Clusters, fmt.Sprintf("%d of %d agents poll again, %d watch", a.Stats.Synced, r.cfg.Clusters, a.Stats.Watching)
 	})
 	if err != nil {
 		return fmt.Errorf("wait for agents after a restart: %w", err)

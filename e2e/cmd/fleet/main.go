@@ -61,10 +61,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	defer func() { err = errors.Join(err, end()) }()
 	fmt.Fprintln(stderr, "data is in", cfg.Dir)
 	seen, err := fleet.Do(ctx, cfg, stderr)
+	if seen != nil && seen.Settled > 0 { // also what was seen before something failed
+		seen.Print(stdout)
+	}
 	if err != nil {
 		return err
 	}
-	seen.Print(stdout)
 	return seen.Fault()
 }
 
