@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 var (
 	long = flag.Bool("long", false, "60 repositories and 20 rounds of faults, as `make chaos` does")
 	seed = flag.Uint64("seed", 0, "of the order of faults; 0: a new one")
+	only = flag.String("only", "", "faults with this in their names")
 )
 
 var postgres postgrestest.Server
@@ -213,6 +215,7 @@ func (c *chaos) plan(rounds int) []fault {
 	case sentinels:
 		faults = append(redis, kill)
 	}
+	faults = slices.DeleteFunc(faults, func(f fault) bool { return !strings.Contains(f.name, *only) })
 	for kinds := len(faults); len(faults) < rounds; {
 		faults = append(faults, faults[c.random.IntN(kinds)])
 	}

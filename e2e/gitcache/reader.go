@@ -32,7 +32,10 @@ type Answered struct {
 	Elsewhere int           // not by the first replica that was asked
 	Waited    int           // not in the first round
 	Longest   time.Duration // until the answer
-	Why       map[string]int
+	// Replaced: the commit had been a head, but was taken out of the branch by a forced push, and nobody has
+	// it any more. It can be lost with the only gitcache that saw it.
+	Replaced int
+	Why      map[string]int
 }
 
 // Reader asks for artifacts as distributors do, and judges every byte.
@@ -104,9 +107,15 @@ func (r *Reader) one(ctx context.Context, random *rand.Rand) {
 		q.revision, q.number = head.Commit, head.Number
 	}
 	err := r.Ask(ctx, q, random)
-	if err != nil && ctx.Err() == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	replaced := errors.Is(err, errNoAnswer) && q.number >= 0 && repo.replaced(ctx, q.revision)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if replaced {
+		r.count.Replaced++
+	} else {
 		r.wrong = append(r.wrong, err)
 	}
 }
@@ -129,11 +138,10 @@ func (r *Reader) Ask(ctx context.Context, q question, random *rand.Rand) error {
 			if errors.Is(err, errWrong) {
 				return fmt.Errorf("%s of %s by %s: %w", q.revision, q.repo.Name, c.Name, err)
 			}
-			failed = append(failed, fmt.Errorf("%s: %w", c.Name, err))
-		}
-		if limited.Err() != nil {
-			return fmt.Errorf("%s (push %d) of %s was not answered within %s: %w",
-				q.revision, q.number, q.repo.Name, answerTime, errors.Join(failed[len(failed)-len(caches):]...))
+			if limited.Err() != nil {
+				return fmt.Errorf("%s (push %d) of %s: %w within %s: %w", q.revision, q.number, q.repo.Name, errNoAnswer, answerTime, errors.Join(failed...))
+			}
+			failed = append(failed, fmt.Errorf("until %.1f s %s: %w", time.Since(began).Seconds(), c.Name, err))
 		}
 		pause(limited, time.Second)
 	}
@@ -171,8 +179,11 @@ func reasonOf(err error) string {
 	return code(err)
 }
 
-// errWrong is for answers that must not be.
-var errWrong = errors.New("wrong answer")
+var (
+	// errWrong is for answers that must not be.
+	errWrong    = errors.New("wrong answer")
+	errNoAnswer = errors.New("no answer")
+)
 
 // ask resolves at one replica and downloads at any.
 func (f *Fleet) ask(ctx context.Context, q question, c *Cache, all []*Cache) error {
@@ -208,10 +219,10 @@ func (f *Fleet) resolve(ctx context.Context, q question, c *Cache) (*artifactv1.
 		Queries: []*artifactv1.Query{{Source: q.repo.Name, Revision: q.revision, Path: Folder}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("resolve: %w", err)
 	}
 	if e := resp.GetResults()[0].GetError(); e != nil {
-		return nil, fmt.Errorf("%w: %s", reason(e.GetReason().String()), e.GetMessage())
+		return nil, fmt.Errorf("resolve: %w: %s", reason(e.GetReason().String()), e.GetMessage())
 	}
 	return resp.GetResults()[0].GetResolved(), nil
 }
@@ -223,7 +234,7 @@ func (f *Fleet) download(ctx context.Context, c *Cache, d artifact.Digest, marke
 	defer cancel()
 	r, err := artifact.Fetch(ctx, f.api.bytes(), c.URL, d, 0)
 	if err != nil {
-		return fmt.Errorf("download: %w", err)
+		return fmt.Errorf("download from %s: %w", c.Name, err)
 	}
 	defer r.Close()
 	sum := &summing{r: r, h: sha256.New()}
@@ -243,7 +254,7 @@ func (f *Fleet) download(ctx context.Context, c *Cache, d artifact.Digest, marke
 	case errors.Is(err, artifact.ErrCorrupt):
 		return fmt.Errorf("%w: %w", errWrong, err)
 	case err != nil:
-		return fmt.Errorf("download: %w", err)
+		return fmt.Errorf("download from %s: %w", c.Name, err)
 	case found != marker:
 		return fmt.Errorf("%w: the artifact says %q, want %q", errWrong, found, marker)
 	case "sha256:"+hex.EncodeToString(sum.h.Sum(nil)) != string(d):

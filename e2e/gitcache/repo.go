@@ -148,6 +148,12 @@ func (r *Repo) Last() Commit {
 	return r.commits[len(r.commits)-1]
 }
 
+// replaced tells whether a commit is not in the branch any more.
+func (r *Repo) replaced(ctx context.Context, commit string) bool {
+	_, err := r.Git(ctx, "merge-base", "--is-ancestor", commit, "main")
+	return err != nil && ctx.Err() == nil
+}
+
 // Number tells which push a commit came with; false: it never was pushed.
 func (r *Repo) Number(commit string) (int, bool) {
 	r.mu.Lock()
