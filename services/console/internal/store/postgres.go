@@ -36,6 +36,9 @@ func (s *Store) usePostgres(rawURL string) error {
 	}
 	cfg.ConnectTimeout = connectTimeout
 	cfg.RuntimeParams["application_name"] = "fairlead-console"
+	// Each statement is planned for what it is about. A plan that was kept from when the tables were
+	// small looks at every service for each list of names, until the server's next ANALYZE.
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	s.write = stdlib.OpenDB(*cfg)
 	s.write.SetMaxOpenConns(maxConns)
 	s.write.SetMaxIdleConns(maxConns / 2)
