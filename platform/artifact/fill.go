@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // FetchFunc brings the uncompressed tar of an artifact from somewhere else: ErrNotFound when nobody
@@ -29,11 +31,16 @@ func (s *Store) Close() error {
 // once, fetch runs once, under a context of its own: the end of one caller does not fail the others.
 // With ErrNoSpace the caller may fetch for itself.
 func (s *Store) Fill(ctx context.Context, d Digest, fetch FetchFunc) (*Blob, error) {
+	return s.fillIn(ctx, &s.fills, d, fetch)
+}
+
+// fillIn is Fill for those who ask in the same flights.
+func (s *Store) fillIn(ctx context.Context, flights *singleflight.Group, d Digest, fetch FetchFunc) (*Blob, error) {
 	b, err := s.Open(d)
 	if !errors.Is(err, ErrNotFound) {
 		return b, err
 	}
-	done := s.fills.DoChan(string(d), func() (any, error) {
+	done := flights.DoChan(string(d), func() (any, error) {
 		if !s.enter() {
 			return nil, ErrClosed
 		}

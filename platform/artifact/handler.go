@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sync/singleflight"
 )
 
 // Path is where artifacts are served, below a service's URL: Path + digest.
@@ -31,13 +32,20 @@ func (s *Store) Handler(authorize AuthorizeFunc) http.Handler {
 // FillHandler is Handler that fills what is missing with fetch. Where there is no space for it, bytes
 // are passed through.
 func (s *Store) FillHandler(authorize AuthorizeFunc, fetch FetchFunc) http.Handler {
-	return &handler{store: s, authorize: authorize, fetch: fetch}
+	return &handler{store: s, authorize: authorize, fetch: fetch, fills: &s.fills}
+}
+
+// FillApartHandler is FillHandler for a fetch that may say something else than the others do: its callers
+// wait for no fill of theirs.
+func (s *Store) FillApartHandler(authorize AuthorizeFunc, fetch FetchFunc) http.Handler {
+	return &handler{store: s, authorize: authorize, fetch: fetch, fills: new(singleflight.Group)}
 }
 
 type handler struct {
 	store     *Store
 	authorize AuthorizeFunc
 	fetch     FetchFunc // nil: a miss is not found
+	fills     *singleflight.Group
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +78,7 @@ func (h *handler) open(ctx context.Context, d Digest) (*Blob, error) {
 	if h.fetch == nil {
 		return h.store.Open(d)
 	}
-	return h.store.Fill(ctx, d, h.fetch)
+	return h.store.fillIn(ctx, h.fills, d, h.fetch)
 }
 
 func answerError(w http.ResponseWriter, err error) {

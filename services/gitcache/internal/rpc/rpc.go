@@ -66,20 +66,22 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 }
 
 // Bytes is GET /v1/artifacts/<digest>: from the store, else built again from a mirror, else from
-// another replica.
+// another replica. Who is asked by another replica asks nobody in turn, and does not wait for one of its own
+// callers, for whom it may be asking that very replica.
 func Bytes(store *artifact.Store, built, peers artifact.FetchFunc) http.Handler {
 	find := func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
 		r, err := built(ctx, d)
-		if err == nil || wire.Forwarded(ctx) {
-			return r, err
+		if err == nil {
+			return r, nil
 		}
 		return peers(ctx, d)
 	}
 	anyRole := func(*http.Request, artifact.Digest) error { return nil } // the mount asks for the role
-	serve := store.FillHandler(anyRole, find)
+	serve, answer := store.FillHandler(anyRole, find), store.FillApartHandler(anyRole, built)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wire.IsForwarded(r.Header) {
-			r = r.WithContext(wire.WithForwarded(r.Context()))
+			answer.ServeHTTP(w, r)
+			return
 		}
 		serve.ServeHTTP(w, r)
 	})

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -33,19 +32,6 @@ func (m marking) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set(forwarded, "1")
 	return m.next.RoundTrip(r)
-}
-
-type forwardedKey struct{}
-
-// WithForwarded keeps the mark of a request in its context.
-func WithForwarded(ctx context.Context) context.Context {
-	return context.WithValue(ctx, forwardedKey{}, true)
-}
-
-// Forwarded tells whether the context is that of a marked request.
-func Forwarded(ctx context.Context) bool {
-	is, _ := ctx.Value(forwardedKey{}).(bool)
-	return is
 }
 
 // Queries reads a request.
