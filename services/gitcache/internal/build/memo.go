@@ -1,13 +1,9 @@
 package build
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -23,8 +19,6 @@ const (
 	// The memo in memory, and half of what it may be on disk; about 400 bytes each without filters.
 	maxMemos     = 100_000
 	maxMemoBytes = 64 << 20
-	// maxLine of the file: a record with the longest filter.
-	maxLine = 256 << 10
 	// fewLines are not worth to be written again.
 	fewLines = 1000
 )
@@ -77,25 +71,6 @@ func (m *memo) load() error {
 			m.add(r, len(line)+1)
 		}
 	})
-}
-
-// eachLine gives whole lines of at most maxLine bytes.
-func eachLine(r io.Reader, use func(line []byte)) error {
-	lines := bufio.NewReaderSize(r, maxLine)
-	for long := false; ; {
-		line, err := lines.ReadSlice('\n')
-		if err == nil && !long {
-			use(line[:len(line)-1])
-		}
-		long = errors.Is(err, bufio.ErrBufferFull)
-		switch {
-		case err == nil, long:
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			return err
-		}
-	}
 }
 
 // rewrite leaves one line per content in the file. mu is held.
@@ -238,25 +213,4 @@ func (m *memo) close() error {
 		return nil
 	}
 	return m.file.Close()
-}
-
-// encodeRecord makes a line: checksum, space, JSON.
-func encodeRecord(r record) []byte {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return nil // strings and numbers always encode
-	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(b), b)
-}
-
-func decodeRecord(line []byte) (record, bool) {
-	var r record
-	if len(line) < 10 || fmt.Sprintf("%08x ", crc32.ChecksumIEEE(line[9:])) != string(line[:9]) {
-		return r, false
-	}
-	if json.Unmarshal(line[9:], &r) != nil {
-		return r, false
-	}
-	_, err := artifact.ParseDigest(string(r.Digest))
-	return r, err == nil && r.SourceID != ""
 }

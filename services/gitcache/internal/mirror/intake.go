@@ -47,7 +47,7 @@ func (t *intake) receive(ctx context.Context, r io.Reader) error {
 	defer f.Close()
 	t.pack = f.Name()
 	sum := pack.NewSum()
-	if t.bytes, err = io.Copy(io.MultiWriter(f, sum), readerWithContext{ctx, r}); err != nil {
+	if t.bytes, err = io.Copy(io.MultiWriter(f, sum), pack.Until(ctx, r)); err != nil {
 		return fmt.Errorf("receive pack: %w", err)
 	}
 	id, err := sum.Check()
@@ -109,16 +109,4 @@ func (t *intake) discard() {
 			_ = os.Remove(path)
 		}
 	}
-}
-
-type readerWithContext struct {
-	ctx context.Context //nolint:containedctx // for the length of one call
-	r   io.Reader
-}
-
-func (r readerWithContext) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

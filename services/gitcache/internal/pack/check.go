@@ -92,7 +92,7 @@ func (c *checker) scan() error {
 	if err != nil {
 		return err
 	}
-	counted := &counter{r: readerWithContext{c.ctx, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)}, n: headBytes}
+	counted := &counter{r: Until(c.ctx, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)), n: headBytes}
 	src := bufio.NewReaderSize(counted, 64<<10)
 	z := &inflater{out: bufio.NewReaderSize(nil, deltaBuffer)}
 	c.objects = make([]object, 0, n)
@@ -220,7 +220,9 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readerWithContext lets a long check end with its caller.
+// Until reads from r until a context ends: whatever takes long ends with its caller.
+func Until(ctx context.Context, r io.Reader) io.Reader { return readerWithContext{ctx, r} }
+
 type readerWithContext struct {
 	ctx context.Context //nolint:containedctx // for the length of one call
 	r   io.Reader

@@ -76,7 +76,7 @@ func VerifyPack(ctx context.Context, f *os.File) (plumbing.Hash, error) {
 
 func verify(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
 	s := NewSum()
-	if _, err := io.Copy(s, readerWithContext{ctx, r}); err != nil {
+	if _, err := io.Copy(s, Until(ctx, r)); err != nil {
 		return plumbing.ZeroHash, err
 	}
 	return s.Check()
