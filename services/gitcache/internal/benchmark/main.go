@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	loopback := fetch.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
-	fetcher, err := fetch.New(fetch.Options{Addresses: loopback})
+	fetcher, err := fetch.New(fetch.Options{Addresses: loopback}) //nolint:contextcheck // it asks git for its version, once
 	if err != nil {
 		return err
 	}
