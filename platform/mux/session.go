@@ -536,8 +536,18 @@ func (s *Session) writeLoop() {
 			s.batches.Put(buf)
 		}
 		if err != nil {
-			s.fail(fmt.Errorf("send to peer: %w", err))
+			s.sendFailed(fmt.Errorf("send to peer: %w", err))
 			return
 		}
 	}
+}
+
+// sendFailed ends the session. A carrier that the peer has ended says no more to whoever sends than
+// io.EOF: why it did is for Receive to tell, which gets the time for it.
+func (s *Session) sendFailed(err error) {
+	if !errors.Is(err, io.EOF) {
+		s.fail(err)
+		return
+	}
+	time.AfterFunc(closeGrace, func() { s.fail(err) })
 }

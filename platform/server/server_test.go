@@ -51,15 +51,16 @@ var tokens = verifier{
 
 func policy() identity.Policy {
 	return identity.Policy{
-		consolev1connect.ClusterServiceGetClusterProcedure:    identity.RoleUser,
-		consolev1connect.ClusterServiceListClustersProcedure:  identity.RoleUser,
-		consolev1connect.ClusterServiceUpdateClusterProcedure: identity.RoleAdmin,
-		consolev1connect.ClusterServiceDeleteClusterProcedure: identity.RoleAdmin,
-		deliveryv1connect.DeliveryServiceSyncProcedure:        identity.RoleOpen,
-		deliveryv1connect.DeliveryServiceWatchProcedure:       identity.RoleAgent,
-		deliveryv1connect.DeliveryServiceReportProcedure:      identity.RoleAgent,
-		tunnelv1connect.TunnelServiceConnectProcedure:         identity.RoleAgent,
-		tunnelv1connect.TunnelServiceListSessionsProcedure:    identity.RoleUser,
+		consolev1connect.ClusterServiceGetClusterProcedure:          identity.RoleUser,
+		consolev1connect.ClusterServiceListClustersProcedure:        identity.RoleUser,
+		consolev1connect.ClusterServiceUpdateClusterProcedure:       identity.RoleAdmin,
+		consolev1connect.ClusterServiceDeleteClusterProcedure:       identity.RoleAdmin,
+		consolev1connect.ClusterServiceBatchUpdateClustersProcedure: identity.RoleAdmin,
+		deliveryv1connect.DeliveryServiceSyncProcedure:              identity.RoleOpen,
+		deliveryv1connect.DeliveryServiceWatchProcedure:             identity.RoleAgent,
+		deliveryv1connect.DeliveryServiceReportProcedure:            identity.RoleAgent,
+		tunnelv1connect.TunnelServiceConnectProcedure:               identity.RoleAgent,
+		tunnelv1connect.TunnelServiceListSessionsProcedure:          identity.RoleUser,
 	}
 }
 

@@ -149,10 +149,24 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if !flock(lock) {
 		return nil, errors.Join(fmt.Errorf("lock data folder %s: another agent uses it. Give each agent a --data-dir of its own", dir), lock.Close())
 	}
 	return lock, nil
+}
+
+// flock waits a moment for the agent before this one: the lock of one that has ended may still be held by
+// a child that it was just about to start.
+func flock(f *os.File) bool {
+	const patience, pause = time.Second, 20 * time.Millisecond
+	for began := time.Now(); ; time.Sleep(pause) {
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			return true
+		}
+		if time.Since(began) > patience {
+			return false
+		}
+	}
 }
 
 // connect prepares the ways to the hub and to the cluster.
