@@ -159,7 +159,7 @@ func lockDir(dir string) (*os.File, error) {
 // a child that it was just about to start.
 func flock(f *os.File) bool {
 	const patience, pause = time.Second, 20 * time.Millisecond
-	for began := time.Now(); ; time.Sleep(pause) {
+	for began := time.Now(); ; <-time.After(pause) {
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			return true
 		}
