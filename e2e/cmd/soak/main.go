@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	duration := flags.Duration("duration", time.Hour, "how long")
 	repos := flags.Int("repos", 100, "how many repositories")
 	interval := flags.Duration("interval", 12*time.Second, "of polls; a tenth of the usual")
-	pace := flags.Duration("pace", time.Second, "between two pushes")
+	pace := flags.Duration("pace", 300*time.Millisecond, "between two pushes")
 	keep := flags.Bool("keep", false, "keep the temporary data, to look at it after a failure")
 	if err := flags.Parse(args); err != nil {
 		return err
