@@ -206,7 +206,7 @@ func (c *Cache) Kill() error {
 // Drain asks a gitcache to end, and waits until it has.
 func (c *Cache) Drain() error {
 	if ended, err := c.Ended(); ended {
-		return fmt.Errorf("%s has ended by itself: %w; its last words:\n%s", c.Name, err, c.Tail())
+		return fmt.Errorf("%s has ended by itself (%v); its last words:\n%s", c.Name, err, c.Tail()) //nolint:errorlint // it may be nil
 	}
 	c.set(stopped)
 	if err := c.Stop(stopGrace); err != nil {
