@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ var ErrNotReady = errors.New("the catalog is not loaded yet: the console has not
 // everybody: never change them.
 type Catalog struct {
 	client consolev1connect.CatalogServiceClient
+	kinds  []consolev1.Kind // that are followed, in order; none: all
 	file   string
 	log    *slog.Logger
 	// timing is fixed but in tests.
@@ -55,19 +57,22 @@ type Catalog struct {
 type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
 
 // Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside
-// and the catalog begins empty and not ready. It dials nothing: Run does.
-func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger) (*Catalog, error) {
+// and the catalog begins empty and not ready. It dials nothing: Run does. Only these kinds are followed
+// (none named: all); of the others the catalog looks as if there were none.
+func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger, kinds ...consolev1.Kind) (*Catalog, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open catalog: %w", err)
 	}
 	c := &Catalog{
-		client: client, file: filepath.Join(dir, "catalog.snapshot"), log: log,
+		client: client, kinds: slices.Sorted(slices.Values(kinds)), file: filepath.Join(dir, "catalog.snapshot"), log: log,
 		timing: timing{silenceLimit, firstBackoff, lastBackoff, saveDelay},
 		dirty:  make(chan struct{}, 1),
 		live:   newState(), subs: map[*Subscription]struct{}{}, heard: time.Now(),
 	}
 	snap, err := load(c.file)
 	switch {
+	case err == nil && !slices.Equal(snap.kinds, c.kinds):
+		log.Info("catalog snapshot is of other kinds, a new one is asked for", "has", snap.kinds, "wanted", c.kinds)
 	case err == nil:
 		c.live, c.token, c.heard, c.ready = snap.state, snap.token, snap.saved, true
 	case !errors.Is(err, os.ErrNotExist):
@@ -125,7 +130,7 @@ func (c *Catalog) follow(ctx context.Context) (complete bool, err error) {
 	defer cancel(nil)
 	silence := time.AfterFunc(c.timing.silence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	stream, err := c.client.Watch(ctx, &consolev1.WatchRequest{ResumeToken: c.begin()})
+	stream, err := c.client.Watch(ctx, &consolev1.WatchRequest{ResumeToken: c.begin(), Kinds: c.kinds})
 	if err != nil {
 		return false, fmt.Errorf("watch catalog: %w", streamError(ctx, err))
 	}
@@ -214,7 +219,9 @@ func (c *Catalog) take(m *consolev1.WatchResponse) (complete bool, err error) {
 func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
 	if c.staging != nil {
 		for _, ch := range changes {
-			c.staging.apply(ch)
+			if c.follows(ch) {
+				c.staging.apply(ch)
+			}
 		}
 		return nil
 	}
@@ -223,6 +230,9 @@ func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
 	}
 	var delta Delta
 	for _, ch := range changes {
+		if !c.follows(ch) {
+			continue
+		}
 		if kind, name, ok := c.live.apply(ch); ok {
 			delta.add(kind, name)
 		}
@@ -233,6 +243,11 @@ func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
 	c.notify(delta)
 	c.markDirty()
 	return nil
+}
+
+// follows says whether a change is of a kind that is followed: a console may be older than this choice.
+func (c *Catalog) follows(ch *consolev1.Change) bool {
+	return len(c.kinds) == 0 || slices.Contains(c.kinds, kindOf(ch))
 }
 
 func (c *Catalog) markDirty() {

@@ -33,13 +33,14 @@ type console struct {
 // watch is one stream: what the client asked, and what the test sends. Closing send ends it with err.
 type watch struct {
 	token string
+	kinds []consolev1.Kind
 	send  chan *consolev1.WatchResponse
 	err   error
 	gone  <-chan struct{} // the client left
 }
 
 func (c *console) Watch(ctx context.Context, req *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
-	w := &watch{token: req.GetResumeToken(), send: make(chan *consolev1.WatchResponse), gone: ctx.Done()}
+	w := &watch{token: req.GetResumeToken(), kinds: req.GetKinds(), send: make(chan *consolev1.WatchResponse), gone: ctx.Done()}
 	select {
 	case c.streams <- w:
 	case <-ctx.Done():
@@ -105,9 +106,9 @@ func (w *watch) end(err error) {
 	close(w.send)
 }
 
-func open(t *testing.T, dir string, client consolev1connect.CatalogServiceClient) *catalog.Catalog {
+func open(t *testing.T, dir string, client consolev1connect.CatalogServiceClient, kinds ...consolev1.Kind) *catalog.Catalog {
 	t.Helper()
-	c, err := catalog.Open(dir, client, slog.New(slog.DiscardHandler))
+	c, err := catalog.Open(dir, client, slog.New(slog.DiscardHandler), kinds...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,6 +474,40 @@ func TestBadSnapshotIsPutAside(t *testing.T) {
 		if c.Ready() == nil || names(c) != "" {
 			t.Errorf("%s: loaded %s", name, names(c))
 		}
+	}
+}
+
+func TestOnlyTheKindsThatAreWantedAreKept(t *testing.T) {
+	t.Parallel()
+	con, client := newConsole(t)
+	dir := t.TempDir()
+	c := open(t, dir, client, consolev1.Kind_KIND_SECRET, consolev1.Kind_KIND_CLUSTER)
+	stop := run(t, c)
+	sub := c.Subscribe()
+	defer sub.Close()
+	w := con.next(t)
+	if !slices.Equal(w.kinds, []consolev1.Kind{consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SECRET}) {
+		t.Errorf("asked for %v", w.kinds)
+	}
+	w.say(t, shop()...) // an older console tells everything
+	w.say(t, changes("t2", service("web", "shop", "", "edge-1"), deleted(consolev1.Kind_KIND_SOURCE, "shop", ""), cluster("edge-3")))
+	const want = "cluster/edge-1 cluster/edge-2 cluster/edge-3 secret/shop-git"
+	await(t, sub, func() bool { return names(c) == want })
+	if d := sub.Take(); len(d.Services)+len(d.Sources) != 0 {
+		t.Errorf("told of %+v", d)
+	}
+	stop()
+	if again := open(t, dir, client, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SECRET); names(again) != want {
+		t.Errorf("from the disk %s", names(again))
+	}
+	// Whoever wants more must not take what it has for all there is.
+	more := open(t, dir, client)
+	if more.Ready() == nil || names(more) != "" {
+		t.Errorf("ready with %s", names(more))
+	}
+	run(t, more)
+	if w := con.next(t); w.token != "" || len(w.kinds) > 0 {
+		t.Errorf("resumed at %q with kinds %v", w.token, w.kinds)
 	}
 }
 

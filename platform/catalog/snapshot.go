@@ -31,6 +31,7 @@ var errSnapshot = errors.New("catalog snapshot is damaged")
 
 type snapshot struct {
 	state *state
+	kinds []consolev1.Kind
 	token string
 	saved time.Time
 }
@@ -73,6 +74,9 @@ func replay(r *bytes.Reader) (snapshot, error) {
 			}
 			return snapshot{}, fmt.Errorf("%w: %w", errSnapshot, err)
 		}
+		if m.GetSnapshotBegin() != nil {
+			snap.kinds = m.GetSnapshotBegin().GetKinds()
+		}
 		for _, ch := range m.GetChanges().GetChanges() {
 			snap.state.apply(ch)
 		}
@@ -83,8 +87,12 @@ func replay(r *bytes.Reader) (snapshot, error) {
 	}
 }
 
-func encode(changes []*consolev1.Change, token string) ([]byte, error) {
+func encode(kinds []consolev1.Kind, changes []*consolev1.Change, token string) ([]byte, error) {
 	var body bytes.Buffer
+	begin := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}
+	if _, err := protodelim.MarshalTo(&body, begin); err != nil {
+		return nil, err
+	}
 	for some := range slices.Chunk(changes, batch) {
 		m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: some}}}
 		if _, err := protodelim.MarshalTo(&body, m); err != nil {
@@ -125,7 +133,7 @@ func (c *Catalog) save() error {
 	if !ready {
 		return nil
 	}
-	b, err := encode(changes, token)
+	b, err := encode(c.kinds, changes, token)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,22 @@ func newState() *state {
 	}
 }
 
+func kindOf(ch *consolev1.Change) consolev1.Kind {
+	switch c := ch.GetChange().(type) {
+	case *consolev1.Change_Source:
+		return consolev1.Kind_KIND_SOURCE
+	case *consolev1.Change_Cluster:
+		return consolev1.Kind_KIND_CLUSTER
+	case *consolev1.Change_Service:
+		return consolev1.Kind_KIND_SERVICE
+	case *consolev1.Change_Secret:
+		return consolev1.Kind_KIND_SECRET
+	case *consolev1.Change_Deleted:
+		return c.Deleted.GetKind()
+	}
+	return consolev1.Kind_KIND_UNSPECIFIED
+}
+
 // apply takes one change in. ok is false when it changes nothing.
 func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, ok bool) {
 	switch c := ch.GetChange().(type) {

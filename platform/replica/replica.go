@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
@@ -49,8 +50,8 @@ type Replica struct {
 }
 
 // New opens what is on the disk, and dials nothing. The service is one of the hub's, by its name in
-// package identity.
-func New(service string, cfg Config, deps Deps) (r *Replica, err error) {
+// package identity; kinds are what it follows of the catalog.
+func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
 	r = &Replica{service: service, cfg: cfg, deps: deps, Coordinator: deps.Coordinator, close: func() error { return nil }}
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile, Tracer: deps.Telemetry.Tracer}); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func New(service string, cfg Config, deps Deps) (r *Replica, err error) {
 		return nil, err
 	}
 	catalogs := consolev1connect.NewCatalogServiceClient(r.http, cfg.ConsoleURL, r.Options()...)
-	if r.Catalog, err = catalog.Open(r.Dir("catalog"), catalogs, deps.Log); err != nil {
+	if r.Catalog, err = catalog.Open(r.Dir("catalog"), catalogs, deps.Log, kinds...); err != nil {
 		return nil, err
 	}
 	if r.Coordinator == nil {

@@ -18,6 +18,8 @@ import (
 
 // follower keeps the model of what a Watch told, and complains about what must not happen.
 type follower struct {
+	kinds     []consolev1.Kind
+	revision  int64
 	token     string
 	snapshots int
 	clusters  map[string]*consolev1.Cluster
@@ -46,7 +48,7 @@ func (f *follower) take(m *consolev1.WatchResponse) {
 		f.problems = append(f.problems, "no token outside of a snapshot")
 	}
 	if m.GetResumeToken() != "" {
-		f.token = m.GetResumeToken()
+		f.token, f.revision = m.GetResumeToken(), m.GetRevision()
 	}
 	switch {
 	case m.GetSnapshotBegin() != nil:
@@ -112,7 +114,7 @@ func (f *follower) follow(t *testing.T, a api, enough func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := a.catalog.Watch(ctx, &consolev1.WatchRequest{ResumeToken: f.token})
+	stream, err := a.catalog.Watch(ctx, &consolev1.WatchRequest{ResumeToken: f.token, Kinds: f.kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +166,38 @@ func TestWatchTellsTheWholeCatalog(t *testing.T) {
 	f.follow(t, gitcache, func() bool { return len(f.services) == 0 })
 	if f.snapshots != 1 || len(f.problems) > 0 {
 		t.Errorf("%d snapshots, problems %v", f.snapshots, f.problems)
+	}
+}
+
+func TestWatchTellsOfTheKindsThatAreAskedForOnly(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, tunnel := r.admin(t), r.service(t, identity.ServiceTunnel)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	admin.putService(t, "web", "edge-1")
+	f := newFollower()
+	f.kinds = []consolev1.Kind{consolev1.Kind_KIND_CLUSTER}
+	f.follow(t, tunnel, func() bool { return f.snapshots == 1 && !f.inside })
+	before := f.revision
+	admin.putService(t, "web-2", "edge-1")
+	admin.putCluster(t, "edge-2")
+	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	// The place in the log moves with what is left out, too.
+	f.follow(t, tunnel, func() bool { return f.revision == before+3 })
+	if len(f.clusters) != 2 || len(f.sources)+len(f.services)+len(f.secrets)+len(f.deleted) != 0 {
+		t.Errorf("told of %+v", f)
+	}
+	f.kinds = []consolev1.Kind{99}
+	stream, err := tunnel.catalog.Watch(t.Context(), &consolev1.WatchRequest{Kinds: f.kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeInvalidArgument {
+		t.Errorf("kinds that nobody knows: %v", stream.Err())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
@@ -65,7 +66,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/distributor"),
 	}
 	var err error
-	if s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps); err != nil {
+	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
+		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.openState(); err != nil {
@@ -91,7 +94,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // openState opens what is on the disk.
 func (s *Service) openState() (err error) {
-	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Log: s.deps.Log}); err != nil {
+	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Memory: unstoredBytes, Log: s.deps.Log}); err != nil {
 		return err
 	}
 	var last []*plan.Delivery
@@ -116,7 +119,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			return deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
 		}).Lingering(),
-		server.HTTP(artifact.Path, s.store.FillHandler(delivery.Authorize, origin.Fetch), identity.RoleAgent),
+		server.HTTP(artifact.Path, s.artifacts(delivery, origin), identity.RoleAgent),
 	)
 }
 

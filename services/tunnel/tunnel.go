@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
@@ -33,7 +34,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps)
+	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,10 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// resume_token of the last response that was taken in; empty: begin with a snapshot.
-	ResumeToken   string `protobuf:"bytes,1,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	ResumeToken string `protobuf:"bytes,1,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	// What the caller follows; empty: everything. A kind that the console does not know is nothing. A
+	// caller that wants another kind than before begins with a snapshot.
+	Kinds         []Kind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=fairlead.console.v1.Kind" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,6 +125,13 @@ func (x *WatchRequest) GetResumeToken() string {
 	return ""
 }
 
+func (x *WatchRequest) GetKinds() []Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -132,7 +142,10 @@ type WatchResponse struct {
 	//	*WatchResponse_Heartbeat
 	Event isWatchResponse_Event `protobuf_oneof:"event"`
 	// Where to resume; empty inside a snapshot.
-	ResumeToken   string `protobuf:"bytes,10,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	ResumeToken string `protobuf:"bytes,10,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	// Number of the newest change up to here, of any kind and of heads, too: it grows with every change
+	// of the catalog. 0 inside a snapshot.
+	Revision      int64 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +230,13 @@ func (x *WatchResponse) GetResumeToken() string {
 	return ""
 }
 
+func (x *WatchResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -248,7 +268,9 @@ func (*WatchResponse_Changes) isWatchResponse_Event() {}
 func (*WatchResponse_Heartbeat) isWatchResponse_Event() {}
 
 type SnapshotBegin struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the snapshot holds; empty: everything.
+	Kinds         []Kind `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=fairlead.console.v1.Kind" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,6 +303,13 @@ func (x *SnapshotBegin) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SnapshotBegin.ProtoReflect.Descriptor instead.
 func (*SnapshotBegin) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SnapshotBegin) GetKinds() []Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
 }
 
 type SnapshotEnd struct {
@@ -598,18 +627,21 @@ var File_fairlead_console_v1_catalog_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\";\n" +
+	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
 	"\fWatchRequest\x12+\n" +
-	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\"\xc9\x02\n" +
+	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x129\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xe5\x02\n" +
 	"\rWatchResponse\x12K\n" +
 	"\x0esnapshot_begin\x18\x01 \x01(\v2\".fairlead.console.v1.SnapshotBeginH\x00R\rsnapshotBegin\x12E\n" +
 	"\fsnapshot_end\x18\x02 \x01(\v2 .fairlead.console.v1.SnapshotEndH\x00R\vsnapshotEnd\x128\n" +
 	"\achanges\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ChangesH\x00R\achanges\x12>\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12!\n" +
 	"\fresume_token\x18\n" +
-	" \x01(\tR\vresumeTokenB\a\n" +
-	"\x05event\"\x0f\n" +
-	"\rSnapshotBegin\"\r\n" +
+	" \x01(\tR\vresumeToken\x12\x1a\n" +
+	"\brevision\x18\v \x01(\x03R\brevisionB\a\n" +
+	"\x05event\"@\n" +
+	"\rSnapshotBegin\x12/\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x19.fairlead.console.v1.KindR\x05kinds\"\r\n" +
 	"\vSnapshotEnd\"\v\n" +
 	"\tHeartbeat\"@\n" +
 	"\aChanges\x125\n" +
@@ -665,24 +697,26 @@ var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(*Secret)(nil),        // 12: fairlead.console.v1.Secret
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
-	3,  // 0: fairlead.console.v1.WatchResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	4,  // 1: fairlead.console.v1.WatchResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	6,  // 2: fairlead.console.v1.WatchResponse.changes:type_name -> fairlead.console.v1.Changes
-	5,  // 3: fairlead.console.v1.WatchResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	7,  // 4: fairlead.console.v1.Changes.changes:type_name -> fairlead.console.v1.Change
-	9,  // 5: fairlead.console.v1.Change.source:type_name -> fairlead.console.v1.Source
-	10, // 6: fairlead.console.v1.Change.cluster:type_name -> fairlead.console.v1.Cluster
-	11, // 7: fairlead.console.v1.Change.service:type_name -> fairlead.console.v1.Service
-	12, // 8: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
-	8,  // 9: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
-	0,  // 10: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 11: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 12: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
+	3,  // 1: fairlead.console.v1.WatchResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	4,  // 2: fairlead.console.v1.WatchResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	6,  // 3: fairlead.console.v1.WatchResponse.changes:type_name -> fairlead.console.v1.Changes
+	5,  // 4: fairlead.console.v1.WatchResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	0,  // 5: fairlead.console.v1.SnapshotBegin.kinds:type_name -> fairlead.console.v1.Kind
+	7,  // 6: fairlead.console.v1.Changes.changes:type_name -> fairlead.console.v1.Change
+	9,  // 7: fairlead.console.v1.Change.source:type_name -> fairlead.console.v1.Source
+	10, // 8: fairlead.console.v1.Change.cluster:type_name -> fairlead.console.v1.Cluster
+	11, // 9: fairlead.console.v1.Change.service:type_name -> fairlead.console.v1.Service
+	12, // 10: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
+	8,  // 11: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
+	0,  // 12: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 13: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 14: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }

@@ -88,7 +88,14 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 	send := func(m *consolev1.WatchResponse) error {
 		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
 	}
-	err := s.Hub.Stream(ctx, req.GetResumeToken(), func(e watch.Event) error { return sendEvent(e, send) })
+	kinds, err := followed(req.GetKinds())
+	if err != nil {
+		return err
+	}
+	err = s.Hub.Stream(ctx, &watch.Follower{
+		Token: req.GetResumeToken(), Kinds: kinds,
+		Send: func(e watch.Event) error { return sendEvent(e, req.GetKinds(), send) },
+	})
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded) // the caller's own
@@ -99,32 +106,46 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 	return s.fail(ctx, err)
 }
 
+// followed is what a follower is told of; nil: everything.
+func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
+	var known []store.Kind
+	for _, kind := range store.Kinds() {
+		if slices.Contains(kinds, encodeKind(kind)) {
+			known = append(known, kind)
+		}
+	}
+	if len(kinds) > 0 && known == nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("kinds: the console knows none of them: is it older than the caller?"))
+	}
+	return known, nil
+}
+
 // sendEvent sends an event as one or more messages.
-func sendEvent(e watch.Event, send func(*consolev1.WatchResponse) error) error {
+func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
 	case watch.Heartbeat:
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
 	case watch.Snapshot:
-		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}}); err != nil {
+		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}); err != nil {
 			return err
 		}
-		if err := sendChanges(e.Changes, func(store.Change) string { return "" }, send); err != nil {
+		if err := sendChanges(e.Changes, func(store.Change) (string, int64) { return "", 0 }, send); err != nil {
 			return err
 		}
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
 	default:
 		last := e.Changes[len(e.Changes)-1].Cursor
-		return sendChanges(e.Changes, func(c store.Change) string {
+		return sendChanges(e.Changes, func(c store.Change) (string, int64) {
 			if c.Cursor == last {
-				return e.Token // it may be further, by changes that are old already
+				return e.Token, e.Seq // they may be further, by changes that are old already, or not wanted
 			}
-			return watch.Token(c.Cursor)
+			return watch.Token(c.Cursor), c.Cursor.Seq
 		}, send)
 	}
 }
 
-// sendChanges splits changes over messages, each with the token of its last change.
-func sendChanges(changes []store.Change, token func(store.Change) string, send func(*consolev1.WatchResponse) error) error {
+// sendChanges splits changes over messages, each with the token and the number of its last change.
+func sendChanges(changes []store.Change, place func(store.Change) (string, int64), send func(*consolev1.WatchResponse) error) error {
 	var part []*consolev1.Change
 	size := 0
 	for i, stored := range changes {
@@ -137,7 +158,8 @@ func sendChanges(changes []store.Change, token func(store.Change) string, send f
 		if size < messageBytes && i < len(changes)-1 {
 			continue
 		}
-		m := &consolev1.WatchResponse{ResumeToken: token(stored), Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: part}}}
+		m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: part}}}
+		m.ResumeToken, m.Revision = place(stored)
 		if err := send(m); err != nil {
 			return err
 		}

@@ -148,14 +148,18 @@ func scanChange(rows *sql.Rows) (c Change, current bool, err error) {
 	return c, true, r.decodeLabels(labels)
 }
 
-// Snapshot returns every resource, without sealed values, and the place that it shows.
-func (v View) Snapshot(ctx context.Context) ([]Change, Cursor, error) {
+// Snapshot returns every resource, or those of some kinds, without sealed values, and the place that it
+// shows.
+func (v View) Snapshot(ctx context.Context, kinds ...Kind) ([]Change, Cursor, error) {
 	end, err := v.End(ctx)
 	if err != nil {
 		return nil, Cursor{}, fmt.Errorf("read end of log: %w", err)
 	}
 	var list []Change
-	for _, kind := range Kinds() {
+	if len(kinds) == 0 {
+		kinds = Kinds()
+	}
+	for _, kind := range kinds {
 		rows, err := v.q.QueryContext(ctx, "SELECT "+changeColumns+
 			" FROM resources r LEFT JOIN heads h ON h.source_uid = r.uid WHERE r.kind = $1 ORDER BY r.name", kind)
 		part, err := collect(rows, err, func(rows *sql.Rows) (Change, error) {

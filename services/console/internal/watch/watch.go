@@ -51,6 +51,8 @@ type Event struct {
 	Changes []store.Change
 	// Token resumes behind this event.
 	Token string
+	// Seq is the number of the last change up to here, of any kind.
+	Seq int64
 }
 
 // EventKind says what an event is.
@@ -257,19 +259,47 @@ type ringView struct {
 	stale   bool
 }
 
-// Stream sends the catalog to one follower until ctx ends or send fails: from the token on, or from a
-// snapshot if there is none or the log doesn't reach back that far. send may block as long as it likes.
-func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) error {
+// Follower is who a stream is for.
+type Follower struct {
+	// Token is where it goes on; empty: it begins with a snapshot.
+	Token string
+	// Kinds is what it is told of; empty: everything.
+	Kinds []store.Kind
+	// Send may block as long as it likes.
+	Send func(Event) error
+}
+
+// wanted returns the changes that the follower is told of.
+func (f *Follower) wanted(changes []store.Change) []store.Change {
+	if len(f.Kinds) == 0 {
+		return changes
+	}
+	out := make([]store.Change, 0, len(changes))
+	for _, c := range changes {
+		if slices.Contains(f.Kinds, c.Kind) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (f *Follower) beat(at store.Cursor) error {
+	return f.Send(Event{Kind: Heartbeat, Token: Token(at), Seq: at.Seq})
+}
+
+// Stream sends the catalog to one follower until ctx ends or sending fails: from the token on, or from a
+// snapshot if there is none or the log doesn't reach back that far.
+func (h *Hub) Stream(ctx context.Context, to *Follower) error {
 	h.count(1)
 	defer h.count(-1)
-	at, err := h.begin(ctx, token, send)
+	at, err := h.begin(ctx, to)
 	if err != nil {
 		return err
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for told := false; ; {
-		next, moved, err := h.advance(ctx, at, send)
+		next, moved, err := h.advance(ctx, at, to)
 		if err != nil {
 			return err
 		}
@@ -279,7 +309,7 @@ func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) 
 		}
 		if !told {
 			// At once, and only now: a heartbeat says that there is nothing newer, and the next change may be long in coming.
-			if err := send(Event{Kind: Heartbeat, Token: Token(at.Cursor)}); err != nil {
+			if err := to.beat(at.Cursor); err != nil {
 				return err
 			}
 			told = true
@@ -289,7 +319,7 @@ func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) 
 			return ctx.Err()
 		case <-moved:
 		case <-beat.C:
-			if err := send(Event{Kind: Heartbeat, Token: Token(at.Cursor)}); err != nil {
+			if err := to.beat(at.Cursor); err != nil {
 				return err
 			}
 		}
@@ -298,8 +328,8 @@ func (h *Hub) Stream(ctx context.Context, token string, send func(Event) error) 
 
 // begin returns the place of a token, or the place of a snapshot that it sends. The zero history
 // makes advance check the place before it uses the ring.
-func (h *Hub) begin(ctx context.Context, token string, send func(Event) error) (place, error) {
-	if at, ok := parseToken(token); ok {
+func (h *Hub) begin(ctx context.Context, to *Follower) (place, error) {
+	if at, ok := parseToken(to.Token); ok {
 		reached, err := h.reaches(ctx, at)
 		if err != nil {
 			return place{}, err
@@ -308,7 +338,7 @@ func (h *Hub) begin(ctx context.Context, token string, send func(Event) error) (
 			return place{Cursor: at}, nil
 		}
 	}
-	at, err := h.sendSnapshot(ctx, send)
+	at, err := h.sendSnapshot(ctx, to)
 	return place{Cursor: at}, err
 }
 
@@ -320,7 +350,7 @@ func (h *Hub) count(n int) {
 
 // advance sends the next changes behind a place, if there are any, and returns the place behind them.
 // moved is closed when it is worth to call again.
-func (h *Hub) advance(ctx context.Context, at place, send func(Event) error) (next place, moved <-chan struct{}, err error) {
+func (h *Hub) advance(ctx context.Context, at place, to *Follower) (next place, moved <-chan struct{}, err error) {
 	view := h.after(at)
 	switch {
 	case view.stopped:
@@ -332,14 +362,15 @@ func (h *Hub) advance(ctx context.Context, at place, send func(Event) error) (ne
 	if !view.has {
 		next.history = view.history
 		if changes, next.Cursor, err = h.readAfter(ctx, at.Cursor); errors.Is(err, errGone) {
-			next.Cursor, err = h.sendSnapshot(ctx, send)
+			next.Cursor, err = h.sendSnapshot(ctx, to)
 			return next, view.moved, err
 		} else if err != nil {
 			return at, nil, err
 		}
 	}
-	if len(changes) > 0 {
-		if err := send(Event{Kind: Delta, Changes: changes, Token: Token(next.Cursor)}); err != nil {
+	// What is left out moves the token all the same, with the next message.
+	if changes = to.wanted(changes); len(changes) > 0 {
+		if err := to.Send(Event{Kind: Delta, Changes: changes, Token: Token(next.Cursor), Seq: next.Seq}); err != nil {
 			return at, nil, err
 		}
 	}
@@ -375,8 +406,8 @@ func (h *Hub) reaches(ctx context.Context, at store.Cursor) (ok bool, err error)
 	return ok, err
 }
 
-// sendSnapshot sends the whole catalog as of one moment, and returns its place in the log.
-func (h *Hub) sendSnapshot(ctx context.Context, send func(Event) error) (at store.Cursor, err error) {
+// sendSnapshot sends all that a follower wants as of one moment, and returns its place in the log.
+func (h *Hub) sendSnapshot(ctx context.Context, to *Follower) (at store.Cursor, err error) {
 	select {
 	case h.snapshots <- struct{}{}:
 	case <-ctx.Done():
@@ -384,14 +415,14 @@ func (h *Hub) sendSnapshot(ctx context.Context, send func(Event) error) (at stor
 	}
 	var all []store.Change
 	err = h.store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
-		all, at, err = v.Snapshot(ctx)
+		all, at, err = v.Snapshot(ctx, to.Kinds...)
 		return err
 	})
 	<-h.snapshots
 	if err != nil {
 		return at, err
 	}
-	return at, send(Event{Kind: Snapshot, Changes: all, Token: Token(at)})
+	return at, to.Send(Event{Kind: Snapshot, Changes: all, Token: Token(at), Seq: at.Seq})
 }
 
 // Token resumes behind a place. It is "<number>.<nonce>"; nobody but us reads it.

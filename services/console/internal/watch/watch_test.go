@@ -84,14 +84,14 @@ func (f *fixture) follow(t *testing.T, token string) <-chan Event {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- f.Stream(ctx, token, func(e Event) error {
+		done <- f.Stream(ctx, &Follower{Token: token, Send: func(e Event) error {
 			select {
 			case events <- e:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		})
+		}})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -292,7 +292,7 @@ func TestStreamsEndWithTheHub(t *testing.T) {
 	done := make(chan error, 1)
 	began := make(chan struct{}, 10)
 	go func() {
-		done <- f.Stream(context.Background(), "", func(Event) error { began <- struct{}{}; return nil })
+		done <- f.Stream(context.Background(), &Follower{Send: func(Event) error { began <- struct{}{}; return nil }})
 	}()
 	<-began
 	f.stop()
