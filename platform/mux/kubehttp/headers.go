@@ -15,10 +15,32 @@ func StripRequest(h http.Header) {
 			deleteFold(h, textproto.TrimString(name))
 		}
 	}
-	for k := range h {
-		if isForbidden(strings.ToLower(k)) {
+	for k, values := range h {
+		if lower := strings.ToLower(k); isForbidden(lower) {
 			delete(h, k)
+		} else if lower == "sec-websocket-protocol" {
+			stripTokens(h, k, values)
 		}
+	}
+}
+
+// bearerProtocol begins the WebSocket subprotocol that an API server takes for a bearer token, as pages in
+// browsers give it.
+const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+
+// stripTokens removes credentials from a list of WebSocket subprotocols.
+func stripTokens(h http.Header, name string, lines []string) {
+	var kept []string
+	for _, line := range lines {
+		for protocol := range strings.SplitSeq(line, ",") {
+			protocol = textproto.TrimString(protocol)
+			if protocol != "" && !strings.HasPrefix(strings.ToLower(protocol), bearerProtocol) {
+				kept = append(kept, protocol)
+			}
+		}
+	}
+	if delete(h, name); len(kept) > 0 {
+		h[name] = []string{strings.Join(kept, ", ")}
 	}
 }
 
@@ -52,7 +74,7 @@ func isForbidden(lower string) bool {
 		// The hub's listener has answered 100 already; the API server's answer would have no one to go to.
 		return true
 	}
-	for _, family := range [...]string{"impersonate-", "x-remote-", "x-forwarded-", "proxy-"} {
+	for _, family := range [...]string{"impersonate-", "x-remote-", "x-forwarded-", "proxy-", "fairlead-"} {
 		if strings.HasPrefix(lower, family) {
 			return true
 		}

@@ -83,6 +83,8 @@ func TestStripRequest(t *testing.T) {
 		"Expect":                    {"100-continue"},
 		"X-Custom-But-Fine":         {"1"},
 		"X-Original-Url":            {"/secrets"},
+		"Fairlead-User":             {"root"},
+		"Sec-Websocket-Protocol":    {"base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io", "Base64URL.bearer.authorization.k8s.io.c2VjcmV0", "v4.channel.k8s.io"},
 		"X-Impersonate-Not-A-Thing": {"1"},
 	}
 	kubehttp.StripRequest(h)
@@ -92,6 +94,10 @@ func TestStripRequest(t *testing.T) {
 		}
 		delete(h, k)
 	}
+	if got := h["Sec-Websocket-Protocol"]; len(got) != 1 || got[0] != "v5.channel.k8s.io, v4.channel.k8s.io" {
+		t.Errorf("WebSocket protocols: %q", got)
+	}
+	delete(h, "Sec-Websocket-Protocol")
 	delete(h, "Connection") // hop by hop, removed on sending
 	if len(h) > 0 {
 		t.Errorf("left: %v", h)

@@ -429,7 +429,7 @@ func TestHeadersThatDoNotFit(t *testing.T) {
 	}
 }
 
-func TestUpgradeIsRefused(t *testing.T) {
+func TestUpgradeNobodyAskedForIsAnError(t *testing.T) {
 	t.Parallel()
 	tn := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) })
 	resp, err := tn.transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
@@ -437,7 +437,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 		resp.Body.Close()
 		t.Fatal("upgraded")
 	}
-	if !strings.Contains(err.Error(), "not carried") {
+	if !strings.Contains(err.Error(), "without being asked") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func receiveRequest(st *mux.Stream) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive request: %w: target", errHead)
 	}
-	RemoveHopByHop(head.header)
+	removeHopByHop(head.header, head.length == 0 && IsUpgrade(head.header))
 	head.header.Del("Content-Length")
 	ctx := context.WithValue(st.Context(), callerKey{}, caller)
 	req := (&http.Request{

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"fairlead.dev/platform/mux"
 )
@@ -22,8 +24,12 @@ const copyBuffer = 32 << 10
 // maxInformational bounds the 1xx responses before the final one.
 const maxInformational = 16
 
-// ErrUpgrade: the other side wanted to change the protocol, which streams don't carry yet.
-var ErrUpgrade = errors.New("upgraded connections are not carried by the tunnel yet")
+// answerTime bounds the wait for an answer to begin, once all of the request is sent. An API server gives
+// up on its own after a minute; what has begun may take as long as it likes.
+const answerTime = 2 * time.Minute
+
+// ErrNoAnswer: the answer did not begin in time. Whether anything was done is not known.
+var ErrNoAnswer = fmt.Errorf("no answer within %v", answerTime)
 
 // UnsentError says that nothing of a request was sent: another session can be tried, unless the
 // request itself is what is wrong. The request's body was not read; it is closed.
@@ -36,7 +42,8 @@ func (e *UnsentError) Error() string { return "send request: " + e.Err.Error() }
 func (e *UnsentError) Unwrap() error { return e.Err }
 
 // Transport sends requests over a session on behalf of a caller. Only path and query of a request's
-// URL are sent, as url.URL.RequestURI gives them.
+// URL are sent, as url.URL.RequestURI gives them. A request with IsUpgrade and no body asks for another protocol; the
+// body of a 101 response is an io.ReadWriteCloser with CloseWrite, for Splice.
 type Transport struct {
 	Session *mux.Session
 	Caller  Caller
@@ -48,7 +55,8 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if body == http.NoBody {
 		body = nil
 	}
-	st, err := t.open(req, body == nil)
+	upgrade := body == nil && IsUpgrade(req.Header)
+	st, err := t.open(req, body == nil, upgrade)
 	if err != nil {
 		if body != nil {
 			_ = body.Close()
@@ -57,10 +65,16 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	stop := context.AfterFunc(ctx, func() { st.Reset(mux.CodeCancel, "") })
-	if body != nil {
-		go sendBody(st, body, req) // ends with the body, which its owner closes, or with the stream
+	patience := &patience{stream: st}
+	if body == nil {
+		patience.begin()
+	} else {
+		go sendBody(st, body, req, patience) // ends with the body, which its owner closes, or with the stream
 	}
-	resp, err := t.receive(st, req)
+	resp, err := t.receive(st, req, upgrade)
+	if patience.end() && err != nil {
+		err = ErrNoAnswer
+	}
 	if err != nil {
 		stop()
 		st.Close()
@@ -68,6 +82,13 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, context.Cause(ctx)
 		}
 		return nil, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body = &upgraded{Stream: st, ctx: ctx, stop: stop}
+		return resp, nil
+	}
+	if upgrade {
+		_ = st.CloseWrite() // the answer is a plain one; if the stream has failed, reading it tells
 	}
 	length := resp.ContentLength
 	if bodyless(req.Method, resp.StatusCode) {
@@ -77,9 +98,11 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (t Transport) open(req *http.Request, end bool) (*mux.Stream, error) {
+// open begins the stream. A request that asks for an upgrade has no body and no end: what follows its 101 is
+// for the other protocol.
+func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream, error) {
 	header := req.Header.Clone()
-	RemoveHopByHop(header)
+	removeHopByHop(header, upgrade)
 	header.Del("Content-Length")
 	if err := errors.Join(validHeader(header), validHeader(req.Trailer)); err != nil {
 		return nil, &UnsentError{Err: err, Invalid: true}
@@ -94,19 +117,19 @@ func (t Transport) open(req *http.Request, end bool) (*mux.Stream, error) {
 		head.method = http.MethodGet
 	}
 	switch {
-	case end:
+	case bodyless:
 		head.length = 0
 	case head.length <= 0:
 		head.length = -1 // as net/http: 0 with a body means unknown
 	}
-	if !end {
+	if !bodyless {
 		head.trailers = slices.Sorted(maps.Keys(req.Trailer))
 	}
 	caller, encoded := t.Caller.encode(), head.encode()
 	if size := max(len(caller), len(encoded)); size > mux.MaxHead {
 		return nil, &UnsentError{Err: fmt.Errorf("headers of %d bytes, at most %d fit", size, mux.MaxHead), Invalid: true}
 	}
-	st, err := t.Session.Open(caller, mux.Part{Headers: encoded, End: end})
+	st, err := t.Session.Open(caller, mux.Part{Headers: encoded, End: bodyless && !upgrade})
 	if err != nil {
 		return nil, &UnsentError{Err: err}
 	}
@@ -114,8 +137,9 @@ func (t Transport) open(req *http.Request, end bool) (*mux.Stream, error) {
 }
 
 // sendBody streams the request's body, then its trailers.
-func sendBody(st *mux.Stream, body io.ReadCloser, req *http.Request) {
+func sendBody(st *mux.Stream, body io.ReadCloser, req *http.Request, patience *patience) {
 	defer body.Close()
+	defer patience.begin()
 	if _, err := io.CopyBuffer(onlyWriter{st}, onlyReader{body}, make([]byte, copyBuffer)); err != nil {
 		st.Reset(mux.CodeCancel, "request body broke off")
 		return
@@ -129,13 +153,52 @@ func sendBody(st *mux.Stream, body io.ReadCloser, req *http.Request) {
 	}
 }
 
+// patience gives a stream up whose answer does not begin in time.
+type patience struct {
+	stream *mux.Stream
+
+	mu    sync.Mutex // guards what follows
+	timer *time.Timer
+	ended bool
+	lost  bool
+}
+
+// begin starts the wait: all of the request is sent.
+func (p *patience) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.timer = time.AfterFunc(answerTime, p.lose)
+	}
+}
+
+func (p *patience) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.lost = true
+		p.stream.Reset(mux.CodeCancel, ErrNoAnswer.Error())
+	}
+}
+
+// end stops the wait and says whether it was lost.
+func (p *patience) end() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	return p.lost
+}
+
 type (
 	onlyWriter struct{ io.Writer }
 	onlyReader struct{ io.Reader }
 )
 
 // receive waits for the final response head.
-func (t Transport) receive(st *mux.Stream, req *http.Request) (*http.Response, error) {
+func (t Transport) receive(st *mux.Stream, req *http.Request, upgrade bool) (*http.Response, error) {
 	for range maxInformational {
 		p, err := st.ReadHeaders()
 		if err != nil {
@@ -149,8 +212,10 @@ func (t Transport) receive(st *mux.Stream, req *http.Request) (*http.Response, e
 			return nil, fmt.Errorf("receive response: %w", err)
 		}
 		switch {
+		case head.status == http.StatusSwitchingProtocols && !upgrade:
+			return nil, fmt.Errorf("receive response: %w", ErrUpgrade)
 		case head.status == http.StatusSwitchingProtocols:
-			return nil, ErrUpgrade
+			return newResponse(head, req), nil
 		case head.status < 200:
 			if err := informational(req.Context(), head); err != nil {
 				return nil, err
@@ -171,7 +236,7 @@ func informational(ctx context.Context, head responseHead) error {
 }
 
 func newResponse(head responseHead, req *http.Request) *http.Response {
-	RemoveHopByHop(head.header)
+	removeHopByHop(head.header, head.status == http.StatusSwitchingProtocols)
 	head.header.Del("Content-Length")
 	if head.length >= 0 {
 		head.header.Set("Content-Length", strconv.FormatInt(head.length, 10))

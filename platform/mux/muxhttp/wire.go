@@ -22,7 +22,7 @@ const (
 )
 
 // kindHTTP in the first byte of an OPEN payload says that the stream is an HTTP request. An upgraded
-// one will be the same, with 101 as its response.
+// one is the same, with 101 as its response.
 const kindHTTP = 1
 
 // Caller is who asks, as the hub has verified it. It travels in the OPEN frame.
