@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
@@ -75,7 +76,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, deps: deps, tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/gitcache")}
 	var err error
-	if s.replica, err = replica.New(identity.ServiceGitcache, cfg.Config, deps); err != nil {
+	s.replica, err = replica.New(identity.ServiceGitcache, cfg.Config, deps,
+		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.openState(); err != nil {
@@ -141,8 +144,8 @@ func (s *Service) newOwner() error {
 		return err
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
-		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors,
-		Console: s.console,
+		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.builder.Keep,
+		Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
 	})
 	if err := owner.RegisterTotals(s.deps.Telemetry.Registry, s.owner); err != nil {

@@ -42,8 +42,6 @@ const (
 	sourceBuilders = 2
 	// maxRefused contents are known to be refused, so that nobody who asks again costs a build.
 	maxRefused = 1000
-	// maxPlaces bounds the places whose trees are known without looking; about 300 bytes each.
-	maxPlaces = 20_000
 )
 
 // limits of an artifact; what agents take by default.
@@ -73,10 +71,11 @@ type Deps struct {
 
 // Builder makes artifacts. Safe for many goroutines.
 type Builder struct {
-	deps  Deps
-	memo  *memo
-	time  time.Duration // of one build
-	slots chan struct{}
+	deps   Deps
+	memo   *memo
+	places *places
+	time   time.Duration // of one build
+	slots  chan struct{}
 	// again are the slots of builds for downloads: those are read by callers who may be slow.
 	again chan struct{}
 
@@ -87,12 +86,17 @@ type Builder struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	places  map[Place]found
-	refused map[string]error  // by source_id
+	refused map[key]refusal   // by source_id
 	turns   map[string]*turns // by source; of those that build or wait
 
-	pins   sync.Mutex      // guards pinned, and the order in which the store is told
-	pinned map[string]bool // source_ids
+	pins   sync.Mutex              // guards pinned, and the order in which the store is told
+	pinned map[string]map[key]bool // source_ids by source; replaced, never changed
+}
+
+// refusal is why a content of a source can't be built.
+type refusal struct {
+	source string
+	err    error
 }
 
 // New opens the memo in dir. Close ends what runs.
@@ -104,7 +108,7 @@ func New(dir string, deps Deps) (*Builder, error) {
 	life, end := context.WithCancel(context.Background())
 	return &Builder{
 		deps: deps, memo: m, time: buildTime, slots: make(chan struct{}, builders), again: make(chan struct{}, builders),
-		life: life, end: end, places: map[Place]found{}, refused: map[string]error{}, turns: map[string]*turns{},
+		life: life, end: end, places: newPlaces(), refused: map[key]refusal{}, turns: map[string]*turns{},
 	}, nil
 }
 
@@ -135,7 +139,7 @@ func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
 	if err != nil {
 		return Built{}, err
 	}
-	built := Built{Commit: c.commit, SourceID: id}
+	built := Built{Commit: c.commit, SourceID: id.String()}
 	if r, ok := b.memo.get(id); ok {
 		built.Artifact = r.summary()
 		return built, nil
@@ -163,8 +167,8 @@ func (b *Builder) judge(uid string, commit plumbing.Hash, err error) error {
 }
 
 // once builds under a context of its own, so that no caller's end fails the others.
-func (b *Builder) once(ctx context.Context, sourceID string, c content) (artifact.Summary, error) {
-	done := b.flights.DoChan(sourceID, func() (any, error) {
+func (b *Builder) once(ctx context.Context, id key, c content) (artifact.Summary, error) {
+	done := b.flights.DoChan(id.String(), func() (any, error) {
 		if !b.begin() {
 			return nil, context.Canceled
 		}
@@ -172,7 +176,7 @@ func (b *Builder) once(ctx context.Context, sourceID string, c content) (artifac
 		own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.time, b.late())
 		defer cancel()
 		defer context.AfterFunc(b.life, cancel)() //nolint:contextcheck // Close ends it, too
-		return b.build(own, sourceID, c)
+		return b.build(own, id, c)
 	})
 	select {
 	case <-ctx.Done():
@@ -188,28 +192,28 @@ func (b *Builder) late() error {
 }
 
 // wasRefused is the error of a build that was refused. It would be again.
-func (b *Builder) wasRefused(sourceID string) error {
+func (b *Builder) wasRefused(id key) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.refused[sourceID]
+	return b.refused[id].err
 }
 
-func (b *Builder) refuse(sourceID string, err error) {
+func (b *Builder) refuse(id key, source string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.refused) >= maxRefused {
 		clear(b.refused) // they are found out again
 	}
-	b.refused[sourceID] = err
+	b.refused[id] = refusal{source, err}
 }
 
-func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum artifact.Summary, err error) {
+func (b *Builder) build(ctx context.Context, id key, c content) (sum artifact.Summary, err error) {
 	leave, err := b.turn(ctx, c.source)
 	if err != nil {
 		return sum, err
 	}
 	defer leave()
-	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", sourceID)))
+	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", id.String())))
 	began := time.Now()
 	defer func() {
 		b.deps.Observe(time.Since(began), err)
@@ -225,16 +229,16 @@ func (b *Builder) build(ctx context.Context, sourceID string, c content) (sum ar
 		err = nil
 	}
 	if errors.Is(err, artifact.ErrRefused) {
-		b.refuse(sourceID, err)
+		b.refuse(id, c.source, err)
 	}
 	if err != nil {
 		return artifact.Summary{}, err
 	}
-	r := c.record(sourceID, sum)
+	r := c.record(id, sum)
 	if err := b.memo.put(r); err != nil {
 		b.deps.Log.WarnContext(ctx, "memo is not written; after a restart the artifact is built again", "digest", sum.Digest, "err", err)
 	}
-	b.built(sourceID)
+	b.built(c.source, id)
 	return sum, nil
 }
 

@@ -133,10 +133,7 @@ func TestCloseEndsBuildsThatWait(t *testing.T) {
 		done <- err
 	}()
 	for {
-		b.mu.Lock()
-		known := len(b.places)
-		b.mu.Unlock()
-		if known > 0 {
+		if b.places.len() > 0 {
 			break
 		}
 	}
@@ -150,7 +147,7 @@ func TestCloseEndsBuildsThatWait(t *testing.T) {
 
 func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
+	seen := map[key]bool{}
 	for _, source := range []string{"a", "ab"} {
 		for _, id := range []plumbing.Hash{{1}, {2}} {
 			seen[(content{source: source, tree: id}).id()] = true
@@ -160,7 +157,7 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 		t.Errorf("%d ids for 4 contents", len(seen))
 	}
 	const want = "sha256:d38273bb59772f97" // the format is part of what replicas agree on
-	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).id(); !strings.HasPrefix(got, want) {
+	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).id().String(); !strings.HasPrefix(got, want) {
 		t.Errorf("the format has changed: %s", got)
 	}
 }
@@ -173,8 +170,10 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := artifact.Digest("sha256:" + strings.Repeat("ab", 32))
-	for _, id := range []string{"one", "two", "three"} {
-		if err := m.put(record{Source: "u1", Record: Record{SourceID: id, Tree: "t", Digest: digest, Size: 1}}); err != nil {
+	for id := 1; id <= 3; id++ {
+		r := recordOf("u1", id)
+		r.Digest = digest
+		if err := m.put(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +184,7 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = bytes.Replace(b, []byte(`"two"`), []byte(`"tow"`), 1) // a flipped line, and a torn one
+	b = bytes.Replace(b, []byte(idOf(2).String()), []byte(idOf(4).String()), 1) // a flipped line, and a torn one
 	if err := os.WriteFile(path, b[:len(b)-10], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,9 +193,9 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.close()
-	for id, want := range map[string]bool{"one": true, "two": false, "tow": false, "three": false} {
-		if _, ok := again.get(id); ok != want {
-			t.Errorf("%s is known: %v", id, ok)
+	for id, want := range map[int]bool{1: true, 2: false, 4: false, 3: false} {
+		if _, ok := again.get(idOf(id)); ok != want {
+			t.Errorf("%d is known: %v", id, ok)
 		}
 	}
 }

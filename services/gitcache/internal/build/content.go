@@ -3,7 +3,6 @@ package build
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -36,10 +35,10 @@ type found struct {
 }
 
 // content finds what a place holds, and its source_id.
-func (b *Builder) content(p Place) (found, string, error) {
+func (b *Builder) content(p Place) (found, key, error) {
 	f, err := b.find(p)
 	if err != nil {
-		return f, "", err
+		return f, key{}, err
 	}
 	return f, f.content(p).id(), nil
 }
@@ -49,7 +48,7 @@ func (f found) content(p Place) content {
 }
 
 // id is the source_id: the identity of a content before it is built.
-func (c content) id() string {
+func (c content) id() (id key) {
 	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
 	if c.submodules {
 		parts = append(parts, "submodules")
@@ -61,14 +60,13 @@ func (c content) id() string {
 		h.Write(n[:])
 		h.Write([]byte(part))
 	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	h.Sum(id[:0])
+	return id
 }
 
 // find looks up the tree of a place.
 func (b *Builder) find(p Place) (found, error) {
-	b.mu.Lock()
-	f, ok := b.places[p]
-	b.mu.Unlock()
+	f, ok := b.places.get(p)
 	if ok {
 		return f, nil
 	}
@@ -87,11 +85,6 @@ func (b *Builder) find(p Place) (found, error) {
 	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
 		return found{}, b.judge(p.Source, p.Commit, err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.places) >= maxPlaces {
-		clear(b.places) // they are found again
-	}
-	b.places[p] = f
+	b.places.put(p, f)
 	return f, nil
 }

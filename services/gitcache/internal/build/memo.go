@@ -1,162 +1,211 @@
 package build
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
+	"container/list"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
+	"time"
+	"unique"
+
+	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/durable"
 )
 
 const (
-	// The memo in memory, and half of what it may be on disk; about 400 bytes each without filters.
+	// The memo in memory, and half of what it may be on disk; about 300 bytes each and 350 as a line, without filters.
 	maxMemos     = 100_000
 	maxMemoBytes = 64 << 20
-	// fewLines are not worth to be written again.
-	fewLines = 1000
+	// Of a source those contents are remembered that are current, as many again, and so many more, least
+	// recently used ones out first. What was built or learned lately stays anyway: it may be current soon.
+	maxRecent = 64
+	lately    = 10 * time.Minute
 )
 
 // memo remembers which artifact a content became. All of it can be computed again, so its file is only
 // appended to, without fsync: a line that a crash has torn fails its checksum and is left out.
 type memo struct {
-	mu       sync.Mutex // guards what follows
-	path     string
-	file     *os.File
-	torn     bool // the file may end in the middle of a line
-	lines    int  // in the file
-	bytes    int  // of the records, as lines
-	bySource map[string]record
-	byDigest map[artifact.Digest][]string // source_ids
+	mu    sync.Mutex // guards what follows
+	now   func() time.Time
+	path  string
+	file  *os.File
+	torn  bool // the file may end in the middle of a line
+	lines int  // in the file
+	bytes int  // of the records, as lines
+
+	byID     map[key]*entry
+	byDigest map[key]*entry // the first of a chain
+	sources  map[string]*contents
+	pinned   map[string]map[key]bool // what is current, by source; replaced, never changed
 }
 
-// openMemo reads what can be read, and goes on with a disk that takes or gives nothing.
-func openMemo(path string, log *slog.Logger) (*memo, error) {
-	m := &memo{path: path, bySource: map[string]record{}, byDigest: map[artifact.Digest][]string{}}
-	if err := durable.Sweep(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("open memo: %w", err)
-	}
-	if err := m.load(); err != nil {
-		log.Warn("memo can't be read to its end; what else it held is built again. Check the disk", "err", err)
-	}
-	err := m.rewrite()
+// key is a source_id or a digest without its prefix.
+type key [sha256.Size]byte
+
+// contents are those of a source.
+type contents struct {
+	uid    string
+	recent list.List // of *entry; the front was used last
+}
+
+// entry is a record as it is remembered.
+type entry struct {
+	of         *contents
+	place      *list.Element
+	used       time.Time
+	id, digest key
+	same       *entry // another one that became the same artifact
+	tree       plumbing.Hash
+	submodules bool
+	filter     unique.Handle[string]
+	size       int64
+	files      int
+	line       int // bytes
+}
+
+func newMemo(path string) *memo {
+	return &memo{path: path, now: time.Now, byID: map[key]*entry{}, byDigest: map[key]*entry{}, sources: map[string]*contents{}}
+}
+
+// parseKey reads a source_id or a digest.
+func parseKey(text string) (k key, ok bool) {
+	d, err := artifact.ParseDigest(text)
 	if err != nil {
-		m.torn = true
-		err = errors.Join(err, m.open())
+		return k, false
 	}
-	if err != nil {
-		log.Warn("memo is not written anew; it goes on as it is. Check the disk", "err", err)
-	}
-	return m, nil
+	_, err = hex.Decode(k[:], []byte(d.Hex()))
+	return k, err == nil
 }
 
-// load reads the file's lines. Those that are torn, damaged or too long are left out.
-func (m *memo) load() error {
-	f, err := os.Open(m.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return eachLine(f, func(line []byte) {
-		if r, ok := decodeRecord(line); ok {
-			m.add(r, len(line)+1)
-		}
-	})
+func (k key) String() string { return string(artifact.SumDigest(k[:])) }
+
+func (e *entry) record() record {
+	return record{Source: e.of.uid, Record: Record{
+		SourceID: e.id.String(), Tree: e.tree.String(), Filter: e.filter.Value(), Submodules: e.submodules,
+		Digest: artifact.SumDigest(e.digest[:]), Size: e.size, Files: e.files,
+	}}
 }
 
-// rewrite leaves one line per content in the file. mu is held.
-func (m *memo) rewrite() error {
-	m.lines = len(m.bySource) // also after an error: it is not tried again with every line
-	var out bytes.Buffer
-	for _, r := range m.bySource {
-		out.Write(encodeRecord(r))
-	}
-	if err := durable.WriteFile(m.path, out.Bytes(), 0o600); err != nil {
-		return err
-	}
-	m.torn, m.bytes = false, out.Len()
-	return m.open()
-}
-
-// open opens the file that is there now for more lines. mu is held.
-func (m *memo) open() error {
-	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if m.file != nil {
-		err = m.file.Close() // of what is replaced
-	}
-	m.file = f
-	return err
-}
-
-// add takes a record that is a line of so many bytes. mu is held.
+// add takes a record that is a line of so many bytes; what is none is left out. mu is held.
 func (m *memo) add(r record, line int) {
-	m.drop(r.SourceID)
-	m.bytes += line
-	// Which ones go does not matter: they are built again when somebody asks.
-	for id := range m.bySource {
-		if len(m.bySource) < maxMemos && m.bytes <= maxMemoBytes {
-			break
-		}
-		m.drop(id)
-	}
-	m.bySource[r.SourceID] = r
-	m.byDigest[r.Digest] = append(m.byDigest[r.Digest], r.SourceID)
-}
-
-// drop forgets a content. mu is held.
-func (m *memo) drop(sourceID string) {
-	old, ok := m.bySource[sourceID]
-	if !ok {
+	id, isID := parseKey(r.SourceID)
+	digest, isDigest := parseKey(string(r.Digest))
+	if !isID || !isDigest {
 		return
 	}
-	m.bytes -= len(encodeRecord(old))
-	delete(m.bySource, sourceID)
-	if same := slices.DeleteFunc(m.byDigest[old.Digest], func(id string) bool { return id == sourceID }); len(same) > 0 {
-		m.byDigest[old.Digest] = same
-	} else {
-		delete(m.byDigest, old.Digest)
+	m.drop(m.byID[id])
+	m.bytes += line
+	// Which ones go does not matter: they are built again when somebody asks.
+	for _, e := range m.byID {
+		if len(m.byID) < maxMemos && m.bytes <= maxMemoBytes {
+			break
+		}
+		m.drop(e)
+	}
+	of, ok := m.sources[r.Source]
+	if !ok {
+		of = &contents{uid: r.Source}
+		m.sources[r.Source] = of
+	}
+	e := &entry{
+		of: of, used: m.now(), id: id, digest: digest, same: m.byDigest[digest], tree: plumbing.NewHash(r.Tree), submodules: r.Submodules,
+		filter: unique.Make(r.Filter), size: r.Size, files: r.Files, line: line,
+	}
+	e.place = of.recent.PushFront(e)
+	m.byID[id], m.byDigest[digest] = e, e
+}
+
+// drop forgets a content, if there is one. mu is held.
+func (m *memo) drop(e *entry) {
+	if e == nil {
+		return
+	}
+	m.bytes -= e.line
+	delete(m.byID, e.id)
+	m.unchain(e)
+	if e.of.recent.Remove(e.place); e.of.recent.Len() == 0 {
+		delete(m.sources, e.of.uid)
 	}
 }
 
-func (m *memo) get(sourceID string) (record, bool) {
+// unchain takes a content from those of its artifact. mu is held.
+func (m *memo) unchain(e *entry) {
+	at := m.byDigest[e.digest]
+	if at == e {
+		if m.byDigest[e.digest] = e.same; e.same == nil {
+			delete(m.byDigest, e.digest)
+		}
+		return
+	}
+	for at.same != e {
+		at = at.same
+	}
+	at.same = e.same
+}
+
+// trim forgets what is neither current nor recent. mu is held.
+func (m *memo) trim(of *contents) {
+	since, pinned := m.now().Add(-lately), m.pinned[of.uid]
+	for of.recent.Len() > maxRecent+2*len(pinned) {
+		e := oldest(of)
+		switch {
+		case pinned[e.id]:
+			m.touch(e)
+		case e.used.After(since):
+			return
+		default:
+			m.drop(e)
+		}
+	}
+}
+
+func oldest(of *contents) *entry {
+	return of.recent.Back().Value.(*entry) //nolint:forcetypeassert // nothing else is in there
+}
+
+// touch notes that a content is in use. mu is held.
+func (m *memo) touch(e *entry) {
+	e.used = m.now()
+	e.of.recent.MoveToFront(e.place)
+}
+
+func (m *memo) get(id key) (record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok := m.bySource[sourceID]
-	return r, ok
+	e, ok := m.byID[id]
+	if !ok {
+		return record{}, false
+	}
+	m.touch(e)
+	return e.record(), true
 }
 
 // getDigest returns all contents that became an artifact: the mirror of one may be gone.
 func (m *memo) getDigest(d artifact.Digest) []record {
+	digest, _ := parseKey(string(d))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []record
-	for _, id := range m.byDigest[d] {
-		all = append(all, m.bySource[id])
+	for e := m.byDigest[digest]; e != nil; e = e.same {
+		m.touch(e)
+		all = append(all, e.record())
 	}
 	return all
 }
 
-// of returns what is known of a source.
+// of returns what is known of a source, what was used last first.
 func (m *memo) of(uid string) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var known []Record
-	for _, r := range m.bySource {
-		if r.Source == uid {
-			known = append(known, r.Record)
-		}
+	of, ok := m.sources[uid]
+	if !ok {
+		return nil
+	}
+	known := make([]Record, 0, of.recent.Len())
+	for at := of.recent.Front(); at != nil; at = at.Next() {
+		known = append(known, at.Value.(*entry).record().Record) //nolint:forcetypeassert // nothing else is in there
 	}
 	return known
 }
@@ -165,52 +214,64 @@ func (m *memo) of(uid string) []Record {
 func (m *memo) put(r record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if old, ok := m.bySource[r.SourceID]; ok && old == r {
+	id, _ := parseKey(r.SourceID)
+	if old, ok := m.byID[id]; ok && old.record() == r {
 		return nil
 	}
 	line := encodeRecord(r)
 	m.add(r, len(line))
+	if of, ok := m.sources[r.Source]; ok {
+		m.trim(of)
+	}
 	return m.write(line)
 }
 
 // learn takes a record unless there is one already.
 func (m *memo) learn(r record) error {
-	if _, known := m.get(r.SourceID); known {
+	id, _ := parseKey(r.SourceID)
+	m.mu.Lock()
+	_, known := m.byID[id]
+	m.mu.Unlock()
+	if known {
 		return nil
 	}
 	return m.put(r)
 }
 
-// forget drops a record that turned out to be wrong. On disk it stays until a right one follows.
-func (m *memo) forget(sourceID string) {
+// pin says what is current, by source, and returns the artifacts of that.
+func (m *memo) pin(wanted map[string]map[key]bool) []artifact.Digest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(sourceID)
-}
-
-// write appends a line. A file that is mostly outdated is written anew. mu is held.
-func (m *memo) write(line []byte) error {
-	if m.lines++; m.lines > 2*len(m.bySource)+fewLines && m.rewrite() == nil {
-		return nil
-	}
-	if m.file == nil {
-		if err := m.open(); err != nil {
-			return err
+	var current []artifact.Digest
+	m.pinned = wanted
+	for _, ids := range wanted {
+		for id := range ids {
+			if e, ok := m.byID[id]; ok {
+				current = append(current, artifact.SumDigest(e.digest[:]))
+			}
 		}
 	}
-	if m.torn {
-		line = append([]byte{'\n'}, line...)
-	}
-	_, err := m.file.Write(line)
-	m.torn = err != nil
-	return err
+	return current
 }
 
-func (m *memo) close() error {
+// keep forgets all sources but these.
+func (m *memo) keep(uids map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.file == nil {
-		return nil
+	for uid, of := range m.sources {
+		if uids[uid] {
+			continue
+		}
+		for of.recent.Len() > 0 {
+			m.drop(oldest(of))
+		}
 	}
-	return m.file.Close()
+}
+
+// forget drops a record that turned out to be wrong. On disk it stays until a right one follows.
+func (m *memo) forget(sourceID string) {
+	id, _ := parseKey(sourceID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(m.byID[id])
 }

@@ -33,7 +33,7 @@ func TestAFullDiskStopsNoStart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	if _, ok := m.get("id-1"); !ok {
+	if _, ok := m.get(idOf(1)); !ok {
 		t.Error("what was remembered is forgotten")
 	}
 	if err := os.Remove(ballast); err != nil {
@@ -49,9 +49,9 @@ func TestAFullDiskStopsNoStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	for _, id := range []string{"id-1", "id-3"} {
-		if _, ok := m.get(id); !ok {
-			t.Errorf("%s is not on the disk", id)
+	for _, id := range []int{1, 3} {
+		if _, ok := m.get(idOf(id)); !ok {
+			t.Errorf("%d is not on the disk", id)
 		}
 	}
 }

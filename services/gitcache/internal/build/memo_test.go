@@ -12,9 +12,18 @@ import (
 	"fairlead.dev/platform/artifact"
 )
 
+// idOf is the n-th of many source_ids.
+func idOf(n int) key {
+	id, ok := parseKey(fmt.Sprintf("sha256:%064x", 1<<32+n))
+	if !ok {
+		panic("no source_id")
+	}
+	return id
+}
+
 func recordOf(source string, n int) record {
 	return record{Source: source, Record: Record{
-		SourceID: fmt.Sprint("id-", n), Tree: strings.Repeat("ab", 20),
+		SourceID: idOf(n).String(), Tree: strings.Repeat("ab", 20),
 		Digest: artifact.Digest(fmt.Sprintf("sha256:%064x", n)), Size: 1, Files: 1,
 	}}
 }
@@ -39,7 +48,9 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 		}
 		largest = max(largest, info.Size())
 	}
-	if line := int64(len(encodeRecord(recordOf("u1", 99_999)))); largest > (fewLines+20)*line {
+	longest := recordOf("u1", 0)
+	longest.Files = 99_999
+	if line := int64(len(encodeRecord(longest))); largest > (fewLines+20)*line {
 		t.Errorf("the file had %d bytes", largest)
 	}
 	if err := m.close(); err != nil {
@@ -50,7 +61,7 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 	}
 	defer m.close()
 	for i := range 10 {
-		if r, ok := m.get(fmt.Sprint("id-", i)); !ok || r.Files != 19_990+i {
+		if r, ok := m.get(idOf(i)); !ok || r.Files != 19_990+i {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -66,21 +77,21 @@ func TestTheMemoIsBoundedInMemory(t *testing.T) {
 	long := recordOf("u1", 0)
 	long.Filter = strings.Repeat("-x\n", 30_000)
 	for i := range 1000 {
-		long.SourceID = fmt.Sprint("long-", i)
+		long.SourceID = idOf(1_000_000 + i).String()
 		m.mu.Lock()
 		m.add(long, len(encodeRecord(long)))
 		m.mu.Unlock()
 	}
-	if m.bytes > maxMemoBytes || len(m.bySource) < 100 {
-		t.Errorf("%d records of %d bytes", len(m.bySource), m.bytes)
+	if m.bytes > maxMemoBytes || len(m.byID) < 100 {
+		t.Errorf("%d records of %d bytes", len(m.byID), m.bytes)
 	}
 	for i := range maxMemos + 100 {
 		m.mu.Lock()
 		m.add(recordOf("u1", i), 300)
 		m.mu.Unlock()
 	}
-	if len(m.bySource) > maxMemos || len(m.byDigest) > maxMemos {
-		t.Errorf("%d records, %d digests", len(m.bySource), len(m.byDigest))
+	if len(m.byID) > maxMemos || len(m.byDigest) > maxMemos {
+		t.Errorf("%d records, %d digests", len(m.byID), len(m.byDigest))
 	}
 }
 
@@ -129,7 +140,7 @@ func FuzzMemo(f *testing.F) {
 				t.Fatal(err)
 			}
 			for i := 1; i < 3; i++ {
-				if r, ok := m.get(fmt.Sprint("id-", i)); !ok || r != recordOf("u1", i) {
+				if r, ok := m.get(idOf(i)); !ok || r != recordOf("u1", i) {
 					t.Errorf("%d: %+v, %v", i, r, ok)
 				}
 			}

@@ -1,16 +1,18 @@
 package build
 
-import (
-	"fairlead.dev/platform/artifact"
-)
+import "maps"
 
 // Pin keeps the artifacts of these places in the store, those that are built later as well, and no
 // others. Of a place whose commit is not here nothing can be kept.
 func (b *Builder) Pin(places []Place) {
-	wanted := make(map[string]bool, len(places))
+	b.places.expect(len(places))
+	wanted := map[string]map[key]bool{}
 	for _, p := range places {
 		if _, id, err := b.content(p); err == nil {
-			wanted[id] = true
+			if wanted[p.Source] == nil {
+				wanted[p.Source] = map[key]bool{}
+			}
+			wanted[p.Source][id] = true
 		}
 	}
 	b.pins.Lock()
@@ -20,21 +22,22 @@ func (b *Builder) Pin(places []Place) {
 }
 
 // built pins what was built if it is wanted.
-func (b *Builder) built(sourceID string) {
+func (b *Builder) built(source string, id key) {
 	b.pins.Lock()
 	defer b.pins.Unlock()
-	if b.pinned[sourceID] {
+	if b.pinned[source][id] {
 		b.repin()
 	}
 }
 
 // repin tells the store. pins is held.
-func (b *Builder) repin() {
-	digests := make([]artifact.Digest, 0, len(b.pinned))
-	for id := range b.pinned {
-		if r, ok := b.memo.get(id); ok {
-			digests = append(digests, r.Digest)
-		}
-	}
-	b.deps.Store.Pin(digests)
+func (b *Builder) repin() { b.deps.Store.Pin(b.memo.pin(b.pinned)) }
+
+// Keep forgets all sources but these.
+func (b *Builder) Keep(uids map[string]bool) {
+	b.memo.keep(uids)
+	b.places.keep(uids)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.refused, func(_ key, r refusal) bool { return !uids[r.source] })
 }

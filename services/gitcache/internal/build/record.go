@@ -1,6 +1,8 @@
 package build
 
 import (
+	"slices"
+
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
@@ -25,9 +27,9 @@ type record struct {
 	Record
 }
 
-func (c content) record(sourceID string, sum artifact.Summary) record {
+func (c content) record(id key, sum artifact.Summary) record {
 	return record{Source: c.source, Record: Record{
-		SourceID: sourceID, Tree: c.tree.String(), Filter: c.filter, Submodules: c.submodules,
+		SourceID: id.String(), Tree: c.tree.String(), Filter: c.filter, Submodules: c.submodules,
 		Digest: sum.Digest, Size: sum.Size, Files: sum.Files,
 	}}
 }
@@ -46,7 +48,7 @@ func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
 // Learn takes what another replica knows of a source. What does not fit together is left out: a
 // source_id says all but the artifact, and should that be wrong, it shows when it is built again.
 func (b *Builder) Learn(uid string, records []Record) {
-	for _, r := range records {
+	for _, r := range slices.Backward(records) { // what was used last comes first
 		known, ok := fit(record{Source: uid, Record: r})
 		if !ok {
 			continue
@@ -54,7 +56,7 @@ func (b *Builder) Learn(uid string, records []Record) {
 		if err := b.memo.learn(known); err != nil {
 			b.deps.Log.Warn("memo is not written; after a restart the artifact is built again", "digest", r.Digest, "err", err)
 		}
-		b.built(known.SourceID)
+		b.built(uid, known.content().id())
 	}
 }
 
@@ -66,7 +68,7 @@ func fit(r record) (record, bool) {
 		return r, false
 	}
 	for _, r.Submodules = range []bool{false, true} {
-		if r.content().id() == r.SourceID {
+		if r.content().id().String() == r.SourceID {
 			return r, true
 		}
 	}

@@ -124,12 +124,13 @@ func line(s string, most int) string {
 	if len(s) > most {
 		s = s[:most]
 	}
-	return strings.TrimSpace(strings.Map(func(c rune) rune {
+	// A copy: it must not keep all of a long message, or of a signed header, in memory.
+	return strings.Clone(strings.TrimSpace(strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
 			return -1
 		}
 		return c
-	}, strings.ToValidUTF8(s, "")))
+	}, strings.ToValidUTF8(s, ""))))
 }
 
 func parseID(s string) (plumbing.Hash, error) {

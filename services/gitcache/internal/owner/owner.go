@@ -51,6 +51,8 @@ type Deps struct {
 	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
 	// it, and tells whether anything came. It ends with its context. nil: nobody has anything.
 	Warm func(ctx context.Context, uid, name string) (news bool)
+	// Kept is told which sources still have mirrors, once others' were removed; nil: nobody cares.
+	Kept func(uids map[string]bool)
 	// Turned is told when this replica came to own a source, or gave it back; nil: nobody cares.
 	Turned  func()
 	Metrics *Metrics
@@ -77,6 +79,9 @@ func New(cfg Config, deps Deps) *Owner {
 	}
 	if deps.Warm == nil {
 		deps.Warm = func(context.Context, string, string) bool { return false }
+	}
+	if deps.Kept == nil {
+		deps.Kept = func(map[string]bool) {}
 	}
 	if deps.Turned == nil {
 		deps.Turned = func() {}
@@ -129,6 +134,7 @@ func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
 		return
 	}
 	removed, err := o.deps.Mirrors.Keep(present)
+	o.deps.Kept(present)
 	if err == nil {
 		o.kept = present
 	} else {

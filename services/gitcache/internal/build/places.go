@@ -1,0 +1,71 @@
+package build
+
+import (
+	"maps"
+	"sync"
+)
+
+const (
+	// At most so many places are known without looking, in each of two generations; about 600 bytes each.
+	// fewPlaces are kept if less are current.
+	maxPlaces = 20_000
+	fewPlaces = 512
+)
+
+// places remembers what was found lately: what the present generation or the one before it has used.
+type places struct {
+	mu       sync.Mutex // guards what follows
+	now, was map[Place]found
+	current  int // so many are asked about again and again
+}
+
+func newPlaces() *places { return &places{now: map[Place]found{}} }
+
+func (s *places) get(p Place) (found, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.now[p]
+	if ok {
+		return f, true
+	}
+	if f, ok = s.was[p]; ok {
+		s.add(p, f)
+	}
+	return f, ok
+}
+
+func (s *places) put(p Place, f found) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(p, f)
+}
+
+// add puts a place into the present generation. One that is full begins the next. mu is held.
+func (s *places) add(p Place, f found) {
+	if len(s.now) >= max(fewPlaces, min(2*s.current, maxPlaces)) {
+		s.now, s.was = map[Place]found{}, s.now
+	}
+	s.now[p] = f
+}
+
+// expect says how many places are current.
+func (s *places) expect(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = n
+}
+
+// keep forgets all sources but these.
+func (s *places) keep(uids map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, some := range []map[Place]found{s.now, s.was} {
+		maps.DeleteFunc(some, func(p Place, _ found) bool { return !uids[p.Source] })
+	}
+}
+
+func (s *places) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.now) + len(s.was)
+}
