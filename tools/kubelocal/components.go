@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	_ "time/tzdata" // CronJob time zones, on machines without a zone database
 
+	"fairlead.dev/tools/kubelocal/internal/kubelet"
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plugins
@@ -38,6 +43,8 @@ func component(name string) func() int {
 		return func() int { return cli.Run(scheduler.NewSchedulerCommand()) }
 	case "kubectl":
 		return runKubectl
+	case "kubelet":
+		return runKubelet
 	case "kwok":
 		return runKwok
 	}
@@ -54,6 +61,16 @@ func runKubectl() int {
 	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		cmdutil.CheckErr(err) // prints it as kubectl does, and exits
+	}
+	return 0
+}
+
+func runKubelet() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := kubelet.Run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "kubelet:", err)
+		return 1
 	}
 	return 0
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const usage = `usage:
-  kubelocal start --dir DIR [--name NAME] [--nodes 2] [--audit-log]
+  kubelocal start --dir DIR [--name NAME] [--nodes 2] [--audit-log] [--exec]
         run a cluster in the foreground until SIGTERM or Ctrl-C
   kubelocal kubectl ...
         the real kubectl (also when called under that name)
@@ -68,6 +68,7 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&cfg.Name, "name", "", "the cluster's name in its kubeconfig (default: the folder's name)")
 	flags.IntVar(&cfg.Nodes, "nodes", 2, "how many nodes kwok plays")
 	flags.BoolVar(&cfg.AuditLog, "audit-log", false, "write every request's metadata to DIR/logs/audit.log")
+	flags.BoolVar(&cfg.Exec, "exec", false, "let kubectl exec and cp run commands on this machine, as this user")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil

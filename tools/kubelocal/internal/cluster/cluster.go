@@ -32,6 +32,7 @@ type Config struct {
 	Name       string // the kubeconfig's context; the base name of Dir when empty
 	Nodes      int
 	AuditLog   bool   // write Dir/logs/audit.log, one JSON line per request
+	Exec       bool   // let kubectl exec run commands on this machine, as this user
 	Kubernetes string // the version that the nodes report
 
 	Stdout io.Writer // the one READY line
@@ -140,12 +141,13 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	c.children.keep(ctx, "kube-controller-manager", controllerManagerArgs())
 	c.children.keep(ctx, "kube-scheduler", schedulerArgs())
 	c.children.keep(ctx, "kwok", kwokArgs(c.ports))
+	c.children.keep(ctx, "kubelet", kubeletArgs(c.ports, c.cfg.Exec))
 	for i := range c.cfg.Nodes {
 		if err := c.api.ensureNode(ctx, fmt.Sprintf("node-%d", i), c.ports.Kubelet, c.cfg.Kubernetes); err != nil {
 			return err
 		}
 	}
-	if err := await(ctx, "kwok", c.api.kubeletReady); err != nil {
+	if err := await(ctx, "kwok and the kubelet", c.api.kubeletReady); err != nil {
 		return err
 	}
 	if err := await(ctx, "the nodes", c.api.nodesReady); err != nil {

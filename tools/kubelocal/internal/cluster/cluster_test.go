@@ -99,8 +99,8 @@ func TestClusterLife(t *testing.T) {
 
 	t.Log("no component outlives a killed parent")
 	family = children(t, again.process.Pid)
-	if len(family) != 5 {
-		t.Errorf("children %v, want 5", family)
+	if len(family) != 6 {
+		t.Errorf("children %v, want 6", family)
 	}
 	kill(t, again.process.Pid)
 	if err := again.exit(t); err == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -110,10 +111,26 @@ func kwokArgs(p ports) []string {
 		"--cidr=10.244.0.0/16",
 		"--node-ip=127.0.0.1",
 		"--node-port=" + strconv.Itoa(p.Kubelet),
-		"--server-address=" + loopback(p.Kubelet),
+		"--server-address=" + loopback(p.Kwok),
 		"--tls-cert-file=pki/kubelet.crt",
 		"--tls-private-key-file=pki/kubelet.key",
 	}
+}
+
+// kubeletArgs: without exec, kubectl exec is refused with the reason.
+func kubeletArgs(p ports, exec bool) []string {
+	args := []string{
+		"--listen=" + loopback(p.Kubelet),
+		"--tls-cert-file=pki/kubelet.crt",
+		"--tls-private-key-file=pki/kubelet.key",
+		"--client-ca-file=pki/ca.crt",
+		"--client-name=" + kubeletClient,
+		"--kwok=" + loopback(p.Kwok),
+	}
+	if exec {
+		args = append(args, "--exec-dir="+execDir)
+	}
+	return args
 }
 
 //go:embed kwok.yaml
@@ -128,14 +145,19 @@ rules:
 
 // writeConfigs writes the files that the arguments above name, and the administrator's kubeconfig.
 func writeConfigs(dir, name string, p ports, credentials pki) error {
+	if err := os.MkdirAll(filepath.Join(dir, execDir), 0o700); err != nil {
+		return fmt.Errorf("make the folder of kubectl exec: %w", err)
+	}
 	logs := fmt.Sprintf(`---
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ClusterLogs
-metadata:
-  name: all
-spec:
-  logs:
-  - logsFile: %q
+metadata: {name: all}
+spec: {logs: [{logsFile: %[1]q}]}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterAttach
+metadata: {name: all}
+spec: {attaches: [{logsFile: %[1]q}]}
 `, filepath.Join(dir, podLogFile))
 
 	files := map[string][]byte{

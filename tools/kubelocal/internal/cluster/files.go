@@ -16,6 +16,7 @@ const (
 	kubeconfigFile = "kubeconfig"
 	kwokConfigFile = "kwok.yaml"
 	podLogFile     = "pod.log"
+	execDir        = "exec" // where kubectl exec runs
 	auditFile      = "audit-policy.yaml"
 )
 

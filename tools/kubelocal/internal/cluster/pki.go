@@ -25,6 +25,8 @@ const (
 	ca           = "ca"
 	frontProxyCA = "front-proxy-ca"
 	adminCert    = "admin"
+
+	kubeletClient = "kube-apiserver-kubelet-client" // the API server towards the kubelet
 )
 
 // leaf describes one certificate of a cluster. Clients are known by their common name, with groups
@@ -51,7 +53,7 @@ func leaves() []leaf {
 		{name: "kube-controller-manager", signer: ca, user: "system:kube-controller-manager", groups: []string{"system:masters"}},
 		{name: "kube-scheduler", signer: ca, user: "system:kube-scheduler"},
 		{name: "kwok", signer: ca, user: "kwok", groups: []string{"system:masters"}},
-		{name: "apiserver-kubelet-client", signer: ca, user: "kube-apiserver-kubelet-client"},
+		{name: "apiserver-kubelet-client", signer: ca, user: kubeletClient},
 		{name: "front-proxy-client", signer: frontProxyCA, user: "front-proxy-client"},
 	}
 }

@@ -24,7 +24,8 @@ const (
 // kubeconfig stays good over restarts.
 type ports struct {
 	APIServer int `json:"apiserver"`
-	Kubelet   int `json:"kubelet"` // kwok's, for all nodes
+	Kubelet   int `json:"kubelet"` // one for all nodes
+	Kwok      int `json:"kwok"`    // which the kubelet asks for logs
 }
 
 func (p ports) server() string { return "https://" + loopback(p.APIServer) }
@@ -44,7 +45,7 @@ func settlePorts(ctx context.Context, path string) (ports, error) {
 			return p, fmt.Errorf("decode %s (remove it to choose new ports): %w", path, err)
 		}
 	}
-	for _, port := range []*int{&p.APIServer, &p.Kubelet} {
+	for _, port := range []*int{&p.APIServer, &p.Kubelet, &p.Kwok} {
 		if *port != 0 && comesFree(ctx, *port) {
 			continue
 		}
