@@ -1,13 +1,43 @@
 package identity
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
-// Admit tells whether a request with this header may pass, or else why not, as an error of Connect.
-// It is for a server that decides before it reads the body; Interceptor and Middleware still have to
-// follow.
-func Admit(v Verifier, role Role, header http.Header) error {
-	if _, refused := authenticate(v, role, header); refused != nil {
+// Admit tells whether a request may pass, or else why not, as an error of Connect. It is for a server that
+// decides before it reads the body. Within Abortable it remembers who was let in: Interceptor asks the
+// same verifier no second time, and only looks whether the role fits.
+func Admit(v Verifier, role Role, r *http.Request) error {
+	c, refused := authenticate(v, role, r.Header)
+	if refused != nil {
 		return refused.connect()
 	}
+	if call := callOf(r.Context()); call != nil && !c.open {
+		call.admitted, call.caller = true, c
+	}
 	return nil
+}
+
+// call is what is known of a request that is served within Abortable.
+type call struct {
+	w http.ResponseWriter
+
+	admitted bool // by Admit, before the handler ran; who that is, caller says
+	caller   caller
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// Abortable goes around all of a server's handlers, outermost, so that Interceptor can end a
+// stream that waits in Receive or Send.
+func Abortable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w})))
+	})
 }

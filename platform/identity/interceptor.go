@@ -29,9 +29,9 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if req.Spec().IsClient {
 			return next(ctx, req)
 		}
-		c, err := authenticate(i.verifier, i.policy[req.Spec().Procedure], req.Header())
-		if err != nil {
-			return nil, err.connect()
+		c, refused := i.caller(ctx, req.Spec(), req.Header())
+		if refused != nil {
+			return nil, refused.connect()
 		}
 		return next(c.context(ctx), req)
 	}
@@ -45,14 +45,17 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 // WrapStreamingHandler implements connect.Interceptor.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		c, refused := authenticate(i.verifier, i.policy[conn.Spec().Procedure], conn.RequestHeader())
+		c, refused := i.caller(ctx, conn.Spec(), conn.RequestHeader())
 		if refused != nil {
 			return refused.connect()
 		}
 		if c.open {
 			return next(ctx, conn)
 		}
-		response, _ := ctx.Value(abortKey{}).(*http.ResponseController)
+		var response *http.ResponseController
+		if call := callOf(ctx); call != nil {
+			response = http.NewResponseController(call.w)
+		}
 		ctx, g := newGuard(c.context(ctx), i.verifier, c.token, c.id, response)
 		defer g.stop()
 		err := next(ctx, guardedConn{StreamingHandlerConn: conn, guard: g})
@@ -61,6 +64,15 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		return err
 	}
+}
+
+// caller is who Admit let in a moment ago, or else whoever the header's token speaks for.
+func (i *interceptor) caller(ctx context.Context, spec connect.Spec, header http.Header) (caller, *refusal) {
+	role := i.policy[spec.Procedure]
+	if call := callOf(ctx); call != nil && call.admitted {
+		return call.caller, call.caller.mayCall(role)
+	}
+	return authenticate(i.verifier, role, header)
 }
 
 // guardedConn stops carrying messages once the token has ended.
@@ -88,17 +100,6 @@ func (c guardedConn) do(carry func() error) error {
 	return err
 }
 
-type abortKey struct{}
-
-// Abortable goes around all of a server's handlers, outermost, so that Interceptor can end a
-// stream that waits in Receive or Send.
-func Abortable(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := context.WithValue(r.Context(), abortKey{}, http.NewResponseController(w))
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
 // caller is somebody who may pass.
 type caller struct {
 	open  bool // nobody was asked
@@ -121,7 +122,7 @@ type refusal struct {
 
 func (r *refusal) connect() error { return connect.NewError(r.code, errors.New(r.message)) }
 
-// authenticate is the one gate of both Interceptor and Middleware.
+// authenticate is the one gate of Admit, Interceptor and Middleware.
 func authenticate(v Verifier, role Role, header http.Header) (caller, *refusal) {
 	if role&RoleOpen != 0 {
 		return caller{open: true}, nil
@@ -134,13 +135,19 @@ func authenticate(v Verifier, role Role, header http.Header) (caller, *refusal) 
 	if err != nil {
 		return caller{}, refuse(err)
 	}
-	if role == RoleNone {
-		return caller{}, &refusal{connect.CodePermissionDenied, "nobody may call this"}
+	c := caller{token: token, id: id}
+	return c, c.mayCall(role)
+}
+
+// mayCall tells why the caller may not, or nil.
+func (c caller) mayCall(role Role) *refusal {
+	switch {
+	case role == RoleNone:
+		return &refusal{connect.CodePermissionDenied, "nobody may call this"}
+	case !c.id.Has(role):
+		return &refusal{connect.CodePermissionDenied, fmt.Sprintf("%s may not call this: it is for %s", c.id.Subject(), role)}
 	}
-	if !id.Has(role) {
-		return caller{}, &refusal{connect.CodePermissionDenied, fmt.Sprintf("%s may not call this: it is for %s", id.Subject(), role)}
-	}
-	return caller{token: token, id: id}, nil
+	return nil
 }
 
 const nextStep = "run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token"

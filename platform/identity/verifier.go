@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ const (
 	// maxVerified bounds the memory of good signatures, a few hundred bytes each: all agents of a
 	// large fleet and their users.
 	maxVerified = 20_000
+	// sweepEvery is how long a good signature of an expired token may stay in memory.
+	sweepEvery = 10 * time.Minute
 )
 
 // Verifier turns a token into the identity it speaks for, without asking anybody. It is safe for
@@ -87,6 +90,7 @@ func (v *BundleVerifier) Update(b Bundle) error {
 	}
 	if old := v.trust.Load(); old != nil && string(old.bundle.Keys) == string(b.Keys) {
 		t.keys = old.keys // with the signatures that it has verified
+		t.keys.sweep(time.Now())
 	}
 	v.trust.Store(t)
 	return nil
@@ -107,14 +111,16 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 	if id.IssuedAt.After(now.Add(leeway)) {
 		return Identity{}, fmt.Errorf("%w: issued in the future", ErrInvalid)
 	}
-	if !now.Before(id.ExpiresAt.Add(leeway)) {
+	if id.expired(now) {
 		return Identity{}, ErrExpired
 	}
 	if _, revoked := t.tokens[id.TokenID]; revoked {
 		return Identity{}, ErrRevoked
 	}
-	if until, ok := t.subjects[id.Subject()]; ok && !id.BeganAt.After(until) {
-		return Identity{}, ErrRevoked
+	if len(t.subjects) > 0 {
+		if until, ok := t.subjects[id.Subject()]; ok && !id.BeganAt.After(until) {
+			return Identity{}, ErrRevoked
+		}
 	}
 	id.Groups = slices.Clone(id.Groups) // callers own what they get
 	return id, nil
@@ -124,8 +130,9 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 type keyring struct {
 	keys map[string]ed25519.PublicKey // by id
 
-	mu       sync.RWMutex // guards verified
+	mu       sync.RWMutex // guards what follows
 	verified map[[sha256.Size]byte]Identity
+	swept    time.Time
 }
 
 func newKeyring(jwks []byte) (*keyring, error) {
@@ -149,8 +156,8 @@ func newKeyring(jwks []byte) (*keyring, error) {
 
 // verify answers for signature and form, which never change; the caller checks the rest.
 func (r *keyring) verify(token string) (Identity, error) {
-	if len(token) > maxTokenBytes || strings.ContainsFunc(token, notInToken) {
-		return Identity{}, fmt.Errorf("%w: not in compact form", ErrInvalid)
+	if len(token) > maxTokenBytes {
+		return Identity{}, fmt.Errorf("%w: too long", ErrInvalid)
 	}
 	sum := sha256.Sum256([]byte(token))
 	r.mu.RLock()
@@ -161,7 +168,7 @@ func (r *keyring) verify(token string) (Identity, error) {
 	}
 	id, err := r.parse(token)
 	if err != nil {
-		return Identity{}, err
+		return Identity{}, err // and forgotten: made-up tokens take no memory
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,12 +182,28 @@ func (r *keyring) verify(token string) (Identity, error) {
 	return id, nil
 }
 
+// sweep drops what is expired, once in a while.
+func (r *keyring) sweep(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.swept) < sweepEvery {
+		return
+	}
+	r.swept = now
+	maps.DeleteFunc(r.verified, func(_ [sha256.Size]byte, id Identity) bool { return id.expired(now) })
+}
+
+func (id Identity) expired(now time.Time) bool { return !now.Before(id.ExpiresAt.Add(leeway)) }
+
 // notInToken refuses what base64 decoders skip, so that a token has one spelling for the parser.
 func notInToken(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 }
 
 func (r *keyring) parse(token string) (Identity, error) {
+	if strings.ContainsFunc(token, notInToken) {
+		return Identity{}, fmt.Errorf("%w: not in compact form", ErrInvalid)
+	}
 	// The algorithm is pinned here: neither "none" nor HMAC with our public key gets further.
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {

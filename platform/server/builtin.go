@@ -52,7 +52,7 @@ func (s *Server) open(mux *http.ServeMux, services []string) {
 	pattern, health := grpchealth.NewHandler(checker{s, known}, connect.WithReadMaxBytes(healthReadMaxBytes))
 	health = http.MaxBytesHandler(endOnDrain(health), healthReadMaxBytes)
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		boundBodyTime(w, r, healthBodyTime)
+		defer boundBodyTime(w, r, healthBodyTime).stop()
 		health.ServeHTTP(w, r)
 	})
 }

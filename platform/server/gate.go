@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -53,12 +54,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := identity.Admit(g.verifier, p.Role, r.Header); err != nil {
+	if p.unary() {
+		growStack()
+	}
+	if err := identity.Admit(g.verifier, p.Role, r); err != nil {
 		g.refuse(w, r, err)
 		return
 	}
 	if p.unary() {
-		boundBodyTime(w, r, bodyTime)
+		defer boundBodyTime(w, r, bodyTime).stop()
 	}
 	if !p.ClientStreaming {
 		r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
@@ -79,27 +83,49 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // boundBodyTime ends the reading of the body after limit, and only that: once the body is read the
-// handler may take as long as it needs.
-func boundBodyTime(w http.ResponseWriter, r *http.Request, limit time.Duration) {
+// handler may take as long as it needs. Stop it when the handler has returned. The connection is given a
+// deadline only when the time is over: to tell HTTP/2 of one beforehand wakes its loop up, twice per call.
+func boundBodyTime(w http.ResponseWriter, r *http.Request, limit time.Duration) *timedBody {
 	if r.Body == nil || r.Body == http.NoBody {
-		return
+		return nil
 	}
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(limit)) != nil {
-		return // Not a connection with deadlines.
-	}
-	r.Body = &timedBody{ReadCloser: r.Body, control: control}
+	b := &timedBody{ReadCloser: r.Body, w: w}
+	b.timer = time.AfterFunc(limit, b.end)
+	r.Body = b
+	return b
 }
 
 type timedBody struct {
 	io.ReadCloser
-	control *http.ResponseController
+	timer *time.Timer
+
+	mu sync.Mutex          // guards w against the end of the request
+	w  http.ResponseWriter // nil once the body is read or the handler has returned
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{}) // It could be set, so it can be lifted.
+		b.stop()
 	}
 	return n, err
+}
+
+// end makes reads fail, those that wait and those to come.
+func (b *timedBody) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.w != nil {
+		_ = http.NewResponseController(b.w).SetReadDeadline(time.Now()) // Fails where connections have no deadlines.
+	}
+}
+
+func (b *timedBody) stop() {
+	if b == nil {
+		return
+	}
+	b.timer.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.w = nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -58,11 +59,23 @@ type observer struct {
 }
 
 func (o *observer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	var once sync.Once // Wrapped once per procedure, whose name the first call tells.
+	var well prometheus.Counter
+	var duration prometheus.Observer
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
 		procedure, start := req.Spec().Procedure, time.Now()
+		once.Do(func() {
+			well, duration = o.metrics.rpcs.WithLabelValues(procedure, "ok"), o.metrics.duration.WithLabelValues(procedure)
+		})
 		defer func() {
-			err = o.settle(ctx, procedure, start, err, recover())
-			o.metrics.duration.WithLabelValues(procedure).Observe(time.Since(start).Seconds())
+			panicked := recover()
+			took := time.Since(start)
+			duration.Observe(took.Seconds())
+			if err == nil && panicked == nil && !o.log.Enabled(ctx, slog.LevelDebug) {
+				well.Inc()
+				return
+			}
+			err = o.settle(ctx, procedure, took, err, panicked)
 		}()
 		return next(ctx, req)
 	}
@@ -78,7 +91,7 @@ func (o *observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 		open := o.metrics.streams.WithLabelValues(procedure)
 		open.Inc()
 		defer func() {
-			err = o.settle(ctx, procedure, start, err, recover())
+			err = o.settle(ctx, procedure, time.Since(start), err, recover())
 			open.Dec()
 		}()
 		return next(ctx, conn)
@@ -86,7 +99,7 @@ func (o *observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 }
 
 // settle makes of a call's end what the caller is told, and says so in log and metrics.
-func (o *observer) settle(ctx context.Context, procedure string, start time.Time, err error, panicked any) error {
+func (o *observer) settle(ctx context.Context, procedure string, took time.Duration, err error, panicked any) error {
 	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
 		panic(panicked)
 	}
@@ -100,7 +113,6 @@ func (o *observer) settle(ctx context.Context, procedure string, start time.Time
 		code = connect.CodeOf(told).String()
 	}
 	o.metrics.rpcs.WithLabelValues(procedure, code).Inc()
-	took := time.Since(start)
 	if told != nil && connect.CodeOf(told) == connect.CodeInternal {
 		o.log.ErrorContext(ctx, "call failed", "procedure", procedure, "code", code, "took", took, "err", err)
 	} else {

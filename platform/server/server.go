@@ -24,7 +24,6 @@ import (
 
 	"connectrpc.com/connect"
 	connectcors "connectrpc.com/cors"
-	"connectrpc.com/otelconnect"
 	"connectrpc.com/validate"
 	"github.com/rs/cors"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -260,10 +259,7 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 		return nil, err
 	}
 	o := &observer{log: s.log, metrics: m, name: s.name}
-	options, err := s.options(deps, o)
-	if err != nil {
-		return nil, err
-	}
+	options := s.options(deps, o)
 	root := &router{mux: http.NewServeMux()}
 	var services []string
 	for _, mount := range mounts {
@@ -285,18 +281,14 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 }
 
 // options are what every Connect handler is built with. The order of interceptors is outermost first.
-func (s *Server) options(deps Deps, o *observer) ([]connect.HandlerOption, error) {
-	tracing, err := otelconnect.NewInterceptor(otelconnect.WithTracerProvider(s.telemetry.Tracer), otelconnect.WithPropagator(propagation.TraceContext{}),
-		otelconnect.WithTrustRemote(), otelconnect.WithoutMetrics())
-	if err != nil {
-		return nil, fmt.Errorf("make tracing interceptor: %w", err)
-	}
+func (s *Server) options(deps Deps, o *observer) []connect.HandlerOption {
+	spans := tracing{s.telemetry.Tracer.Tracer("fairlead.dev/platform/server")}
 	return []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.readMaxBytes),
 		connect.WithSendMaxBytes(sendMaxBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(tracing, o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
-	}, nil
+		connect.WithInterceptors(spans, o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
+	}
 }
 
 func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []connect.HandlerOption) error {
