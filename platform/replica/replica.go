@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
@@ -37,14 +39,18 @@ type Replica struct {
 	Keeper      *identity.Keeper
 	Catalog     *catalog.Catalog
 	Coordinator coordination.Coordinator
+	Audit       *audit.Recorder
 	// Leave, if there is one, is called when Run is to end, while everything is still served: to hand
-	// over what others can take. It returns soon after its context ends, which lasts LeaveTime at most.
+	// over what others can take. It returns soon after its context ends, which lasts LeaveLimit at most.
 	Leave func(ctx context.Context)
+	// LeaveLimit bounds Leave; 0: LeaveTime.
+	LeaveLimit time.Duration
 
 	service string
 	cfg     Config
 	deps    Deps
 	http    *http.Client
+	relay   *client.Relay
 	server  *server.Server
 	close   func() error // of what is ours
 }
@@ -56,6 +62,9 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile, Tracer: deps.Telemetry.Tracer}); err != nil {
 		return nil, err
 	}
+	if r.relay, err = client.NewRelay(client.Config{CAFile: cfg.HubCAFile}); err != nil {
+		return nil, err
+	}
 	identities := consolev1connect.NewIdentityServiceClient(r.http, cfg.ConsoleURL, client.Options()...)
 	r.Keeper, err = identity.NewKeeper(identity.KeeperConfig{
 		Dir: r.Dir("identity"), Service: service, Secret: cfg.secret,
@@ -65,6 +74,10 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 	}
 	catalogs := consolev1connect.NewCatalogServiceClient(r.http, cfg.ConsoleURL, r.Options()...)
 	if r.Catalog, err = catalog.Open(r.Dir("catalog"), catalogs, deps.Log, kinds...); err != nil {
+		return nil, err
+	}
+	audits := consolev1connect.NewAuditServiceClient(r.http, cfg.ConsoleURL, r.Options()...)
+	if r.Audit, err = audit.New(r.Dir("audit"), audits, deps.Telemetry.Registry, deps.Log); err != nil {
 		return nil, err
 	}
 	if r.Coordinator == nil {
@@ -86,6 +99,9 @@ func (r *Replica) HTTP() *http.Client { return r.http }
 func (r *Replica) Options() []connect.ClientOption {
 	return append(client.Options(), client.WithToken(r.Keeper))
 }
+
+// Relay hands users' requests on to other replicas, as this service.
+func (r *Replica) Relay() http.RoundTripper { return client.Authorize(r.relay, r.Keeper) }
 
 // Bytes is the client for plain requests to the hub, made as this service.
 func (r *Replica) Bytes() *http.Client {
@@ -121,7 +137,7 @@ func (r *Replica) Advertised() string {
 	return r.URL()
 }
 
-// LeaveTime bounds Leave: with the end of the listener after it, all is over within the 30 s that
+// LeaveTime is what Leave takes at most, unless LeaveLimit says else: with the end of the listener after it, all is over within the 30 s that
 // Kubernetes gives.
 const LeaveTime = 15 * time.Second
 
@@ -133,7 +149,7 @@ func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error
 	front, cut := context.WithCancel(inner)
 	defer cut()
 	var group errgroup.Group
-	for _, run := range append([]func(context.Context) error{r.Keeper.Run, r.Catalog.Run}, behind...) {
+	for _, run := range append([]func(context.Context) error{r.Keeper.Run, r.Catalog.Run, r.Audit.Run}, behind...) {
 		group.Go(func() error {
 			err := run(inner)
 			if err != nil {
@@ -155,6 +171,7 @@ func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error
 	stop()
 	err = errors.Join(err, group.Wait(), r.close())
 	r.http.CloseIdleConnections()
+	r.relay.CloseIdleConnections()
 	return err
 }
 
@@ -162,7 +179,7 @@ func (r *Replica) leave(ctx context.Context) {
 	if r.Leave == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, LeaveTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.LeaveLimit, LeaveTime))
 	defer cancel()
 	r.Leave(ctx)
 }

@@ -68,6 +68,10 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleHub
 		case method == "ClaimSource" || method == "PublishHeads" || method == "AccessSecret":
 			want = identity.RoleGitcache
+		case method == "RecordAuditEvents":
+			want = identity.RoleHub
+		case method == "ListAuditEvents" || method == "WatchAuditEvents":
+			want = identity.RoleAdmin
 		case strings.HasPrefix(method, "Record"):
 			want = identity.RoleDistributor
 		case method == "Watch":
@@ -91,7 +95,7 @@ func caller(hc *http.Client, url, token string) func(context.Context, string) co
 		opts = append(opts, client.WithToken(identity.StaticToken(token)))
 	}
 	return func(ctx context.Context, procedure string) connect.Code {
-		if strings.HasSuffix(procedure, "/Watch") {
+		if strings.Contains(procedure, "/Watch") {
 			return watchOnce(ctx, hc, url+procedure, opts)
 		}
 		c := connect.NewClient[consolev1.GetTrustBundleRequest, consolev1.GetTrustBundleRequest](hc, url+procedure, opts...)

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/rpc"
@@ -135,6 +136,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Catalog:   catalog.New(s.store, box, deps.Log, nil),
 		Authority: s.authority,
 		Hub:       s.hub,
+		Audit:     audit.New(s.store),
 		Endpoints: rpc.Endpoints{
 			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},

@@ -127,6 +127,7 @@ type api struct {
 	status   consolev1connect.StatusServiceClient
 	catalog  consolev1connect.CatalogServiceClient
 	identity consolev1connect.IdentityServiceClient
+	audit    consolev1connect.AuditServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -156,6 +157,7 @@ func (r *running) as(t testing.TB, token string) api {
 		status:   consolev1connect.NewStatusServiceClient(hc, r.url, opts...),
 		catalog:  consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
 		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
+		audit:    consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
 	}
 }
 

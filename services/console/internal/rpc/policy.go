@@ -46,6 +46,10 @@ func Policy() identity.Policy {
 
 		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
 
+		consolev1connect.AuditServiceRecordAuditEventsProcedure: identity.RoleHub,
+		consolev1connect.AuditServiceListAuditEventsProcedure:   write,
+		consolev1connect.AuditServiceWatchAuditEventsProcedure:  write,
+
 		consolev1connect.IdentityServiceExchangeHubSecretProcedure: identity.RoleOpen,
 		consolev1connect.IdentityServiceJoinClusterProcedure:       identity.RoleOpen,
 		consolev1connect.IdentityServiceRenewTokenProcedure:        identity.RoleAny,

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/watch"
@@ -30,6 +31,7 @@ type Deps struct {
 	Catalog   *catalog.Catalog
 	Authority *identity.Authority
 	Hub       *watch.Hub
+	Audit     *audit.Log
 	Endpoints Endpoints
 	Log       *slog.Logger
 }
@@ -60,6 +62,10 @@ func Mounts(d Deps) []server.Mount {
 		}),
 		server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewCatalogServiceHandler(&follow{d}, o...)
+			return path, withDeadlines(h)
+		}),
+		server.RPC(consolev1connect.AuditServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewAuditServiceHandler(&audits{d}, o...)
 			return path, withDeadlines(h)
 		}),
 	}

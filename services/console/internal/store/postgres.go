@@ -20,6 +20,8 @@ import (
 
 const (
 	channel = "fairlead_catalog"
+	// auditLock is the number of an advisory lock: a table lock would keep autovacuum away.
+	auditLock = 0x66616972
 	// connectTimeout bounds one attempt to reach the database.
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
@@ -51,6 +53,7 @@ func (s *Store) usePostgres(rawURL string) error {
 		// writer's number is higher and its commit later. Sequences don't give that.
 		lockLog:     "SELECT seq FROM log FOR UPDATE",
 		notify:      "SELECT pg_notify('" + channel + "', '')",
+		lockAudit:   fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
 		check:       checkPostgres,
 		listen:      func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
 		insertRows:  100, // each statement is a round trip

@@ -87,8 +87,10 @@ type dialect struct {
 	folder  string
 	lockLog string // reads the log's row and keeps it until the commit
 	notify  string // tells other consoles of the commit; empty: there are none
-	check   func(context.Context, *sql.DB) error
-	listen  func(ctx context.Context, wake func()) error
+	// lockAudit keeps other consoles from adding audit events until the commit; empty: there are none.
+	lockAudit string
+	check     func(context.Context, *sql.DB) error
+	listen    func(ctx context.Context, wake func()) error
 	// insertRows is how many rows one statement inserts.
 	insertRows int
 	// numbered says that placeholders in lists have numbers.

@@ -142,9 +142,11 @@ func encodeLabels(labels map[string]string) string {
 	return string(text)
 }
 
-// insert writes rows with as few statements as are good for the database. query ends in VALUES.
+// insert writes rows with as few statements as are good for the database. They come behind VALUES in the query.
 func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(T) []any) error {
 	size := t.dialect.insertRows
+	before, after, _ := strings.Cut(query, "VALUES ")
+	rows := func(n, values int) string { return before + "VALUES " + t.rows(n, values) + " " + after }
 	var full *sql.Stmt // for as many rows as that
 	for chunk := range slices.Chunk(list, size) {
 		var args []any
@@ -153,7 +155,7 @@ func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(
 		}
 		if full == nil && len(list) >= 2*size {
 			var err error
-			if full, err = t.tx.PrepareContext(ctx, query+t.rows(size, len(args)/size)); err != nil {
+			if full, err = t.tx.PrepareContext(ctx, rows(size, len(args)/size)); err != nil {
 				return err
 			}
 			defer func() { _ = full.Close() }() // ends with the transaction anyway
@@ -162,7 +164,7 @@ func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(
 		if full != nil && len(chunk) == size {
 			_, err = full.ExecContext(ctx, args...)
 		} else {
-			_, err = t.tx.ExecContext(ctx, query+t.rows(len(chunk), len(args)/len(chunk)), args...)
+			_, err = t.tx.ExecContext(ctx, rows(len(chunk), len(args)/len(chunk)), args...)
 		}
 		if err != nil {
 			return err

@@ -45,6 +45,9 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"WakesAfterCommit":                    testWake,
 		"StrangeTextIsKept":                   testStrangeText,
 		"DeletedResourceTakesItsStatusesAway": testDeleteStatuses,
+		"AuditIsFilteredAndPaged":             testAudit,
+		"AuditKeepsWhatIsThere":               testAuditKeeps,
+		"AuditFollowerMissesNothing":          testAuditFollower,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,116 @@
+// Package audit records who did what for the console's audit trail.
+//
+// What is promised. Record never waits: it puts the event into memory. Within 200 ms events are in a file of
+// the spool that was flushed to the disk, and from then on they survive kill -9 and a power cut; Sync waits
+// for that. A kill before it loses the last 200 ms. Each file is sent to the console until the console says
+// that it is durable there, however long that takes, so an event can be sent twice: its id tells, and the
+// console keeps it once. Memory and spool are bounded; what doesn't fit is counted, and the count becomes
+// an event of its own (audit.lost) as soon as there is room.
+//
+// Never put bodies, headers or queries into an event: they may hold secrets.
+package audit
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+)
+
+// Event is one thing that somebody did or tried. Texts are cut to what the console takes.
+type Event struct {
+	// ID is made by Record if it is empty.
+	ID string
+	// Time is now if it is zero.
+	Time  time.Time
+	Actor Actor
+	// Action is words with dots between them: tunnel.request.end.
+	Action   string
+	Cluster  string
+	Resource string
+	// Namespace and Name of a Kubernetes object.
+	Namespace, Name string
+	Verb            string
+	// Code is the HTTP status that came of it; 0: none.
+	Code int
+	// Sent and Received are bytes of bodies, towards what was asked and back.
+	Sent, Received int64
+	// Duration up to Time.
+	Duration time.Duration
+	TraceID  string
+	Remote   string
+	Reason   string
+	// Request is the same in all events of one request; empty: there is only one.
+	Request string
+}
+
+// Actor is who did it.
+type Actor struct {
+	Kind   identity.Kind
+	Name   string
+	Groups []string
+}
+
+// Of is the actor behind an identity.
+func Of(id identity.Identity) Actor { return Actor{Kind: id.Kind, Name: id.Name, Groups: id.Groups} }
+
+// NewID is a name for an event or a request. Those made later sort later.
+func NewID() string {
+	var random [10]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return fmt.Sprintf("%012x%s", time.Now().UnixMilli(), hex.EncodeToString(random[:]))
+}
+
+// proto is the event as the console takes it: one that it refused would never get there.
+func (e Event) proto() *consolev1.AuditEvent {
+	groups := make([]string, 0, min(len(e.Actor.Groups), identity.MaxGroups))
+	for _, g := range e.Actor.Groups[:cap(groups)] {
+		groups = append(groups, clip(g, 253))
+	}
+	return &consolev1.AuditEvent{
+		Id: e.ID, Time: timestamppb.New(e.Time), Action: e.Action,
+		Actor:   &consolev1.AuditActor{Kind: string(e.Actor.Kind), Name: clip(e.Actor.Name, 253), Groups: groups},
+		Cluster: clip(e.Cluster, 63), Resource: clip(e.Resource, 1024), Namespace: clip(e.Namespace, 253), Name: clip(e.Name, 253),
+		Verb: clip(e.Verb, 64), Code: int32(min(max(e.Code, 0), 999)), //nolint:gosec // bounded
+		BytesSent: e.Sent, BytesReceived: e.Received, Duration: durationpb.New(e.Duration),
+		TraceId: clip(e.TraceID, 32), Remote: clip(e.Remote, 253), Reason: clip(e.Reason, 2048), Request: clip(e.Request, 64),
+	}
+}
+
+// clip makes a text that a database and a terminal take, of so many characters at most.
+func clip(s string, most int) string {
+	if len(s) <= most && isPlain(s) {
+		return s
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	for i := range s {
+		if most == 0 {
+			return s[:i]
+		}
+		most--
+	}
+	return s
+}
+
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/store"
+)
+
+type audits struct{ Deps }
+
+func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+	recorder := actor(ctx)
+	events := make([]store.AuditEvent, len(req.GetEvents()))
+	for i, e := range req.GetEvents() {
+		e.Recorder = recorder
+		text, err := protojson.Marshal(e)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d]: %w", i, err))
+		}
+		events[i] = store.AuditEvent{
+			ID: e.GetId(), Time: moment(e.GetTime()), Actor: subject(e.GetActor()), Cluster: e.GetCluster(), Action: e.GetAction(), Event: text,
+		}
+	}
+	if err := s.Audit.Append(ctx, events); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordAuditEventsResponse{}, nil
+}
+
+// subject is what events are found by. A database's text has no NUL.
+func subject(a *consolev1.AuditActor) string {
+	return strings.ReplaceAll(platform.Identity{Kind: platform.Kind(a.GetKind()), Name: a.GetName()}.Subject(), "\x00", "")
+}
+
+func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEventsRequest) (*consolev1.ListAuditEventsResponse, error) {
+	page, err := s.Audit.List(ctx, decodeAuditFilter(req.GetFilter()), int(req.GetPageSize()), req.GetPageToken())
+	if err != nil {
+		return nil, s.failAudit(ctx, err)
+	}
+	events, err := decodeEvents(page.Events)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListAuditEventsResponse{Events: events, NextPageToken: page.Next, ResumeToken: page.Resume}, nil
+}
+
+func (s *audits) WatchAuditEvents(ctx context.Context, req *consolev1.WatchAuditEventsRequest, stream *connect.ServerStream[consolev1.WatchAuditEventsResponse]) error {
+	err := s.Audit.Follow(ctx, decodeAuditFilter(req.GetFilter()), req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
+		events, err := decodeEvents(list)
+		if err != nil {
+			return err
+		}
+		return bounded(ctx, sendTimeout, func() error {
+			return stream.Send(&consolev1.WatchAuditEventsResponse{Events: events, ResumeToken: resume})
+		})
+	})
+	if ctx.Err() != nil {
+		// The caller went, or the console drains: either way there is nothing to find in a log.
+		return connect.NewError(connect.CodeUnavailable, errors.New("the console ends this stream: dial again"))
+	}
+	return s.failAudit(ctx, err)
+}
+
+func (s *audits) failAudit(ctx context.Context, err error) error {
+	if errors.Is(err, audit.ErrToken) {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("token: %w", err))
+	}
+	return s.fail(ctx, err)
+}
+
+func decodeAuditFilter(f *consolev1.AuditFilter) store.AuditFilter {
+	out := store.AuditFilter{Cluster: f.GetCluster(), Action: f.GetAction(), Since: moment(f.GetSince())}
+	name := f.GetActor()
+	if name == "" {
+		return out
+	}
+	for _, kind := range []platform.Kind{platform.KindUser, platform.KindAgent, platform.KindService} {
+		if strings.HasPrefix(name, string(kind)+":") {
+			out.Actors = []string{name}
+			return out
+		}
+		out.Actors = append(out.Actors, platform.Identity{Kind: kind, Name: name}.Subject())
+	}
+	return out
+}
+
+func decodeEvents(list []store.AuditEvent) ([]*consolev1.AuditEvent, error) {
+	out := make([]*consolev1.AuditEvent, len(list))
+	// Of a later version, after a rollback, there may be more fields.
+	read := protojson.UnmarshalOptions{DiscardUnknown: true}
+	for i, e := range list {
+		out[i] = &consolev1.AuditEvent{}
+		if err := read.Unmarshal(e.Event, out[i]); err != nil {
+			return nil, fmt.Errorf("decode audit event %s: %w", e.ID, err)
+		}
+	}
+	return out, nil
+}

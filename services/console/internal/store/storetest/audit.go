@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+var auditBegan = time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
+
+func event(i int, actor, cluster, action string) store.AuditEvent {
+	return store.AuditEvent{
+		ID: fmt.Sprintf("%016d", i), Time: auditBegan.Add(time.Duration(i) * time.Second),
+		Actor: actor, Cluster: cluster, Action: action, Event: fmt.Appendf(nil, `{"n":%d}`, i),
+	}
+}
+
+func appendAudit(t *testing.T, s *store.Store, events ...store.AuditEvent) {
+	t.Helper()
+	if err := s.AppendAudit(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list returns the ids of all events that a filter lets through, read page by page.
+func auditIDs(t *testing.T, s *store.Store, f store.AuditFilter) (ids []string) {
+	t.Helper()
+	for at := (store.AuditPlace{}); ; {
+		page := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) { return v.Audit(ctx, f, at, 2) })
+		if len(page) == 0 {
+			return ids
+		}
+		for _, e := range page {
+			ids = append(ids, e.ID)
+			at = store.AuditPlace{Time: e.Time, Seq: e.Seq}
+		}
+	}
+}
+
+func testAudit(t *testing.T, open Open) {
+	s := open(store.Options{})
+	late := event(1, "user:ada", "edge-1", "tunnel.request")
+	same := event(3, "user:eve", "", "token.refused")
+	same.ID = "0000000000000013"
+	appendAudit(
+		t, s, event(2, "user:bob", "edge-1", "tunnel.request.end"), event(3, "user:ada", "edge-2", "tunnel.requests"),
+		same, event(4, "agent:ada", "edge-1", "tunnel.request.begin"),
+	)
+	appendAudit(t, s, late) // came later, happened earlier
+	for name, tc := range map[string]struct {
+		filter store.AuditFilter
+		want   []int
+	}{
+		"all, newest first": {store.AuditFilter{}, []int{4, 13, 3, 2, 1}},
+		"actors":            {store.AuditFilter{Actors: []string{"user:ada", "agent:ada"}}, []int{4, 3, 1}},
+		"cluster":           {store.AuditFilter{Cluster: "edge-1"}, []int{4, 2, 1}},
+		"action":            {store.AuditFilter{Action: "tunnel.request"}, []int{4, 2, 1}},
+		"since":             {store.AuditFilter{Since: auditBegan.Add(3 * time.Second)}, []int{4, 13, 3}},
+		"together":          {store.AuditFilter{Cluster: "edge-1", Action: "tunnel.request", Actors: []string{"user:bob"}}, []int{2}},
+		"none":              {store.AuditFilter{Actors: []string{"user:' OR 1=1 --"}}, nil},
+	} {
+		var want []string
+		for _, i := range tc.want {
+			want = append(want, fmt.Sprintf("%016d", i))
+		}
+		if got := auditIDs(t, s, tc.filter); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
+		return v.Audit(ctx, store.AuditFilter{Actors: []string{"user:bob"}}, store.AuditPlace{}, 1)
+	})
+	if len(got) != 1 || string(got[0].Event) != `{"n":2}` || !got[0].Time.Equal(auditBegan.Add(2*time.Second)) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func testAuditKeeps(t *testing.T, open Open) {
+	s := open(store.Options{})
+	first := event(1, "user:ada", "edge-1", "tunnel.request")
+	appendAudit(t, s, first, first)
+	forged := first
+	forged.Actor, forged.Event = "user:eve", []byte(`{"n":666}`)
+	appendAudit(t, s, forged, event(2, "user:ada", "", "x"))
+	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) { return v.AuditAfter(ctx, store.AuditFilter{}, 0, 10) })
+	if len(got) != 2 || got[0].Actor != "user:ada" || string(got[0].Event) != `{"n":1}` {
+		t.Fatalf("got %+v", got)
+	}
+	for _, statement := range []string{
+		"UPDATE audit SET actor = 'user:eve'", "DELETE FROM audit",
+	} {
+		if _, err := s.Databases()["catalog"].ExecContext(t.Context(), statement); err == nil {
+			t.Errorf("the database does %q", statement)
+		}
+	}
+	// What is too old goes by itself.
+	old := event(3, "user:ada", "", "old")
+	old.Time = time.Now().AddDate(0, 0, -91)
+	appendAudit(t, s, old)
+	appendAudit(t, s, event(4, "user:ada", "", "x"))
+	if ids := auditIDs(t, s, store.AuditFilter{}); len(ids) != 3 || slices.Contains(ids, old.ID) {
+		t.Errorf("left are %v", ids)
+	}
+}
+
+// testAuditFollower: whoever has read up to a number has all before it, however many write at once.
+func testAuditFollower(t *testing.T, open Open) {
+	const writers, each = 6, 30
+	stores := []*store.Store{open(store.Options{}), open(store.Options{})}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for w := range writers {
+		running.Go(func() {
+			for i := range each {
+				if err := stores[w%2].AppendAudit(t.Context(), []store.AuditEvent{event(w*1000+2*i, "user:ada", "", "x"), event(w*1000+2*i+1, "user:ada", "", "x")}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	seen := map[string]bool{}
+	deadline := time.Now().Add(time.Minute)
+	for at := int64(0); len(seen) < writers*each*2; {
+		if time.Now().After(deadline) || t.Failed() {
+			t.Fatalf("followed %d of %d events", len(seen), writers*each*2)
+		}
+		list := read(t, stores[0], func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
+			return v.AuditAfter(ctx, store.AuditFilter{}, at, 7)
+		})
+		for _, e := range list {
+			if e.Seq <= at || seen[e.ID] {
+				t.Fatalf("%s is number %d after %d", e.ID, e.Seq, at)
+			}
+			at, seen[e.ID] = e.Seq, true
+		}
+	}
+}
