@@ -16,6 +16,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/durable"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 	// Redials wait a random part of a time that doubles from first to last.
 	firstBackoff = 500 * time.Millisecond
 	lastBackoff  = 30 * time.Second
-	// saveDelay gathers the changes of a burst into one write of the snapshot.
+	// saveDelay gathers the changes of a burst into one write.
 	saveDelay = time.Second
 )
 
@@ -41,17 +42,20 @@ type Catalog struct {
 	log    *slog.Logger
 	// timing is fixed but in tests.
 	timing timing
-	dirty  chan struct{} // capacity 1: the snapshot on disk is behind
+	dirty  chan struct{} // capacity 1: the disk is behind
+	disk   disk
 
 	// mu guards everything below.
-	mu      sync.RWMutex
-	ready   bool
-	live    *state
-	staging *state // of a snapshot that is coming in; nil outside of one
-	token   string // where to resume
-	heard   time.Time
-	current bool // the console has confirmed the copy since Open
-	subs    map[*Subscription]struct{}
+	mu        sync.RWMutex
+	ready     bool
+	live      *state
+	staging   *state // of a snapshot that is coming in; nil outside of one
+	token     string // where to resume
+	revision  int64  // of live; 0: unknown
+	heard     time.Time
+	confirmed time.Time // when the console last said that there is nothing newer; zero: not since Open
+	unsaved   unsaved
+	subs      map[*Subscription]struct{}
 }
 
 type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
@@ -60,7 +64,7 @@ type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration 
 // and the catalog begins empty and not ready. It dials nothing: Run does. Only these kinds are followed
 // (none named: all); of the others the catalog looks as if there were none.
 func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger, kinds ...consolev1.Kind) (*Catalog, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.Sweep(dir); err != nil {
 		return nil, fmt.Errorf("open catalog: %w", err)
 	}
 	c := &Catalog{
@@ -74,7 +78,10 @@ func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Lo
 	case err == nil && !slices.Equal(snap.kinds, c.kinds):
 		log.Info("catalog snapshot is of other kinds, a new one is asked for", "has", snap.kinds, "wanted", c.kinds)
 	case err == nil:
-		c.live, c.token, c.heard, c.ready = snap.state, snap.token, snap.saved, true
+		c.live, c.token, c.revision, c.heard, c.ready = snap.state, snap.token, snap.revision, snap.saved, true
+		if err := c.disk.reopen(c.file, snap); err != nil {
+			log.Warn("catalog snapshot will be written anew", "err", err)
+		}
 	case !errors.Is(err, os.ErrNotExist):
 		log.Warn("catalog snapshot is bad, it is put aside", "err", err)
 		if err := os.Rename(c.file, c.file+".bad"); err != nil {
@@ -86,9 +93,11 @@ func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Lo
 
 // Run keeps the catalog current until ctx ends. It survives everything but that.
 func (c *Catalog) Run(ctx context.Context) error {
+	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var saver sync.WaitGroup
-	saver.Go(func() { c.saveLoop(ctx) })
+	saver.Go(func() { c.saveLoop(saving) })
 	defer saver.Wait()
+	defer stop() // when nothing comes in any more
 	failures := 0
 	for {
 		complete, err := c.follow(ctx)
@@ -196,32 +205,49 @@ func (c *Catalog) take(m *consolev1.WatchResponse) (complete bool, err error) {
 		c.staging = newState()
 		c.token = "" // until the snapshot is whole there is nothing to resume
 	case *consolev1.WatchResponse_Changes:
-		err = c.takeChanges(e.Changes.GetChanges(), m.GetResumeToken())
+		err = c.takeChanges(e.Changes, m)
 	case *consolev1.WatchResponse_SnapshotEnd:
 		if c.staging == nil {
 			return false, fmt.Errorf("%w: end of a snapshot that did not begin", errProtocol)
 		}
-		c.live, c.staging, c.ready, c.current, c.token = c.staging, nil, true, true, m.GetResumeToken()
+		c.live, c.staging, c.ready, c.token, c.revision = c.staging, nil, true, m.GetResumeToken(), m.GetRevision()
+		c.confirmed = c.heard
 		c.notify(Delta{All: true})
+		c.unsaved.everything()
 		c.markDirty()
 	case *consolev1.WatchResponse_Heartbeat:
-		if t := m.GetResumeToken(); t != "" && c.staging == nil {
-			c.token = t
-		}
-		if c.ready && c.staging == nil && !c.current {
-			c.current = true
-			c.notify(Delta{All: true})
+		if c.ready && c.staging == nil {
+			c.beat(m)
 		}
 	}
 	return c.ready && c.staging == nil, err
 }
 
-func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
+// beat takes in that there is nothing newer.
+func (c *Catalog) beat(m *consolev1.WatchResponse) {
+	if t := m.GetResumeToken(); t != "" {
+		c.token = t
+	}
+	first := c.confirmed.IsZero()
+	c.confirmed = c.heard
+	switch {
+	case first:
+		c.revision = m.GetRevision()
+		c.notify(Delta{All: true})
+	case m.GetRevision() != c.revision:
+		// What changed is not followed; that the copy is as new as this is worth knowing all the same.
+		c.revision = m.GetRevision()
+		for s := range c.subs {
+			s.wake()
+		}
+	}
+}
+
+func (c *Catalog) takeChanges(in *consolev1.Changes, m *consolev1.WatchResponse) error {
+	in.Changes = slices.DeleteFunc(in.GetChanges(), func(ch *consolev1.Change) bool { return !c.follows(ch) })
 	if c.staging != nil {
-		for _, ch := range changes {
-			if c.follows(ch) {
-				c.staging.apply(ch)
-			}
+		for _, ch := range in.GetChanges() {
+			c.staging.apply(ch)
 		}
 		return nil
 	}
@@ -229,16 +255,16 @@ func (c *Catalog) takeChanges(changes []*consolev1.Change, token string) error {
 		return fmt.Errorf("%w: changes without a snapshot before them", errProtocol)
 	}
 	var delta Delta
-	for _, ch := range changes {
-		if !c.follows(ch) {
-			continue
-		}
+	for _, ch := range in.GetChanges() {
 		if kind, name, ok := c.live.apply(ch); ok {
 			delta.add(kind, name)
 		}
 	}
-	if token != "" {
-		c.token = token
+	if m.GetResumeToken() != "" {
+		c.token, c.revision = m.GetResumeToken(), m.GetRevision()
+		c.unsaved.add(m)
+	} else {
+		c.unsaved.everything() // nothing to resume at
 	}
 	c.notify(delta)
 	c.markDirty()
@@ -270,10 +296,22 @@ func (c *Catalog) Ready() error {
 // Current says whether the console has confirmed the copy since Open: by a whole snapshot, or by a
 // heartbeat, which follows whatever there was to catch up on. What was on the disk may be much older. When
 // it becomes true, subscribers are told to read everything.
-func (c *Catalog) Current() bool {
+func (c *Catalog) Current() bool { return !c.Confirmed().IsZero() }
+
+// Confirmed is when the console last said that there is nothing newer; zero: not since Open.
+func (c *Catalog) Confirmed() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.current
+	return c.confirmed
+}
+
+// Revision is the console's number of the newest change that the copy has, also of kinds that are not
+// followed; 0: unknown. Asked before a subscription's Take, everything up to it was told; asked after the
+// catalog was read, nothing newer was read.
+func (c *Catalog) Revision() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.revision
 }
 
 // Stale says since when nothing was heard from the console, and whether that is so long that the copy

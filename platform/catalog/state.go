@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -16,22 +17,21 @@ type resource interface {
 	GetMetadata() *consolev1.Metadata
 }
 
-// state is the catalog at one moment, with the indexes that readers need.
+// state is the catalog at one moment, with the index that readers need.
 type state struct {
 	sources  map[string]*consolev1.Source
 	clusters map[string]*consolev1.Cluster
-	services map[string]*consolev1.Service
+	services map[string]*Service
 	secrets  map[string]*consolev1.Secret
 
-	bySource  index // names of services by the source they name
-	byCluster index // names of services by the cluster they are for
+	bySource map[string]map[*Service]struct{}
 }
 
 func newState() *state {
 	return &state{
 		sources: map[string]*consolev1.Source{}, clusters: map[string]*consolev1.Cluster{},
-		services: map[string]*consolev1.Service{}, secrets: map[string]*consolev1.Secret{},
-		bySource: index{}, byCluster: index{},
+		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
+		bySource: map[string]map[*Service]struct{}{},
 	}
 }
 
@@ -59,9 +59,10 @@ func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, o
 	case *consolev1.Change_Cluster:
 		kind, name, ok = set(s.clusters, consolev1.Kind_KIND_CLUSTER, c.Cluster)
 	case *consolev1.Change_Service:
-		s.unindex(c.Service.GetMetadata().GetName())
-		kind, name, ok = set(s.services, consolev1.Kind_KIND_SERVICE, c.Service)
-		s.reindex(c.Service.GetMetadata().GetName())
+		kind, name = consolev1.Kind_KIND_SERVICE, c.Service.GetMetadata().GetName()
+		if ok = name != ""; ok {
+			s.put(NewService(c.Service))
+		}
 	case *consolev1.Change_Secret:
 		kind, name, ok = set(s.secrets, consolev1.Kind_KIND_SECRET, withoutValues(c.Secret))
 	case *consolev1.Change_Deleted:
@@ -95,9 +96,9 @@ func (s *state) remove(d *consolev1.Deleted) (consolev1.Kind, string, bool) {
 	case consolev1.Kind_KIND_CLUSTER:
 		ok = unset(s.clusters, d)
 	case consolev1.Kind_KIND_SERVICE:
-		if ok = holds(s.services, d); ok {
-			s.unindex(d.GetName())
-			delete(s.services, d.GetName())
+		is := s.services[d.GetName()]
+		if ok = is != nil && (d.GetUid() == "" || is.UID == d.GetUid()); ok {
+			s.take(is)
 		}
 	case consolev1.Kind_KIND_SECRET:
 		ok = unset(s.secrets, d)
@@ -119,68 +120,71 @@ func unset[R resource](m map[string]R, d *consolev1.Deleted) bool {
 	return true
 }
 
-func (s *state) unindex(service string) {
-	if was, ok := s.services[service]; ok {
-		s.bySource.remove(was.GetSpec().GetSource(), service)
-		s.byCluster.remove(was.GetSpec().GetCluster(), service)
+func (s *state) put(is *Service) {
+	if was := s.services[is.Name]; was != nil {
+		s.take(was)
+	}
+	s.services[is.Name] = is
+	source := is.Folder().Source
+	if s.bySource[source] == nil {
+		s.bySource[source] = map[*Service]struct{}{}
+	}
+	s.bySource[source][is] = struct{}{}
+}
+
+func (s *state) take(is *Service) {
+	delete(s.services, is.Name)
+	source := is.Folder().Source
+	if delete(s.bySource[source], is); len(s.bySource[source]) == 0 {
+		delete(s.bySource, source)
 	}
 }
 
-func (s *state) reindex(service string) {
-	if is, ok := s.services[service]; ok {
-		s.bySource.add(is.GetSpec().GetSource(), service)
-		s.byCluster.add(is.GetSpec().GetCluster(), service)
+// servicesOf returns the services that name a source, in the order of names.
+func (s *state) servicesOf(source string) []*Service {
+	return slices.SortedFunc(maps.Keys(s.bySource[source]), func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// contents is what a snapshot is made of; none of it changes any more.
+type contents struct {
+	sources  []*consolev1.Source
+	clusters []*consolev1.Cluster
+	services []*Service
+	secrets  []*consolev1.Secret
+}
+
+func (s *state) contents() contents {
+	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets)}
+}
+
+// changes is the contents as a stream would bring them.
+func (c contents) changes(yield func(*consolev1.Change) bool) {
+	for _, r := range c.sources {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Source{Source: r}}) {
+			return
+		}
+	}
+	for _, r := range c.clusters {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: r}}) {
+			return
+		}
+	}
+	for _, r := range c.services {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Service{Service: r.message()}}) {
+			return
+		}
+	}
+	for _, r := range c.secrets {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Secret{Secret: r}}) {
+			return
+		}
 	}
 }
 
-// named returns the services that have these names, in order.
-func (s *state) named(names map[string]struct{}) []*consolev1.Service {
-	out := make([]*consolev1.Service, 0, len(names))
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		out = append(out, s.services[name])
-	}
-	return out
-}
-
-// changes is the state as a stream would bring it.
-func (s *state) changes() []*consolev1.Change {
-	out := make([]*consolev1.Change, 0, len(s.sources)+len(s.clusters)+len(s.services)+len(s.secrets))
-	for _, r := range sorted(s.sources) {
-		out = append(out, &consolev1.Change{Change: &consolev1.Change_Source{Source: r}})
-	}
-	for _, r := range sorted(s.clusters) {
-		out = append(out, &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: r}})
-	}
-	for _, r := range sorted(s.services) {
-		out = append(out, &consolev1.Change{Change: &consolev1.Change_Service{Service: r}})
-	}
-	for _, r := range sorted(s.secrets) {
-		out = append(out, &consolev1.Change{Change: &consolev1.Change_Secret{Secret: r}})
-	}
-	return out
-}
-
-func sorted[R resource](m map[string]R) []R {
+func sorted[R any](m map[string]R) []R {
 	out := make([]R, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, m[name])
 	}
 	return out
-}
-
-// index holds sets of names by a key.
-type index map[string]map[string]struct{}
-
-func (x index) add(key, name string) {
-	if x[key] == nil {
-		x[key] = map[string]struct{}{}
-	}
-	x[key][name] = struct{}{}
-}
-
-func (x index) remove(key, name string) {
-	delete(x[key], name)
-	if len(x[key]) == 0 {
-		delete(x, key)
-	}
 }

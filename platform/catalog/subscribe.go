@@ -104,6 +104,10 @@ func (s *Subscription) add(d Delta) {
 	s.mu.Lock()
 	s.pending.merge(d)
 	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *Subscription) wake() {
 	select {
 	case s.signal <- struct{}{}:
 	default:

@@ -21,7 +21,7 @@ func (c *Catalog) Clusters() []*consolev1.Cluster {
 }
 
 // Services returns all services, in the order of names.
-func (c *Catalog) Services() []*consolev1.Service {
+func (c *Catalog) Services() []*Service {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return sorted(c.live.services)
@@ -51,7 +51,7 @@ func (c *Catalog) Cluster(name string) (*consolev1.Cluster, bool) {
 }
 
 // Service returns one service.
-func (c *Catalog) Service(name string) (*consolev1.Service, bool) {
+func (c *Catalog) Service(name string) (*Service, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s, ok := c.live.services[name]
@@ -67,17 +67,10 @@ func (c *Catalog) Secret(name string) (*consolev1.Secret, bool) {
 }
 
 // ServicesOf returns the services that name a source, in the order of names.
-func (c *Catalog) ServicesOf(source string) []*consolev1.Service {
+func (c *Catalog) ServicesOf(source string) []*Service {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.live.named(c.live.bySource[source])
-}
-
-// ServicesOn returns the services that are meant for a cluster, in the order of names.
-func (c *Catalog) ServicesOn(cluster string) []*consolev1.Service {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.live.named(c.live.byCluster[cluster])
+	return c.live.servicesOf(source)
 }
 
 const (

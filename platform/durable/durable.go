@@ -4,6 +4,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,12 +17,19 @@ const tempMark = ".tmp-"
 // WriteFile replaces the file at path: a temporary file in the same folder, write, fsync, rename,
 // fsync of the folder. A reader, or a crash, meets the old content or the new, never a part.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	return Replace(path, mode, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Replace is WriteFile for content that is not all in memory.
+func Replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+tempMark+"*") // made with mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = temp.Write(data)
-	if err == nil {
+	if err = write(temp); err == nil {
 		err = temp.Chmod(mode)
 	}
 	if err == nil {

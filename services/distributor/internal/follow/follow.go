@@ -17,9 +17,9 @@ const defaultNamespace = "default"
 // Catalog is what is followed.
 type Catalog interface {
 	Current() bool
-	Services() []*consolev1.Service
-	Service(name string) (*consolev1.Service, bool)
-	ServicesOf(source string) []*consolev1.Service
+	Services() []*catalog.Service
+	Service(name string) (*catalog.Service, bool)
+	ServicesOf(source string) []*catalog.Service
 	Source(name string) (*consolev1.Source, bool)
 	Clusters() []*consolev1.Cluster
 	Cluster(name string) (*consolev1.Cluster, bool)
@@ -61,19 +61,19 @@ func all(u *plan.Update, c Catalog) {
 		u.Cluster(r.GetMetadata().GetName(), true)
 	}
 	for _, s := range c.Services() {
-		services[s.GetMetadata().GetName()] = struct{}{}
+		services[s.Name] = struct{}{}
 		put(u, c, s)
 	}
 	u.Only(services, clusters)
 	u.Loaded()
 }
 
-func put(u *plan.Update, c Catalog, s *consolev1.Service) {
+func put(u *plan.Update, c Catalog, s *catalog.Service) {
+	folder := s.Folder()
 	spec := plan.Spec{
-		Name: s.GetMetadata().GetName(), UID: s.GetMetadata().GetUid(), Cluster: s.GetSpec().GetCluster(),
-		Namespace: s.GetSpec().GetNamespace(), Source: s.GetSpec().GetSource(), Ref: s.GetSpec().GetRef(),
-		Path:    strings.Trim(s.GetSpec().GetPath(), "/"),
-		Include: plan.NewRules(s.GetSpec().GetInclude()), Ignore: plan.NewRules(s.GetSpec().GetIgnore()),
+		Name: s.Name, UID: s.UID, Cluster: s.Cluster(), Namespace: s.Namespace(),
+		Source: folder.Source, Ref: folder.Ref, Path: strings.Trim(folder.Path, "/"),
+		Include: plan.Rules(folder.Include), Ignore: plan.Rules(folder.Ignore),
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = defaultNamespace

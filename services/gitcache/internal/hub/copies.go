@@ -57,9 +57,13 @@ func (c *Copies) Places(name string) []build.Place {
 		return nil
 	}
 	var places []build.Place
-	seen := map[build.Place]bool{}
+	seen, folders := map[build.Place]bool{}, map[catalog.FolderID]bool{}
 	for _, service := range c.catalog.ServicesOf(name) {
-		p, ok := placeOf(s, service.GetSpec())
+		if folders[service.FolderID()] {
+			continue
+		}
+		folders[service.FolderID()] = true
+		p, ok := placeOf(s, service.Folder())
 		if ok && !seen[p] {
 			seen[p] = true
 			places = append(places, p)
@@ -68,10 +72,10 @@ func (c *Copies) Places(name string) []build.Place {
 	return places
 }
 
-// placeOf is what a service gets; false: it can't get anything yet.
-func placeOf(s *consolev1.Source, service *consolev1.ServiceSpec) (build.Place, bool) {
-	head, published := catalog.Head(s, service.GetRef())
-	rules, err := filter.Parse(service.GetInclude(), service.GetIgnore())
+// placeOf is what services of a folder get; false: it can't get anything yet.
+func placeOf(s *consolev1.Source, folder catalog.Folder) (build.Place, bool) {
+	head, published := catalog.Head(s, folder.Ref)
+	rules, err := filter.Parse(folder.Include.Lines(), folder.Ignore.Lines())
 	if !published || err != nil {
 		return build.Place{}, false
 	}
@@ -80,7 +84,7 @@ func placeOf(s *consolev1.Source, service *consolev1.ServiceSpec) (build.Place, 
 		return build.Place{}, false
 	}
 	return build.Place{
-		Source: s.GetMetadata().GetUid(), Commit: heads[0].Commit, Path: service.GetPath(),
+		Source: s.GetMetadata().GetUid(), Commit: heads[0].Commit, Path: folder.Path,
 		Filter: rules.Canonical(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
 	}, true
 }

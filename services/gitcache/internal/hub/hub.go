@@ -140,8 +140,8 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
 	}
 	for _, service := range c.catalog.ServicesOf(name) {
-		ref := catalog.CanonicalRef(service.GetSpec().GetRef())
-		plan.Wants[ref] = append(plan.Wants[ref], service.GetMetadata().GetName())
+		ref := catalog.CanonicalRef(service.Folder().Ref)
+		plan.Wants[ref] = append(plan.Wants[ref], service.Name)
 	}
 	return plan
 }

@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"strings"
+	"unique"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// Service is what followers need of a service. There may be hundreds of thousands, most of them for one of
+// few folders, so what many have in common is kept once. It is never changed once it is made.
+type Service struct {
+	Name, UID string
+
+	cluster, namespace unique.Handle[string]
+	folder             FolderID
+}
+
+// Folder is which files are delivered. Services with equal folders get equal content.
+type Folder struct {
+	Source          string // name
+	Ref, Path       string // as people write them
+	Include, Ignore Rules
+}
+
+// FolderID stands for a folder: equal folders have equal ids.
+type FolderID = unique.Handle[Folder]
+
+// Rules are lines as in .gitignore, in one string: so a Folder can be compared. The console takes no rule
+// of more than one line.
+type Rules string
+
+// NewRules puts rules together.
+func NewRules(lines []string) Rules { return Rules(strings.Join(lines, "\n")) }
+
+// Lines takes rules apart.
+func (r Rules) Lines() []string {
+	if r == "" {
+		return nil
+	}
+	return strings.Split(string(r), "\n")
+}
+
+// NewService takes over what is kept of a service.
+func NewService(s *consolev1.Service) *Service {
+	spec, name := s.GetSpec(), s.GetMetadata().GetName()
+	both := name + s.GetMetadata().GetUid() // one piece of memory rather than two
+	return &Service{
+		Name: both[:len(name)], UID: both[len(name):],
+		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()),
+		folder: unique.Make(Folder{
+			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(),
+			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
+		}),
+	}
+}
+
+// Cluster is the name of the one that the service is for.
+func (s *Service) Cluster() string { return s.cluster.Value() }
+
+// Namespace is for objects that name none; it may be empty.
+func (s *Service) Namespace() string { return s.namespace.Value() }
+
+// Folder says which files are delivered.
+func (s *Service) Folder() Folder { return s.folder.Value() }
+
+// FolderID is the id of Folder.
+func (s *Service) FolderID() FolderID { return s.folder }
+
+// message is the service as a stream would bring it.
+func (s *Service) message() *consolev1.Service {
+	f := s.Folder()
+	return &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID},
+		Spec: &consolev1.ServiceSpec{
+			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(),
+			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(),
+		},
+	}
+}
