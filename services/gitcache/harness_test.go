@@ -33,7 +33,7 @@ import (
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // asProcess makes the test's own binary a gitcache, for tests that kill one.
 const asProcess = "GITCACHE_TEST_PROCESS"

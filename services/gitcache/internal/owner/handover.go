@@ -40,6 +40,7 @@ type Schedule struct{ Last, Next time.Time }
 type handover struct {
 	again chan struct{} // one place: it may be this replica's turn now
 	yield chan struct{} // one place: end the tenure after the poll
+	late  chan Schedule // one place: of the owner before, for a tenure that began before it was told
 
 	mu     sync.Mutex    // guards what follows
 	began  chan struct{} // closed while owned
@@ -50,6 +51,7 @@ type handover struct {
 	expected time.Time // until then the source is about to change hands, and its lease is left alone
 	forced   time.Time // until then the lease is tried for out of turn
 	kept     bool      // somebody wants the source here, whoever is preferred
+	early    bool      // this tenure began while the source was about to change hands: its schedule comes later
 	given    *Schedule // of the owner before, for the next tenure
 	givenAt  time.Time
 	left     Schedule  // of the last tenure
@@ -64,11 +66,13 @@ type loan struct {
 func newHandover() handover {
 	over := make(chan struct{})
 	close(over)
-	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), began: make(chan struct{}), over: over}
+	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), late: make(chan Schedule, 1), began: make(chan struct{}), over: over}
 }
 
 // begin starts a tenure when nobody writes the mirror any more. It says when to poll, and whether the
-// source was handed over.
+// source was handed over. A try for the lease that was on its way when the owner said that the source is
+// about to move may succeed before this replica is told when to poll: then there is time until it should
+// have been told.
 func (h *handover) begin() (due Schedule, handed bool) {
 	h.mu.Lock()
 	h.over = make(chan struct{})
@@ -83,11 +87,20 @@ func (h *handover) begin() (due Schedule, handed bool) {
 	case <-h.yield: // meant for a tenure before
 	default:
 	}
+	select {
+	case <-h.late:
+	default:
+	}
 	now := time.Now()
-	handed = now.Before(h.forced)
 	due = Schedule{Next: now}
-	if h.given != nil && now.Sub(h.givenAt) < givenTime {
+	known := h.given != nil && now.Sub(h.givenAt) < givenTime
+	h.early = !known && now.Before(h.expected)
+	handed = h.early || now.Before(h.forced)
+	switch {
+	case known:
 		due = *h.given
+	case h.early:
+		due.Next = h.expected
 	}
 	if due.Next.After(now.Add(mostCarried)) || now.Sub(h.wished) < wishTime {
 		due.Next = now
@@ -115,6 +128,15 @@ func (h *handover) end(s Schedule, yielded bool) {
 		h.kept, h.expected = false, now.Add(forcedTime)
 		h.given, h.givenAt = &s, now
 	}
+}
+
+// adopt takes the schedule of the owner before, unless there was a reason to poll meanwhile.
+func (t *tenure) adopt(s Schedule) {
+	if t.polled || !t.pollAt.Equal(t.due) || s.Next.After(time.Now().Add(mostCarried)) {
+		return
+	}
+	t.pollAt = s.Next
+	t.set(func(st *State) { st.LastPoll, st.NextPoll = s.Last, s.Next })
 }
 
 // released says that others can have the lease.
@@ -286,6 +308,10 @@ func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) err
 	began := h.began
 	select {
 	case <-began:
+		if h.early {
+			h.early = false
+			h.late <- s // has a place: begin empties it
+		}
 	default:
 		h.given, h.givenAt = &s, time.Now()
 		h.forced = h.givenAt.Add(forcedTime)

@@ -126,6 +126,7 @@ type tenure struct {
 
 	polled    bool // in this tenure
 	pollAt    time.Time
+	due       time.Time // pollAt as the tenure began
 	notBefore time.Time // upstream said so; nudges wait, too
 	failures  int       // of polls in a row
 
@@ -155,7 +156,7 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	l.o.deps.Turned()
 	t := &tenure{
 		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(),
-		dirty: true, pollAt: due.Next, publishAt: time.Now(),
+		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warm(ctx)
 	l.set(func(s *State) { s.Heads = sorted(t.heads) })
@@ -229,6 +230,8 @@ func (t *tenure) wait(ctx context.Context) error {
 	case <-timer.C:
 	case <-t.place.yield:
 		return errYielded
+	case s := <-t.place.late:
+		t.adopt(s)
 	case <-t.wake:
 		t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
 		t.set(func(s *State) { s.NextPoll = t.pollAt })

@@ -1,0 +1,54 @@
+package owner
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore: a try for the lease may be on its way to the store
+// when the owner says that the source is about to move.
+func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		told   bool          // after the tenure began
+		nudged bool          // before it was told
+		want   time.Duration // until the poll
+	}{
+		"told":            {told: true, want: time.Minute},
+		"never told":      {want: expectTime},
+		"told and nudged": {told: true, nudged: true, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tn := newTenure(Source{UID: "u1"})
+				tn.o.loops["u1"] = tn.loop
+				tn.o.Expect("u1")
+				due, handed := tn.place.begin()
+				tn.pollAt, tn.due = due.Next, due.Next
+				if !handed {
+					t.Error("it was not handed over")
+				}
+				if c.nudged {
+					tn.nudge()
+					if err := tn.wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				now := time.Now()
+				if c.told {
+					if err := tn.o.Take(t.Context(), "u1", Schedule{Last: now, Next: now.Add(time.Minute)}, false); err != nil {
+						t.Fatal(err)
+					}
+					if err := tn.wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := tn.pollAt.Sub(now); got != c.want {
+					t.Errorf("it polls after %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
