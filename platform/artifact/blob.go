@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
@@ -28,6 +29,7 @@ type Blob struct {
 	stored io.ReaderAt // compressed
 	file   *os.File    // what stored is; nil: memory
 	good   check
+	opened time.Time    // when somebody had touched the file last, as of Open
 	plain  *plainReader // nil until the first Read
 }
 
@@ -71,29 +73,6 @@ func (b *Blob) spoilt(cause error) {
 		return
 	}
 	b.store.quarantine(b.digest, b.file, cause)
-}
-
-// compressed reads the file as it is, and looks a second time at what was verified at Open.
-func (b *Blob) compressed() io.Reader {
-	return &sumReader{blob: b, r: io.NewSectionReader(b.stored, 0, b.good.stored), sum: xxhash.New()}
-}
-
-type sumReader struct {
-	blob *Blob
-	r    io.Reader
-	sum  *xxhash.Digest
-}
-
-func (s *sumReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	_, _ = s.sum.Write(p[:n])
-	if errors.Is(err, io.EOF) && s.sum.Sum64() != s.blob.good.sum {
-		err = ErrCorrupt
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.blob.spoilt(err)
-	}
-	return n, err
 }
 
 // plainReader decompresses zstd and verifies.

@@ -15,10 +15,6 @@ import (
 // Path is where artifacts are served, below a service's URL: Path + digest.
 const Path = "/v1/artifacts/"
 
-// copyBytes is how much of a body is held back until what follows it was read, so that the end of a
-// body that went bad is never sent.
-const copyBytes = 64 << 10
-
 // AuthorizeFunc says whether the caller of a request may have an artifact. Any error is answered as
 // if the artifact did not exist, so that nobody learns of other people's.
 type AuthorizeFunc func(*http.Request, Digest) error
@@ -137,7 +133,7 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 		serveRange(w, r, b, span)
 	case enc == encodingZstd:
 		w.Header().Set("Content-Length", strconv.FormatInt(b.good.stored, 10))
-		send(w, r, b.compressed())
+		sendStored(w, r, b)
 	case enc == encodingIdentity:
 		w.Header().Set("Content-Length", strconv.FormatInt(b.Size(), 10))
 		send(w, r, b)
@@ -204,48 +200,3 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 type plainWriter struct{ io.Writer }
 
 func (plainWriter) Close() error { return nil }
-
-func send(w http.ResponseWriter, r *http.Request, body io.Reader) {
-	if r.Method == http.MethodHead {
-		return
-	}
-	to := newPatient(w, r)
-	if err := copyHeldBack(to, body); err != nil {
-		// A caller that hangs up may have seen what is bad, before we did: without a look at the rest it
-		// would be served again and again, and nobody would ever get it whole.
-		_, _ = io.Copy(io.Discard, body) // the reader takes what is bad out of use
-		// The status is out. Cutting the connection is what tells the caller.
-		panic(http.ErrAbortHandler)
-	}
-	to.done()
-}
-
-// copyHeldBack copies a body whose reader tells at its end whether it was good: the last piece is
-// sent only then, so no caller ever has a complete body of bad bytes.
-func copyHeldBack(w io.Writer, r io.Reader) error {
-	held, next := make([]byte, 0, copyBytes), make([]byte, copyBytes)
-	for {
-		n, err := readPiece(r, next)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if _, werr := w.Write(held); werr != nil {
-			return werr
-		}
-		if err != nil {
-			_, werr := w.Write(next[:n])
-			return werr
-		}
-		held, next = next[:n], held[:copyBytes]
-	}
-}
-
-// readPiece fills p, or says why not. Unlike io.ReadFull it gives the reader's own error.
-func readPiece(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var m int
-		m, err = r.Read(p[n:])
-		n += m
-	}
-	return n, err
-}

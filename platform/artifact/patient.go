@@ -1,7 +1,9 @@
 package artifact
 
 import (
+	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -11,6 +13,8 @@ const (
 	stallTime = time.Minute
 	// renewTime is how often the deadline is moved: each time costs.
 	renewTime = time.Second
+	// fileBytes is what a caller has to take of a file within stallTime.
+	fileBytes = 1 << 20
 )
 
 // patient is a response that does not wait for ever for its caller. It ends with its request, too: who
@@ -27,14 +31,32 @@ func newPatient(w http.ResponseWriter, r *http.Request) *patient {
 }
 
 func (p *patient) Write(b []byte) (int, error) {
-	if err := p.request.Context().Err(); err != nil {
+	if err := p.wait(); err != nil {
 		return 0, err
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+// takeFile copies the next n bytes of a file, without the detour by our memory if the connection is one
+// that the kernel can write files to.
+func (p *patient) takeFile(f *os.File, n int64) error {
+	if err := p.wait(); err != nil {
+		return err
+	}
+	_, err := io.CopyN(p.ResponseWriter, f, n)
+	return err
+}
+
+// wait gives the caller its time for what comes.
+func (p *patient) wait() error {
+	if err := p.request.Context().Err(); err != nil {
+		return err
 	}
 	if now := time.Now(); now.Sub(p.renewed) > renewTime {
 		_ = p.control.SetWriteDeadline(now.Add(stallTime)) // where there is none the transport's own limits have to do
 		p.renewed = now
 	}
-	return p.ResponseWriter.Write(b)
+	return nil
 }
 
 // done hands out what is left, and lifts the deadline for the connection's next request.

@@ -103,6 +103,12 @@ type check struct {
 	stored  int64  // of the file
 	sum     uint64 // xxhash of the file's bytes, for a second look while serving them
 	modTime time.Time
+	seen    seen // when it was read to its end last; zero: not since the start
+}
+
+// same says whether two are of the same file.
+func (c *check) same(other *check) bool {
+	return c.stored == other.stored && c.sum == other.sum && c.modTime.Equal(other.modTime)
 }
 
 func (c *check) holds(info fs.FileInfo) bool {
@@ -250,21 +256,21 @@ func (s *Store) open(d Digest) (*Blob, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
-	good, err := s.verified(d, f, known.good)
+	b, err := s.verified(d, f, known.good)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Blob{digest: d, store: s, stored: f, file: f, good: *good}, nil
+	return b, nil
 }
 
-// verified returns what is known of f, hashing it if that is not yet known to hold.
-func (s *Store) verified(d Digest, f *os.File, known *check) (*check, error) {
+// verified makes f a blob, hashing it if what is known is not yet known to hold.
+func (s *Store) verified(d Digest, f *os.File, known *check) (*Blob, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
 	if known.holds(info) {
-		return known, nil
+		return s.opening(d, f, info, known), nil
 	}
 	if known, err = s.check(d, f); err != nil {
 		return nil, err
@@ -273,7 +279,7 @@ func (s *Store) verified(d Digest, f *os.File, known *check) (*check, error) {
 		// Another reader's hash was of a file that has replaced this one.
 		return nil, ErrNotFound
 	}
-	return known, nil
+	return s.opening(d, f, info, known), nil
 }
 
 // touch makes an artifact the most recently used and returns a copy of what is known of it.
