@@ -43,6 +43,7 @@ type agent struct {
 
 	mu      sync.Mutex // guards what follows
 	have    map[string]string
+	last    *deliveryv1.ServiceDelivery // nil: nothing was delivered yet
 	waiting []*deliveryv1.ServiceDelivery
 }
 
@@ -96,6 +97,9 @@ func (a *agent) Take(changes *deliveryv1.Changes) error {
 		delete(a.have, name)
 	}
 	a.waiting = append(a.waiting, changes.GetServices()...)
+	if len(a.waiting) > 0 {
+		a.last = a.waiting[len(a.waiting)-1]
+	}
 	a.mu.Unlock()
 	for _, s := range changes.GetServices() {
 		a.stats.arrived(s.GetRevision().GetCommit(), now)
@@ -157,6 +161,16 @@ func (a *agent) download(ctx context.Context, s *deliveryv1.ServiceDelivery) {
 	}
 }
 
+// again downloads what was delivered last, as an agent does that looks at itself.
+func (a *agent) again(ctx context.Context) {
+	a.mu.Lock()
+	last := a.last
+	a.mu.Unlock()
+	if last != nil {
+		a.download(ctx, last)
+	}
+}
+
 func (a *agent) fetch(ctx context.Context, text string) error {
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
@@ -171,6 +185,26 @@ func (a *agent) fetch(ctx context.Context, text string) error {
 		a.stats.bytes.Add(n)
 		return errors.Join(err, content.Close())
 	})
+}
+
+// wanted asks once for everything that is meant for the cluster, and returns the artifacts.
+func (a *agent) wanted(ctx context.Context) (digests []artifact.Digest, err error) {
+	one, err := a.sources.Current()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := one.RPC.Sync(ctx, &deliveryv1.SyncRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range answer.GetChanges().GetServices() {
+		d, err := artifact.ParseDigest(s.GetArtifact().GetDigest())
+		if err != nil {
+			return nil, err
+		}
+		digests = append(digests, d)
+	}
+	return digests, nil
 }
 
 // reach keeps a tunnel session that nobody uses.

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// waveClusters is how many clusters use the folder of a wave: what one push to a shared folder reaches.
+	// waveClusters is how many clusters use the folder of a wave, by default: what one push to a shared folder
+	// reaches.
 	waveClusters = 1000
 	// groups is in how many groups of clusters each other service is; each group has a folder of its own.
 	groups = 100
@@ -46,6 +47,12 @@ type Config struct {
 	Tunnels float64
 	// Executable runs agents when it is called with "agents"; empty: they run in this process.
 	Executable string
+	// Sizes are the bytes that do not compress in the folders of the first services.
+	Sizes []int
+	// Wave is how many clusters share the folder of a wave; 0: 1,000.
+	Wave int
+	// Cold empties the caches of the hub at the end, and has all agents ask for one artifact at once.
+	Cold bool
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
 }
@@ -57,6 +64,8 @@ func (c Config) Validate() error {
 		return errors.New("clusters: must be 1 to 50,000")
 	case c.Services < 1 || c.Services > 1000:
 		return errors.New("services: must be 1 to 1,000 per cluster")
+	case len(c.Sizes) > c.Services:
+		return errors.New("sizes: there are more than services")
 	case c.Sources < 1:
 		return errors.New("sources: at least one is needed")
 	case c.Downloads < 0 || c.Downloads > 1 || c.Tunnels < 0 || c.Tunnels > 1 || c.ChangesPerHour < 0:
@@ -79,17 +88,24 @@ func sourceName(i int) string { return fmt.Sprintf("mono-%d", i) }
 
 func (c Config) sourceOf(j int) int { return j % c.Sources }
 
+func (c Config) wave() int {
+	if c.Wave > 0 {
+		return c.Wave
+	}
+	return waveClusters
+}
+
 // groupOf says which folder of service j a cluster uses. Service 0 is in waves.
 func (c Config) groupOf(cluster, j int) int {
 	if j == 0 {
-		return cluster / waveClusters
+		return cluster / c.wave()
 	}
 	return cluster % c.groupsOf(j)
 }
 
 func (c Config) groupsOf(j int) int {
 	if j == 0 {
-		return (c.Clusters + waveClusters - 1) / waveClusters
+		return (c.Clusters + c.wave() - 1) / c.wave()
 	}
 	return min(groups, c.Clusters)
 }

@@ -3,9 +3,11 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,9 +62,22 @@ func seed(cfg Config, source int) fstest.MapFS {
 				name := folder(j, k) + "/" + strings.ToLower(kind) + ".yaml"
 				files[name] = &fstest.MapFile{Data: manifest(kind, name, "first")}
 			}
+			if j < len(cfg.Sizes) {
+				files[folder(j, k)+"/noise.txt"] = &fstest.MapFile{Data: noise(uint64(j), uint64(k), cfg.Sizes[j])} //nolint:gosec // small numbers
+			}
 		}
 	}
 	return files
+}
+
+// noise does not compress. It is always the same.
+func noise(service, group uint64, size int) []byte {
+	r := rand.New(rand.NewPCG(service, group)) //nolint:gosec // noise is no secret
+	b := make([]byte, 0, size+8)
+	for len(b) < size {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
+	}
+	return b[:size]
 }
 
 // manifest is about a kilobyte, as most are.

@@ -99,6 +99,9 @@ func (h *hub) startPart(ctx context.Context, name string) error {
 	return h.ready(ctx, name)
 }
 
+// dir is where a part keeps its data.
+func (h *hub) dir(name string) string { return filepath.Join(h.cfg.Dir, name) }
+
 func (h *hub) secretFile() string { return filepath.Join(h.cfg.Dir, "hub.secret") }
 
 // arguments are those of each part, by name.
@@ -114,7 +117,7 @@ func (h *hub) arguments(addrs []string) (map[string][]string, error) {
 	args := map[string][]string{}
 	for i, name := range hubParts() {
 		h.urls[name] = scheme + addrs[i]
-		args[name] = append([]string{"--listen", addrs[i], "--data-dir", filepath.Join(h.cfg.Dir, name), "--hub-secret-file", h.secretFile()}, secured...)
+		args[name] = append([]string{"--listen", addrs[i], "--data-dir", h.dir(name), "--hub-secret-file", h.secretFile()}, secured...)
 	}
 	for _, name := range hubParts()[1:] {
 		args[name] = append(args[name], "--console-url", h.urls["console"], "--redis-url", h.redis.URL(), "--advertise-url", h.urls[name])

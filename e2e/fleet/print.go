@@ -26,6 +26,12 @@ func (r *Run) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	r.Wave.print(w)
+	if r.cfg.Downloads == 1 {
+		r.Pushed.print(w, "after the push")
+	}
+	if r.cfg.Cold {
+		r.Cold.print(w, "with empty caches")
+	}
 	if r.Reconnected > 0 {
 		fmt.Fprintf(w, "all agents back after a kill of the distributor: %.1f s\n", r.Reconnected.Seconds())
 	}
@@ -52,6 +58,10 @@ func (r *Run) printPushes(w io.Writer) {
 
 func (p Push) print(w io.Writer) {
 	fmt.Fprintf(w, "push to %d services: at %d; p50 %.0f ms  p95 %.0f ms  last %.0f ms\n", p.Services, p.Arrived, ms(p.P50), ms(p.P95), ms(p.Max))
+}
+
+func (o Origin) print(w io.Writer, when string) {
+	fmt.Fprintf(w, "%s: %d downloads, %d builds, %d transfers to the distributor, %d downloads that waited for one\n", when, o.Downloads, o.Builds, o.Transfers, o.Misses)
 }
 
 func printUsage(w io.Writer, list []Usage) {

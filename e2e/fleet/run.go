@@ -36,6 +36,9 @@ type Run struct {
 	Stats  *Stats // of the steady state
 	Pushes []Push // of the steady state
 	Wave   Push
+	// Pushed is what the wave cost the origin, if everything is downloaded; Cold what it costs with empty
+	// caches.
+	Pushed, Cold Origin
 	// Reconnected is from the restart of the distributor until all agents were back; 0: not measured.
 	Reconnected time.Duration
 	// Wrong are clusters that do not have what the console says.
@@ -89,6 +92,9 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 		return r, err
 	}
 	steps := []func(context.Context) error{r.settle, r.steady, r.wave, r.check}
+	if cfg.Cold {
+		steps = append(steps, r.cold, r.check)
+	}
 	if cfg.Reconnect {
 		steps = append(steps, r.reconnect, r.check)
 	}
@@ -247,18 +253,24 @@ func (r *Run) wave(ctx context.Context) error {
 	if _, err := r.ask(ctx, question{Measuring: true}); err != nil {
 		return err
 	}
+	before := r.origin(ctx)
 	p, err := r.push(ctx, 0, 0)
 	if err != nil {
 		return err
 	}
 	var arrivals []int64
+	downloads := 0
 	err = r.until(ctx, pushTimeout, question{Measuring: true}, func(a answer) (bool, string) {
 		arrivals = append(arrivals, a.Stats.Arrivals[p.commit]...)
-		return len(arrivals) >= p.services, fmt.Sprintf("the push is at %d of %d agents", len(arrivals), p.services)
+		downloads += a.Stats.count("download")
+		return len(arrivals) >= p.services && (r.cfg.Downloads < 1 || downloads >= p.services),
+			fmt.Sprintf("the push is at %d of %d agents, and downloaded by %d", len(arrivals), p.services, downloads)
 	})
 	if err != nil {
 		return fmt.Errorf("wait for a push: %w", err)
 	}
+	r.Pushed = r.origin(ctx).since(before)
+	r.Pushed.Downloads = downloads
 	r.Wave = p.judge(arrivals)
 	r.say("a push to %d agents: p95 %d ms", r.Wave.Arrived, r.Wave.P95.Milliseconds())
 	return nil

@@ -34,6 +34,8 @@ type question struct {
 	Measuring bool
 	// Digests asks for what each agent has.
 	Digests bool
+	// Download has each agent download what it was delivered last, all at once, and waits for that.
+	Download bool
 }
 
 // answer is one line back.
@@ -79,7 +81,14 @@ func startSimulator(ctx context.Context, spec Spec) (*simulator, error) {
 	return s, nil
 }
 
-func (s *simulator) ask(_ context.Context, q question) (answer, error) {
+func (s *simulator) ask(ctx context.Context, q question) (answer, error) {
+	if q.Download {
+		var all sync.WaitGroup
+		for _, a := range s.agents {
+			all.Go(func() { a.again(ctx) })
+		}
+		all.Wait()
+	}
 	out := answer{Stats: s.stats.take(q.Measuring)}
 	if q.Digests {
 		out.Digests = make(map[string]string, len(s.agents))

@@ -70,6 +70,14 @@ type Stats struct {
 	Arrivals map[string][]int64
 }
 
+// count is how many calls of a kind came to a good end.
+func (s *Stats) count(name string) int {
+	if s.Calls[name] == nil {
+		return 0
+	}
+	return int(s.Calls[name].Count)
+}
+
 func (s *Stats) merge(other *Stats) {
 	s.Agents += other.Agents
 	s.Watching += other.Watching

@@ -11,6 +11,14 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
+// distributorAll measures the edge.
+func distributorAll(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
+	if err := distributorArtifacts(ctx, bins, dir, stdout); err != nil {
+		return err
+	}
+	return distributorFleet(ctx, bins, dir, stdout)
+}
+
 // distributorFleet measures what a large fleet costs the hub, and a small one beside it: what is left of
 // the cost per cluster when nothing has to be shared.
 func distributorFleet(ctx context.Context, bins stack.Binaries, _ string, stdout io.Writer) error {

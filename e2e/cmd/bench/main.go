@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"fairlead.dev/e2e/fleet"
+	"fairlead.dev/e2e/paths"
 	"fairlead.dev/e2e/stack"
 )
 
@@ -29,8 +30,13 @@ func benches() map[string]bench {
 		"gitcache-build": gitcacheBuild,
 		"gitcache-scale": gitcacheScale,
 
-		"distributor":       distributorFleet,
-		"distributor-fleet": distributorFleet,
+		"distributor":           distributorAll,
+		"distributor-artifacts": distributorArtifacts,
+		"distributor-fleet":     distributorFleet,
+
+		"tunnel":          paths.All,
+		"tunnel-rates":    paths.Rates,
+		"tunnel-sessions": paths.Sessions,
 	}
 }
 
@@ -46,6 +52,12 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 1 && args[0] == "agents" { // a part of a simulated fleet, started by this very program
 		return fleet.Agents(ctx, os.Stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == "tunnel-agents" { // so, too
+		return paths.Agents(ctx, os.Stdin, stdout)
+	}
+	if len(args) > 0 && args[0] == "fileserver" { // the peer of distributor-artifacts, likewise
+		return serveFiles(ctx, args[1:])
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(benches())), ", ")
 	if len(args) != 1 {
