@@ -13,8 +13,11 @@ const (
 	stallTime = time.Minute
 	// renewTime is how often the deadline is moved: each time costs.
 	renewTime = time.Second
-	// fileBytes is what a caller has to take of a file within stallTime.
-	fileBytes = 1 << 20
+	// fileBytes is what a caller has to take of a file within stallTime; more, up to maxFileBytes, if it took
+	// what was before within quickTime.
+	fileBytes    = 128 << 10
+	maxFileBytes = 1 << 20
+	quickTime    = 10 * time.Millisecond
 )
 
 // patient is a response that does not wait for ever for its caller. It ends with its request, too: who

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // copyBytes is how much of a body is in memory at a time. The last so many are sent only when all is known
@@ -54,12 +55,21 @@ func finish(to *patient, body io.Reader, err error) {
 func sendFile(to *patient, b *Blob) {
 	to.WriteHeader(http.StatusOK)
 	var err error
-	for left := b.good.stored; left > 0 && err == nil; left -= fileBytes {
-		if left <= fileBytes && !b.untouched() {
+	piece := int64(fileBytes)
+	for left := b.good.stored; left > 0 && err == nil; {
+		n := min(left, piece)
+		if n == left && !b.untouched() {
 			_, err = io.Copy(io.Discard, b.compressed())
 		}
-		if err == nil {
-			err = to.takeFile(b.file, min(left, fileBytes))
+		if err != nil {
+			break
+		}
+		begin := time.Now()
+		err = to.takeFile(b.file, n)
+		if left -= n; time.Since(begin) < quickTime {
+			piece = min(2*piece, maxFileBytes)
+		} else {
+			piece = fileBytes
 		}
 	}
 	finish(to, b.compressed(), err)

@@ -1,6 +1,7 @@
 // Package resolve gets answers to a plan's open wants: it asks in batches, brings what comes out into
 // the node's store, and only then tells the plan, so that the first agent that is nudged finds the bytes
-// here. What fails is tried again with full jitter.
+// here. What fails is tried again with full jitter. Neither a source that hangs nor content that does not
+// come holds anything up for long: agents are told then, and wait for the bytes themselves.
 package resolve
 
 import (
@@ -21,8 +22,16 @@ const (
 	// maxBatch is the number of wants per question. One question is about one source, so that a
 	// source that is slow to build holds up nobody else's.
 	maxBatch = 64
-	// maxRunning bounds the questions at a time.
-	maxRunning = 8
+	// maxRunning bounds the questions at a time. One that takes longer than slowTime counts as stuck: it
+	// makes room for others, of which there may be maxAsked in all, and maxPerSource about one source.
+	maxRunning   = 8
+	maxPerSource = 2
+	maxAsked     = 256
+	slowTime     = 5 * time.Second
+	// warmTime is how long a question's downloads may hold up its nudges; they go on behind that. coldTime
+	// is for how long downloads that fail are tried again first.
+	warmTime = 10 * time.Second
+	coldTime = 30 * time.Second
 	// maxWarming bounds the downloads per question at a time.
 	maxWarming = 4
 	// Retries wait a random part of a time that doubles from first to last.
@@ -71,32 +80,55 @@ type try struct {
 	failures int
 	due      time.Time
 	running  bool
+	cold     time.Time // since when its content can't be fetched; zero: not known
 }
 
 // batch is one question and its end.
 type batch struct {
 	wants  []plan.Want
+	tired  map[plan.Want]bool // that are delivered even if their content can't be fetched
 	failed map[plan.Want]bool
+	cold   map[plan.Want]bool // of them: for want of content
+	stuck  bool               // it took long
+}
+
+// asking is how many questions there are right now.
+type asking struct {
+	running, stuck int
+	sources        map[string]int
+}
+
+// room is for how many more.
+func (a *asking) room() int { return min(maxRunning-a.running, maxAsked-a.running-a.stuck) }
+
+func (a *asking) begin(b batch) {
+	a.running++
+	a.sources[b.wants[0].SourceUID]++
+}
+
+func (a *asking) end(b batch) {
+	if b.stuck {
+		a.stuck--
+	} else {
+		a.running--
+	}
+	source := b.wants[0].SourceUID
+	if a.sources[source]--; a.sources[source] == 0 {
+		delete(a.sources, source)
+	}
 }
 
 // Run works until ctx ends, and waits for what runs.
 func (r *Resolver) Run(ctx context.Context) error {
 	tries := map[plan.Want]*try{} // owned by this goroutine
-	done := make(chan batch)
-	running := 0
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	now := asking{sources: map[string]int{}}
+	done, stuck := make(chan batch), make(chan struct{})
+	var open sync.WaitGroup
+	defer open.Wait()
 	for {
-		batches, wait := r.next(tries, maxRunning-running)
-		for _, wants := range batches {
-			running++
-			asking.Go(func() {
-				b := r.ask(ctx, wants)
-				select {
-				case done <- b:
-				case <-ctx.Done():
-				}
-			})
+		batches, wait := r.next(tries, &now)
+		for _, b := range batches {
+			open.Go(func() { r.run(ctx, b, stuck, done) })
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -105,16 +137,39 @@ func (r *Resolver) Run(ctx context.Context) error {
 			return nil
 		case <-r.kick:
 		case <-timer.C:
+		case <-stuck:
+			now.running--
+			now.stuck++
 		case b := <-done:
-			running--
+			now.end(b)
 			settle(tries, b)
 		}
 		timer.Stop()
 	}
 }
 
+// run asks, and says so when that takes long.
+func (r *Resolver) run(ctx context.Context, b batch, stuck chan<- struct{}, done chan<- batch) {
+	told := make(chan struct{})
+	slow := time.AfterFunc(slowTime, func() {
+		defer close(told)
+		select {
+		case stuck <- struct{}{}:
+		case <-ctx.Done():
+		}
+	})
+	r.ask(ctx, &b)
+	if b.stuck = !slow.Stop(); b.stuck {
+		<-told
+	}
+	select {
+	case done <- b:
+	case <-ctx.Done():
+	}
+}
+
 // next picks what is due, and says when something will be.
-func (r *Resolver) next(tries map[plan.Want]*try, room int) (batches [][]plan.Want, wait time.Duration) {
+func (r *Resolver) next(tries map[plan.Want]*try, asked *asking) (batches []batch, wait time.Duration) {
 	open := r.plan.Open()
 	forget(tries, open)
 	now, wait := time.Now(), time.Hour
@@ -134,15 +189,22 @@ func (r *Resolver) next(tries map[plan.Want]*try, room int) (batches [][]plan.Wa
 		}
 		due[w.SourceUID] = append(due[w.SourceUID], w)
 	}
-	for _, wants := range due {
+	for source, wants := range due {
 		for some := range slices.Chunk(wants, maxBatch) {
-			if len(batches) == room {
+			if asked.room() <= 0 {
 				return batches, wait // the end of a batch looks again
 			}
-			for _, w := range some {
-				tries[w].running = true
+			if asked.sources[source] == maxPerSource {
+				break
 			}
-			batches = append(batches, some)
+			b := batch{wants: some, tired: map[plan.Want]bool{}, failed: map[plan.Want]bool{}, cold: map[plan.Want]bool{}}
+			for _, w := range some {
+				t := tries[w]
+				t.running = true
+				b.tired[w] = !t.cold.IsZero() && now.Sub(t.cold) >= coldTime
+			}
+			asked.begin(b)
+			batches = append(batches, b)
 		}
 	}
 	return batches, wait
@@ -168,6 +230,11 @@ func settle(tries map[plan.Want]*try, b batch) {
 	for _, w := range b.wants {
 		t := tries[w]
 		t.running = false
+		if !b.cold[w] {
+			t.cold = time.Time{}
+		} else if t.cold.IsZero() {
+			t.cold = time.Now()
+		}
 		if b.failed[w] {
 			t.due = time.Now().Add(backoff(t.failures))
 			t.failures++
@@ -186,33 +253,47 @@ func backoff(failures int) time.Duration {
 	return rand.N(limit) + 1 //nolint:gosec // jitter is no secret
 }
 
-// ask asks one question to its end: each artifact is told as soon as it is here.
-func (r *Resolver) ask(ctx context.Context, wants []plan.Want) batch {
-	b := batch{wants: wants, failed: map[plan.Want]bool{}}
-	var mu sync.Mutex // guards b.failed
+// ask asks one question to its end: each artifact is told as soon as it is here, or the time for that is over.
+func (r *Resolver) ask(ctx context.Context, b *batch) {
+	answers := r.origin.Resolve(ctx, b.wants)
+	warmth, cancel := context.WithTimeout(ctx, warmTime)
+	defer cancel()
+	var mu sync.Mutex // guards what b holds
 	warming := errgroup.Group{}
 	warming.SetLimit(maxWarming)
-	for _, a := range r.origin.Resolve(ctx, wants) {
+	for _, a := range answers {
 		warming.Go(func() error {
-			if a.Failure == nil {
-				if err := r.origin.Warm(ctx, a.Want, a.Artifact.Digest); err != nil {
-					a = plan.Answer{Want: a.Want, Failure: &plan.Failure{Kind: plan.Unavailable, Text: "its content can't be fetched: " + err.Error()}}
-				}
-			}
+			told, cold := r.warm(warmth, a, b.tired[a.Want])
 			if ctx.Err() != nil {
 				return nil // what failed because we stop says nothing
 			}
-			r.tell(ctx, a)
-			if a.Failure != nil && a.Failure.Kind == plan.Unavailable {
+			r.tell(ctx, told)
+			if told.Failure != nil && told.Failure.Kind == plan.Unavailable {
 				mu.Lock()
 				defer mu.Unlock()
-				b.failed[a.Want] = true
+				b.failed[a.Want], b.cold[a.Want] = true, cold
 			}
 			return nil
 		})
 	}
 	_ = warming.Wait() // its functions give no errors
-	return b
+}
+
+// warm brings an answer's content here, and says what to tell: that it can't be had yet, or, where waiting
+// has no end, the answer all the same. Agents that ask for the content start its download again.
+func (r *Resolver) warm(ctx context.Context, a plan.Answer, tired bool) (told plan.Answer, cold bool) {
+	if a.Failure != nil {
+		return a, false
+	}
+	err := r.origin.Warm(ctx, a.Want, a.Artifact.Digest)
+	switch {
+	case err == nil:
+		return a, false
+	case tired, ctx.Err() != nil:
+		r.log.Info("agents are told of content that is not here yet", "source", a.Want.Source, "digest", a.Artifact.Digest, "err", err)
+		return a, false
+	}
+	return plan.Answer{Want: a.Want, Failure: &plan.Failure{Kind: plan.Unavailable, Text: "its content can't be fetched: " + err.Error()}}, true
 }
 
 func (r *Resolver) tell(ctx context.Context, a plan.Answer) {

@@ -181,7 +181,7 @@ func TestQuestionsAtATimeAreBounded(t *testing.T) {
 		_, stop := n.start(t)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n.most != 8 || len(n.open) != 0 {
+		if n.most != 8 || len(n.open) != 0 { // each is done before it counts as stuck
 			t.Errorf("%d at a time, %d open", n.most, len(n.open))
 		}
 		stop()
@@ -212,6 +212,88 @@ func TestContentThatCanNotBeFetchedIsNotDelivered(t *testing.T) {
 		if last := n.got[len(n.got)-1]; last.Failure != nil {
 			t.Errorf("got %+v", last)
 		}
+		stop()
+	})
+}
+
+// Sources that hang, and many of them, hold up neither others nor more than a few questions each.
+func TestHungSourcesMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{open: map[plan.Want]bool{}, answer: good, slow: map[string]time.Duration{}}
+		for i := range 30 {
+			s := fmt.Sprint("hung", i)
+			n.slow[s] = time.Hour
+			for j := range 200 {
+				n.open[want(s, j)] = true
+			}
+		}
+		r, stop := n.start(t)
+		<-time.After(time.Minute)
+		n.mu.Lock()
+		n.open[want("quick", 1)] = true
+		asked := n.most
+		n.mu.Unlock()
+		r.Kick()
+		<-time.After(time.Millisecond)
+		synctest.Wait()
+		if n.open[want("quick", 1)] {
+			t.Error("the quick one waits for the hung ones")
+		}
+		if asked != 60 {
+			t.Errorf("%d questions about 30 sources that hang", asked)
+		}
+		stop()
+	})
+}
+
+// Content that hangs on its way holds up nobody's nudges for longer than a moment, and its own ones not for ever.
+func TestContentThatHangsIsWaitedForABoundedTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{open: map[plan.Want]bool{want("quick", 1): true}, answer: good}
+		for i := range 64 {
+			n.open[want("slow", i)] = true
+		}
+		n.warm = func(ctx context.Context, w plan.Want) error {
+			if w.Source == "slow" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		_, stop := n.start(t)
+		<-time.After(time.Millisecond)
+		if n.mu.Lock(); n.open[want("quick", 1)] || len(n.open) != 64 {
+			t.Errorf("%d are open", len(n.open))
+		}
+		n.mu.Unlock()
+		<-time.After(11 * time.Second)
+		if n.mu.Lock(); len(n.open) != 0 {
+			t.Errorf("%d are still open", len(n.open))
+		}
+		n.mu.Unlock()
+		stop()
+	})
+}
+
+// What can't be fetched for a while is delivered in the end: agents say then what they miss, and may find it
+// elsewhere.
+func TestContentThatCanNotBeFetchedIsDeliveredAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{open: map[plan.Want]bool{want("a", 1): true}, answer: good}
+		n.warm = func(context.Context, plan.Want) error { return errors.New("connection reset") }
+		_, stop := n.start(t)
+		<-time.After(25 * time.Second)
+		if n.mu.Lock(); !n.open[want("a", 1)] {
+			t.Error("delivered without a second try")
+		}
+		n.mu.Unlock()
+		<-time.After(65 * time.Second)
+		if n.mu.Lock(); n.open[want("a", 1)] {
+			t.Error("never delivered")
+		}
+		n.mu.Unlock()
 		stop()
 	})
 }
