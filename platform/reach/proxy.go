@@ -29,7 +29,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubehttp.WriteError(w, refused)
 		return
 	}
-	resp, err := p.transport.RoundTrip(out)
+	ctx, settle := muxhttp.PassInformational(out.Context(), w) //nolint:contextcheck // with the trace of the OPEN frame
+	resp, err := p.transport.RoundTrip(out.WithContext(ctx))
+	settle()
 	if err != nil {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // nobody waits for an answer
@@ -47,6 +49,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.localize(resp.Header)
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
+			p.log.DebugContext(out.Context(), "upgraded connection broke off", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
 	if _, err := p.copier.Copy(w, resp); err != nil {
 		if broke, ok := errors.AsType[*muxhttp.ReadError](err); ok && r.Context().Err() == nil {
 			p.log.WarnContext(out.Context(), "API server broke off a response", "err", broke.Err) //nolint:contextcheck // with the trace of the OPEN frame
@@ -70,8 +79,12 @@ func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
 		return nil, &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
 	}
 	header := r.Header // ours: it was decoded for this request
+	upgrade, protocols := muxhttp.IsUpgrade(header), header["Upgrade"]
 	kubehttp.StripRequest(header)
 	muxhttp.RemoveHopByHop(header)
+	if upgrade {
+		header["Connection"], header["Upgrade"] = []string{"Upgrade"}, protocols
+	}
 	kubehttp.StripRequest(r.Trailer)
 	header.Set("Impersonate-User", caller.User)
 	for _, g := range caller.Groups {

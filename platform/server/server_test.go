@@ -60,7 +60,9 @@ func policy() identity.Policy {
 		deliveryv1connect.DeliveryServiceWatchProcedure:             identity.RoleAgent,
 		deliveryv1connect.DeliveryServiceReportProcedure:            identity.RoleAgent,
 		tunnelv1connect.TunnelServiceConnectProcedure:               identity.RoleAgent,
+		tunnelv1connect.TunnelServiceListReplicasProcedure:          identity.RoleAgent,
 		tunnelv1connect.TunnelServiceListSessionsProcedure:          identity.RoleUser,
+		tunnelv1connect.TunnelServiceWatchSessionsProcedure:         identity.RoleUser,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -47,6 +48,8 @@ const (
 	versionInterval, versionRetry = time.Hour, 15 * time.Second
 	// belongFloor and belongMax bound the wait for an API server that does not say which cluster it is.
 	belongFloor, belongMax = 200 * time.Millisecond, 30 * time.Second
+	// The API server is near or it is down. Connections that last are kept alive through whatever is in between.
+	dialTimeout, keepAlive = 10 * time.Second, 15 * time.Second
 )
 
 // Config is what differs between agents.
@@ -112,6 +115,7 @@ type Agent struct {
 	controller   *reconcile.Controller
 	reach        *reach.Reach
 	tunnels      *http.Client
+	people       *reach.Transport // to the API server, for people
 	lock         *os.File
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
 
@@ -211,9 +215,15 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+	if a.people, err = reach.NewTransport(func(http1 bool) (http.RoundTripper, error) {
+		own := rest.CopyConfig(config)
+		own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext // client-go shares connections, but for a dialler of one's own
+		if http1 {
+			own.NextProtos = []string{"http/1.1"}
+		}
+		return rest.TransportFor(own)
+	}); err != nil {
+		return err
 	}
 	if a.tunnels, err = client.New(client.Config{CAFile: a.cfg.HubCAFile}); err != nil {
 		return fmt.Errorf("prepare connections to the tunnels: %w", err)
@@ -223,7 +233,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		HTTPClient: a.tunnels,
 		Token:      a.joiner.Tokens(),
 		Kube:       server,
-		Transport:  transport,
+		Transport:  a.people,
 		Version:    version.String(),
 		Log:        a.log,
 	})
@@ -335,6 +345,7 @@ func (a *Agent) beReached(ctx context.Context) error {
 func (a *Agent) close() {
 	a.http.CloseIdleConnections()
 	a.tunnels.CloseIdleConnections()
+	a.people.CloseIdleConnections()
 	a.cluster.Close()
 	_ = a.lock.Close()
 }

@@ -27,6 +27,7 @@ import (
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/mux"
@@ -111,14 +112,28 @@ func (c *console) setClusters(names ...string) {
 type hub struct {
 	*console
 	t       *testing.T
+	config  tunnel.Config
 	service *tunnel.Service
 	url     string
 	ca      []byte
 	logs    *syncBuffer
 	stop    func() error // ends the tunnel and returns Run's error; more than once is fine
+
+	coordinate func() coordination.Coordinator
 }
 
 func newHub(t *testing.T, clusters ...string) *hub {
+	t.Helper()
+	c, err := coordination.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return newHubWith(t, func() coordination.Coordinator { return c }, clusters...)
+}
+
+// newHubWith starts a tunnel whose replicas agree over what coordinate returns.
+func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, clusters ...string) *hub {
 	t.Helper()
 	keys, err := identity.NewKeySet()
 	if err != nil {
@@ -148,21 +163,40 @@ func newHub(t *testing.T, clusters ...string) *hub {
 	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	logs := &syncBuffer{}
-	h := &hub{console: c, t: t, ca: ca, logs: logs}
-	h.service, err = tunnel.New(tunnel.Config{Config: replica.Config{
-		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile},
-		DataDir: filepath.Join(dir, "data"), ConsoleURL: consoleServer.URL, HubSecretFile: secret,
-	}}, tunnel.Deps{Log: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Telemetry: telemetry.Discard()})
+	h := &hub{console: c, t: t, ca: ca, coordinate: coordinate, config: tunnel.Config{DrainTimeout: 20 * time.Second, Config: replica.Config{
+		Server:     server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile},
+		ConsoleURL: consoleServer.URL, HubCAFile: files.CAFile, HubSecretFile: secret,
+	}}}
+	h.start()
+	return h
+}
+
+// another starts one more replica of the tunnel.
+func (h *hub) another() *hub {
+	h.t.Helper()
+	more := &hub{console: h.console, t: h.t, ca: h.ca, coordinate: h.coordinate, config: h.config}
+	more.start()
+	return more
+}
+
+func (h *hub) start() {
+	h.t.Helper()
+	h.logs = &syncBuffer{}
+	cfg := h.config
+	cfg.DataDir = h.t.TempDir()
+	var err error
+	h.service, err = tunnel.New(cfg, tunnel.Deps{
+		Log:       slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Telemetry: telemetry.Discard(), Coordinator: h.coordinate(),
+	})
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if err := h.service.Listen(); err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	h.url = h.service.URL()
 	h.run()
-	return h
 }
 
 func (h *hub) run() {

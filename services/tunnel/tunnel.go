@@ -3,8 +3,10 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
 
@@ -13,6 +15,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/observe"
 	"fairlead.dev/services/tunnel/internal/proxy"
 	"fairlead.dev/services/tunnel/internal/rpc"
@@ -27,6 +30,8 @@ type Service struct {
 	deps     Deps
 	replica  *replica.Replica
 	sessions *session.Registry
+	peers    *directory.Directory
+	proxy    *proxy.Handler
 }
 
 // New puts a tunnel together. It reads what DataDir holds and dials nothing.
@@ -39,31 +44,64 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{deps: deps, replica: r}
+	r.Leave, r.LeaveLimit = s.leave, cfg.DrainTimeout
 	return s, s.serve()
 }
 
 func (s *Service) serve() error {
 	var metrics *observe.Metrics
+	s.peers = directory.New(directory.Deps{Coordinator: s.replica.Coordinator, URL: s.replica.Advertised, Log: s.deps.Log})
 	s.sessions = session.New(session.Deps{
-		Membership: s.replica.Coordinator, Replica: s.replica.Advertised, Log: s.deps.Log,
+		Directory: s.peers, Properties: s.properties, Log: s.deps.Log,
 		Ended: func(err error) { metrics.SessionEnd(err) },
 	})
 	metrics, err := observe.New(s.deps.Telemetry.Registry, s.sessions.Counts)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	handler := proxy.New(proxy.Deps{Catalog: s.replica.Catalog, Sessions: s.sessions, Ended: metrics.Request, Log: s.deps.Log})
+	s.proxy = proxy.New(proxy.Deps{
+		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Log: s.deps.Log,
+	})
 	policy := identity.Policy{
-		tunnelv1connect.TunnelServiceConnectProcedure:      identity.RoleAgent,
-		tunnelv1connect.TunnelServiceListSessionsProcedure: identity.RoleUser | identity.RoleConsole,
+		tunnelv1connect.TunnelServiceConnectProcedure:       identity.RoleAgent,
+		tunnelv1connect.TunnelServiceListReplicasProcedure:  identity.RoleAgent,
+		tunnelv1connect.TunnelServiceListSessionsProcedure:  identity.RoleUser | identity.RoleConsole | identity.RoleTunnel,
+		tunnelv1connect.TunnelServiceWatchSessionsProcedure: identity.RoleUser | identity.RoleConsole,
 	}
-	return s.replica.Serve(policy, s.replica.Ready,
+	return s.replica.Serve(policy, s.ready,
 		// Lingering: sessions say GOAWAY and let requests finish before they end.
 		server.RPC(tunnelv1connect.TunnelServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return rpc.NewHandler(rpc.Deps{Sessions: s.sessions, Catalog: s.replica.Catalog, Replica: s.replica.Advertised}, opts...)
+			return rpc.NewHandler(rpc.Deps{
+				Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
+				HTTP: s.replica.HTTP(), Options: s.replica.Options(), Log: s.deps.Log,
+			}, opts...)
 		}).Lingering(),
-		server.Raw(proxy.Prefix, handler, identity.RoleUser),
+		server.Raw(proxy.Prefix, s.proxy, identity.RoleUser),
+		server.Raw(proxy.RelayPrefix, s.proxy.Relayed(), identity.RoleTunnel),
 	)
+}
+
+// properties are what agents are told: to tell replicas apart, and for logs.
+func (s *Service) properties() map[string]string {
+	url := s.replica.Advertised()
+	return map[string]string{"replica": url[:min(len(url), 127)], "replica_id": s.peers.ID()}
+}
+
+// ready says why others should ask another replica.
+func (s *Service) ready() error {
+	if s.peers.Draining() {
+		return errors.New("this replica is going away")
+	}
+	return s.replica.Ready()
+}
+
+// leave sends agents and watches to other replicas, and lets what runs finish.
+func (s *Service) leave(ctx context.Context) {
+	s.peers.Drain(ctx)
+	var leaving sync.WaitGroup
+	leaving.Go(func() { s.sessions.Drain(ctx) })
+	leaving.Go(func() { s.proxy.Drain(ctx) })
+	leaving.Wait()
 }
 
 // Listen binds the address, so that URL answers.
@@ -75,7 +113,7 @@ func (s *Service) URL() string { return s.replica.URL() }
 // Run serves until ctx ends; then agents are told to go elsewhere, and requests that run have some
 // seconds to finish.
 func (s *Service) Run(ctx context.Context) error {
-	return s.replica.Run(ctx, s.follow)
+	return s.replica.Run(ctx, s.follow, s.peers.Run)
 }
 
 // follow ends the sessions of clusters that left the catalog.

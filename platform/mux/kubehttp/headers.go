@@ -83,12 +83,12 @@ func isForbidden(lower string) bool {
 }
 
 // StripResponse removes fields of a cluster's response that would speak for the hub's own address:
-// cookies, other addresses for it, and its CORS policy.
+// cookies, other addresses for it, its CORS policy, and what its replicas tell each other.
 func StripResponse(h http.Header) {
 	for k := range h {
 		lower := strings.ToLower(k)
 		if lower == "set-cookie" || lower == "alt-svc" || lower == "strict-transport-security" ||
-			lower == "clear-site-data" || strings.HasPrefix(lower, "access-control-") {
+			lower == "clear-site-data" || strings.HasPrefix(lower, "access-control-") || strings.HasPrefix(lower, "fairlead-") {
 			delete(h, k)
 		}
 	}

@@ -24,8 +24,8 @@ type Copier struct{ buffers sync.Pool }
 // response break off. It does not close the body.
 func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err error) {
 	header := w.Header()
+	RemoveHopByHop(resp.Header)
 	maps.Copy(header, resp.Header)
-	RemoveHopByHop(header)
 	announced := slices.Sorted(maps.Keys(resp.Trailer))
 	for _, name := range announced {
 		header.Add("Trailer", name)

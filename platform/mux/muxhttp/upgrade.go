@@ -178,7 +178,7 @@ func giveUp(d duplex) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn() // tls would say goodbye
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()

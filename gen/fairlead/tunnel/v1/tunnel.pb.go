@@ -113,6 +113,87 @@ func (x *ConnectResponse) GetFrames() []byte {
 	return nil
 }
 
+type ListReplicasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReplicasRequest) Reset() {
+	*x = ListReplicasRequest{}
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReplicasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReplicasRequest) ProtoMessage() {}
+
+func (x *ListReplicasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReplicasRequest.ProtoReflect.Descriptor instead.
+func (*ListReplicasRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{2}
+}
+
+type ListReplicasResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids as in the "replica_id" property of the handshake, of those that don't drain.
+	ReplicaIds    []string `protobuf:"bytes,1,rep,name=replica_ids,json=replicaIds,proto3" json:"replica_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReplicasResponse) Reset() {
+	*x = ListReplicasResponse{}
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReplicasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReplicasResponse) ProtoMessage() {}
+
+func (x *ListReplicasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReplicasResponse.ProtoReflect.Descriptor instead.
+func (*ListReplicasResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListReplicasResponse) GetReplicaIds() []string {
+	if x != nil {
+		return x.ReplicaIds
+	}
+	return nil
+}
+
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -121,7 +202,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[2]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -133,7 +214,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[2]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -146,19 +227,21 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{4}
 }
 
 type ListSessionsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sessions []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// URLs of replicas that live and did not answer: their sessions are missing.
+	SilentReplicas []string `protobuf:"bytes,2,rep,name=silent_replicas,json=silentReplicas,proto3" json:"silent_replicas,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[3]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +253,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[3]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,12 +266,127 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
 	if x != nil {
 		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetSilentReplicas() []string {
+	if x != nil {
+		return x.SilentReplicas
+	}
+	return nil
+}
+
+type WatchSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionsRequest) Reset() {
+	*x = WatchSessionsRequest{}
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsRequest) ProtoMessage() {}
+
+func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{6}
+}
+
+type WatchSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// New, or changed in more than their round trip.
+	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Sessions that ended.
+	EndedIds []string `protobuf:"bytes,2,rep,name=ended_ids,json=endedIds,proto3" json:"ended_ids,omitempty"`
+	// All that there was at the beginning has been sent.
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// As in ListSessionsResponse. Sessions of these are kept as they were last.
+	SilentReplicas []string `protobuf:"bytes,4,rep,name=silent_replicas,json=silentReplicas,proto3" json:"silent_replicas,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WatchSessionsResponse) Reset() {
+	*x = WatchSessionsResponse{}
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsResponse) ProtoMessage() {}
+
+func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WatchSessionsResponse) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *WatchSessionsResponse) GetEndedIds() []string {
+	if x != nil {
+		return x.EndedIds
+	}
+	return nil
+}
+
+func (x *WatchSessionsResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *WatchSessionsResponse) GetSilentReplicas() []string {
+	if x != nil {
+		return x.SilentReplicas
 	}
 	return nil
 }
@@ -210,7 +408,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[4]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -222,7 +420,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[4]
+	mi := &file_fairlead_tunnel_v1_tunnel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -235,7 +433,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Session) GetId() string {
@@ -296,9 +494,20 @@ const file_fairlead_tunnel_v1_tunnel_proto_rawDesc = "" +
 	"\x06frames\x18\x01 \x01(\fR\x06frames\")\n" +
 	"\x0fConnectResponse\x12\x16\n" +
 	"\x06frames\x18\x01 \x01(\fR\x06frames\"\x15\n" +
-	"\x13ListSessionsRequest\"O\n" +
+	"\x13ListReplicasRequest\"7\n" +
+	"\x14ListReplicasResponse\x12\x1f\n" +
+	"\vreplica_ids\x18\x01 \x03(\tR\n" +
+	"replicaIds\"\x15\n" +
+	"\x13ListSessionsRequest\"x\n" +
 	"\x14ListSessionsResponse\x127\n" +
-	"\bsessions\x18\x01 \x03(\v2\x1b.fairlead.tunnel.v1.SessionR\bsessions\"\xf7\x01\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1b.fairlead.tunnel.v1.SessionR\bsessions\x12'\n" +
+	"\x0fsilent_replicas\x18\x02 \x03(\tR\x0esilentReplicas\"\x16\n" +
+	"\x14WatchSessionsRequest\"\xb2\x01\n" +
+	"\x15WatchSessionsResponse\x127\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1b.fairlead.tunnel.v1.SessionR\bsessions\x12\x1b\n" +
+	"\tended_ids\x18\x02 \x03(\tR\bendedIds\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12'\n" +
+	"\x0fsilent_replicas\x18\x04 \x03(\tR\x0esilentReplicas\"\xf7\x01\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -306,10 +515,12 @@ const file_fairlead_tunnel_v1_tunnel_proto_rawDesc = "" +
 	"\fconnect_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vconnectTime\x12\x18\n" +
 	"\astreams\x18\x05 \x01(\x05R\astreams\x12*\n" +
 	"\x11round_trip_micros\x18\x06 \x01(\x03R\x0froundTripMicros\x12#\n" +
-	"\ragent_version\x18\a \x01(\tR\fagentVersion2\xd1\x01\n" +
+	"\ragent_version\x18\a \x01(\tR\fagentVersion2\xa3\x03\n" +
 	"\rTunnelService\x12X\n" +
 	"\aConnect\x12\".fairlead.tunnel.v1.ConnectRequest\x1a#.fairlead.tunnel.v1.ConnectResponse\"\x00(\x010\x01\x12f\n" +
-	"\fListSessions\x12'.fairlead.tunnel.v1.ListSessionsRequest\x1a(.fairlead.tunnel.v1.ListSessionsResponse\"\x03\x90\x02\x01B\xbd\x01\n" +
+	"\fListReplicas\x12'.fairlead.tunnel.v1.ListReplicasRequest\x1a(.fairlead.tunnel.v1.ListReplicasResponse\"\x03\x90\x02\x01\x12f\n" +
+	"\fListSessions\x12'.fairlead.tunnel.v1.ListSessionsRequest\x1a(.fairlead.tunnel.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12h\n" +
+	"\rWatchSessions\x12(.fairlead.tunnel.v1.WatchSessionsRequest\x1a).fairlead.tunnel.v1.WatchSessionsResponse\"\x000\x01B\xbd\x01\n" +
 	"\x16com.fairlead.tunnel.v1B\vTunnelProtoP\x01Z,fairlead.dev/gen/fairlead/tunnel/v1;tunnelv1\xa2\x02\x03FTX\xaa\x02\x12Fairlead.Tunnel.V1\xca\x02\x12Fairlead\\Tunnel\\V1\xe2\x02\x1eFairlead\\Tunnel\\V1\\GPBMetadata\xea\x02\x14Fairlead::Tunnel::V1b\x06proto3"
 
 var (
@@ -324,27 +535,36 @@ func file_fairlead_tunnel_v1_tunnel_proto_rawDescGZIP() []byte {
 	return file_fairlead_tunnel_v1_tunnel_proto_rawDescData
 }
 
-var file_fairlead_tunnel_v1_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_fairlead_tunnel_v1_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_fairlead_tunnel_v1_tunnel_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: fairlead.tunnel.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: fairlead.tunnel.v1.ConnectResponse
-	(*ListSessionsRequest)(nil),   // 2: fairlead.tunnel.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 3: fairlead.tunnel.v1.ListSessionsResponse
-	(*Session)(nil),               // 4: fairlead.tunnel.v1.Session
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*ListReplicasRequest)(nil),   // 2: fairlead.tunnel.v1.ListReplicasRequest
+	(*ListReplicasResponse)(nil),  // 3: fairlead.tunnel.v1.ListReplicasResponse
+	(*ListSessionsRequest)(nil),   // 4: fairlead.tunnel.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 5: fairlead.tunnel.v1.ListSessionsResponse
+	(*WatchSessionsRequest)(nil),  // 6: fairlead.tunnel.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil), // 7: fairlead.tunnel.v1.WatchSessionsResponse
+	(*Session)(nil),               // 8: fairlead.tunnel.v1.Session
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_fairlead_tunnel_v1_tunnel_proto_depIdxs = []int32{
-	4, // 0: fairlead.tunnel.v1.ListSessionsResponse.sessions:type_name -> fairlead.tunnel.v1.Session
-	5, // 1: fairlead.tunnel.v1.Session.connect_time:type_name -> google.protobuf.Timestamp
-	0, // 2: fairlead.tunnel.v1.TunnelService.Connect:input_type -> fairlead.tunnel.v1.ConnectRequest
-	2, // 3: fairlead.tunnel.v1.TunnelService.ListSessions:input_type -> fairlead.tunnel.v1.ListSessionsRequest
-	1, // 4: fairlead.tunnel.v1.TunnelService.Connect:output_type -> fairlead.tunnel.v1.ConnectResponse
-	3, // 5: fairlead.tunnel.v1.TunnelService.ListSessions:output_type -> fairlead.tunnel.v1.ListSessionsResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	8, // 0: fairlead.tunnel.v1.ListSessionsResponse.sessions:type_name -> fairlead.tunnel.v1.Session
+	8, // 1: fairlead.tunnel.v1.WatchSessionsResponse.sessions:type_name -> fairlead.tunnel.v1.Session
+	9, // 2: fairlead.tunnel.v1.Session.connect_time:type_name -> google.protobuf.Timestamp
+	0, // 3: fairlead.tunnel.v1.TunnelService.Connect:input_type -> fairlead.tunnel.v1.ConnectRequest
+	2, // 4: fairlead.tunnel.v1.TunnelService.ListReplicas:input_type -> fairlead.tunnel.v1.ListReplicasRequest
+	4, // 5: fairlead.tunnel.v1.TunnelService.ListSessions:input_type -> fairlead.tunnel.v1.ListSessionsRequest
+	6, // 6: fairlead.tunnel.v1.TunnelService.WatchSessions:input_type -> fairlead.tunnel.v1.WatchSessionsRequest
+	1, // 7: fairlead.tunnel.v1.TunnelService.Connect:output_type -> fairlead.tunnel.v1.ConnectResponse
+	3, // 8: fairlead.tunnel.v1.TunnelService.ListReplicas:output_type -> fairlead.tunnel.v1.ListReplicasResponse
+	5, // 9: fairlead.tunnel.v1.TunnelService.ListSessions:output_type -> fairlead.tunnel.v1.ListSessionsResponse
+	7, // 10: fairlead.tunnel.v1.TunnelService.WatchSessions:output_type -> fairlead.tunnel.v1.WatchSessionsResponse
+	7, // [7:11] is the sub-list for method output_type
+	3, // [3:7] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_tunnel_v1_tunnel_proto_init() }
@@ -358,7 +578,7 @@ func file_fairlead_tunnel_v1_tunnel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_tunnel_v1_tunnel_proto_rawDesc), len(file_fairlead_tunnel_v1_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

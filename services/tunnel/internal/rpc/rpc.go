@@ -5,18 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
-	"fairlead.dev/platform/server"
+	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/session"
 )
 
@@ -30,7 +31,21 @@ type Catalog interface {
 type Deps struct {
 	Sessions *session.Registry
 	Catalog  Catalog
-	Replica  func() string
+	Peers    Peers
+	// Replica is this replica's URL.
+	Replica func() string
+	// HTTP and Options are those of clients that call other replicas.
+	HTTP    connect.HTTPClient
+	Options []connect.ClientOption
+	Log     *slog.Logger
+}
+
+// Peers knows the other replicas.
+type Peers interface {
+	ID() string
+	Draining() bool
+	Others() []directory.Replica
+	News() <-chan struct{}
 }
 
 // NewHandler returns the service's path and handler.
@@ -40,6 +55,9 @@ func NewHandler(deps Deps, opts ...connect.HandlerOption) (string, http.Handler)
 }
 
 type service struct{ Deps }
+
+// errDraining ends streams when this replica goes away.
+var errDraining = errors.New("this replica is going away: ask again")
 
 // Connect implements TunnelServiceHandler.
 func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
@@ -53,14 +71,19 @@ func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnel
 	if _, known := s.Catalog.Cluster(cluster); !known {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("cluster %q is not in the catalog", cluster))
 	}
-	err := s.Sessions.Serve(ctx, cluster, newCarrier(ctx, stream), server.Draining(ctx))
+	err := s.Sessions.Serve(ctx, cluster, newCarrier(ctx, stream))
 	return codeOf(ctx, err)
 }
 
 func codeOf(ctx context.Context, err error) error {
 	var protocol *mux.ProtocolError
 	var version *mux.VersionError
+	var busy *session.BusyError
 	switch {
+	case errors.As(err, &busy):
+		told := connect.NewError(connect.CodeResourceExhausted, err)
+		told.Meta().Set("Retry-After", strconv.Itoa(int(busy.After.Seconds())))
+		return told
 	case ctx.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, context.Cause(ctx))
 	case errors.As(err, &protocol):
@@ -70,24 +93,6 @@ func codeOf(ctx context.Context, err error) error {
 	default:
 		return connect.NewError(connect.CodeUnavailable, err)
 	}
-}
-
-// ListSessions implements TunnelServiceHandler.
-func (s *service) ListSessions(context.Context, *tunnelv1.ListSessionsRequest) (*tunnelv1.ListSessionsResponse, error) {
-	resp := &tunnelv1.ListSessionsResponse{}
-	for _, one := range s.Sessions.List() {
-		stats := one.Stats()
-		resp.Sessions = append(resp.Sessions, &tunnelv1.Session{
-			Id:              one.ID,
-			Cluster:         one.Cluster,
-			Replica:         s.Replica(),
-			ConnectTime:     timestamppb.New(one.Since),
-			Streams:         int32(min(stats.Streams, 1<<30)),
-			RoundTripMicros: stats.RoundTrip.Microseconds(),
-			AgentVersion:    one.Peer().Properties["version"],
-		})
-	}
-	return resp, nil
 }
 
 type controlKey struct{}

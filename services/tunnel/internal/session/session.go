@@ -1,8 +1,5 @@
-// Package session keeps the agents' sessions of one tunnel replica: which cluster has which, which
-// of them takes the next request, and that the other replicas know of them.
-//
-// Nothing outside of this process decides where a request goes: what coordination says is a hint for
-// a person, and will be one for relaying. Registry.Serve owns a session from its handshake to its end.
+// Package session keeps the agents' sessions of one tunnel replica: which cluster has which, and which
+// of them takes the next request. Registry.Serve owns a session from its handshake to its end.
 package session
 
 import (
@@ -17,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/mux"
 )
 
@@ -26,16 +22,24 @@ const (
 	maxPerCluster = 8
 	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
 	maxSessions = 10_000
-	// presenceTTL is how long a session that a dead replica had is still listed.
-	presenceTTL = 30 * time.Second
+	// maxGreeting bounds the handshakes that run at once, so that the agents of a replica that went do not take this
+	// one's time from people.
+	maxGreeting = 256
+	// busyFor, fullFor are when to come again; agents spread it.
+	busyFor, fullFor = 2 * time.Second, 30 * time.Second
 	// staleAfter is the silence after which other sessions are preferred: a heartbeat was missed.
 	staleAfter = mux.Heartbeat + 2*time.Second
-	// drainLimit is less than the listener's 10 s, so that sessions end before they are cut.
-	drainLimit = 8 * time.Second
+	// A drain tells this many agents at once, then waits this long: they all dial elsewhere.
+	goAwayAtOnce, goAwayEvery = 100, 40 * time.Millisecond
 )
 
-// errFull: this replica holds as many sessions as it can.
-var errFull = errors.New("this replica has as many sessions as it can hold")
+// BusyError says that an agent should come again later, or go elsewhere.
+type BusyError struct {
+	Text  string
+	After time.Duration
+}
+
+func (e *BusyError) Error() string { return e.Text }
 
 // ErrDraining: this replica is going away.
 var ErrDraining = errors.New("this replica is going away")
@@ -44,8 +48,8 @@ var ErrDraining = errors.New("this replica is going away")
 type NotConnectedError struct {
 	// Since is when its last session here ended; zero: there was none since this replica started.
 	Since time.Time
-	// Elsewhere is the URL of another replica that says it has one; empty: none does.
-	Elsewhere string
+	// Ending: it has one that takes no more requests.
+	Ending bool
 }
 
 func (e *NotConnectedError) Error() string { return "cluster has no session here" }
@@ -58,11 +62,17 @@ type Session struct {
 	Since   time.Time
 }
 
+// Directory is told which sessions there are.
+type Directory interface {
+	Add(cluster, session string)
+	Remove(session string)
+}
+
 // Deps is what a Registry works with.
 type Deps struct {
-	Membership coordination.Membership
-	// Replica is this replica's URL, as the others reach it.
-	Replica func() string
+	Directory Directory
+	// Properties are told to the agents.
+	Properties func() map[string]string
 	// Ended is told of each session's end.
 	Ended func(error)
 	Log   *slog.Logger
@@ -70,87 +80,115 @@ type Deps struct {
 
 // Registry holds the sessions.
 type Registry struct {
-	deps Deps
+	deps     Deps
+	greeting chan struct{} // a place for each handshake that runs
+	draining chan struct{} // closed when Drain begins
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string]map[*Session]struct{}
 	count    int
 	left     map[string]time.Time // when a cluster's last session ended; of clusters of the catalog only
+	drains   bool
 }
 
 // New returns an empty registry.
 func New(deps Deps) *Registry {
-	return &Registry{deps: deps, sessions: make(map[string]map[*Session]struct{}), left: make(map[string]time.Time)}
+	return &Registry{
+		deps: deps, greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
+		sessions: make(map[string]map[*Session]struct{}), left: make(map[string]time.Time),
+	}
 }
 
-// Serve runs an agent's session over a carrier until it ends, and says why it did. When draining
-// closes, the agent is told to dial again elsewhere, and running requests get some seconds to end.
-func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrier, draining <-chan struct{}) error {
-	if isClosed(draining) {
+// Serve runs an agent's session over a carrier until it ends, and says why it did. The error is a *BusyError if there
+// is no room for it now.
+func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrier) error {
+	if isClosed(r.draining) {
 		return ErrDraining
 	}
-	m, err := mux.NewOpener(carrier, map[string]string{"replica": clip(r.deps.Replica())})
+	select {
+	case r.greeting <- struct{}{}:
+	default:
+		return &BusyError{"too many agents connect at once", busyFor}
+	}
+	greeted := sync.OnceFunc(func() { <-r.greeting })
+	defer greeted()
+	m, err := mux.NewOpener(carrier, r.deps.Properties())
 	if err != nil {
 		return err
 	}
 	s := &Session{Session: m, ID: uuid.NewString(), Cluster: cluster, Since: time.Now()}
+	var refused error
 	var around sync.WaitGroup
-	defer around.Wait()
-	around.Go(func() { r.register(ctx, s, draining) })
+	around.Go(func() {
+		select {
+		case <-s.Ready():
+			greeted()
+			refused = r.register(ctx, s)
+		case <-s.Done():
+		}
+	})
 	err = m.Run(ctx)
+	around.Wait()
 	r.deps.Ended(err)
+	if refused != nil {
+		return refused
+	}
 	return err
 }
 
-// register keeps a session in the books from its handshake to its end.
-func (r *Registry) register(ctx context.Context, s *Session, draining <-chan struct{}) {
-	select {
-	case <-s.Ready():
-	case <-s.Done():
-		return
-	}
+// register keeps a session in the books until its end.
+func (r *Registry) register(ctx context.Context, s *Session) error {
 	log := r.deps.Log.With("cluster", s.Cluster, "session", s.ID)
 	if err := r.add(s); err != nil {
 		log.WarnContext(ctx, "agent's session refused", "err", err)
 		s.Close(mux.CodeLimit, err.Error())
-		return
+		return err
 	}
+	r.deps.Directory.Add(s.Cluster, s.ID)
 	log.InfoContext(ctx, "agent connected", "version", s.Peer().Properties["version"])
-	defer func() {
-		r.remove(s)
-		log.InfoContext(ctx, "agent's session ended", "lived", time.Since(s.Since).Round(time.Second))
-	}()
-	present, leave := context.WithCancel(context.WithoutCancel(ctx))
-	var presence sync.WaitGroup
-	presence.Go(func() {
-		p := coordination.Presence{Membership: r.deps.Membership, Group: Group(s.Cluster), TTL: presenceTTL, Log: log, Member: func() coordination.Member { return r.member(s) }}
-		_ = p.Run(present) // nil, by contract
-	})
-	defer presence.Wait()
-	defer leave()
-	select {
-	case <-s.Done():
-	case <-draining:
-		leave()
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
-		defer cancel()
-		s.Drain(limit, "this tunnel replica is restarting: dial again")
-		<-s.Done()
-	}
+	<-s.Done()
+	r.remove(s)
+	r.deps.Directory.Remove(s.ID)
+	log.InfoContext(ctx, "agent's session ended", "lived", time.Since(s.Since).Round(time.Second))
+	return nil
 }
 
-// Group is the name under which coordination lists the sessions of a cluster.
-func Group(cluster string) string { return "tunnel/" + cluster }
-
-func (r *Registry) member(s *Session) coordination.Member {
-	return coordination.Member{ID: s.ID, URL: r.deps.Replica(), Meta: map[string]string{"since": s.Since.UTC().Format(time.RFC3339)}}
+// Drain tells all agents to dial elsewhere, and waits until the requests that run over their sessions have
+// ended, or ctx has; then it ends the sessions. No others are taken.
+func (r *Registry) Drain(ctx context.Context) {
+	r.mu.Lock()
+	first := !r.drains
+	r.drains = true
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	close(r.draining)
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	for i, s := range r.List() {
+		if i%goAwayAtOnce == goAwayAtOnce-1 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(goAwayEvery):
+			}
+		}
+		ending.Go(func() {
+			s.Drain(ctx, "this tunnel replica is restarting: dial again")
+			<-s.Done()
+		})
+	}
 }
 
 func (r *Registry) add(s *Session) error {
 	r.mu.Lock()
+	if r.drains {
+		r.mu.Unlock()
+		return ErrDraining
+	}
 	if r.count >= maxSessions {
 		r.mu.Unlock()
-		return errFull
+		return &BusyError{"this replica can't hold more sessions", fullFor}
 	}
 	of := r.sessions[s.Cluster]
 	var extra *Session
@@ -188,22 +226,24 @@ func (r *Registry) remove(s *Session) {
 
 // Pick returns the session of a cluster that should take the next request: one that is heard, has the
 // fewest streams and the shortest round trip. The error is a *NotConnectedError. Those in tried are not picked.
-func (r *Registry) Pick(ctx context.Context, cluster string, tried []*Session) (*Session, error) {
+func (r *Registry) Pick(cluster string, tried []*Session) (*Session, error) {
 	r.mu.Lock()
 	type candidate struct {
 		s     *Session
 		stats mux.Stats
 	}
 	var candidates []candidate
+	missing := &NotConnectedError{Since: r.left[cluster]}
 	for s := range r.sessions[cluster] {
-		if st := s.Stats(); st.Usable && !slices.Contains(tried, s) {
+		st := s.Stats()
+		missing.Ending = missing.Ending || !st.Usable
+		if st.Usable && !slices.Contains(tried, s) {
 			candidates = append(candidates, candidate{s, st})
 		}
 	}
-	left := r.left[cluster]
 	r.mu.Unlock()
 	if len(candidates) == 0 {
-		return nil, &NotConnectedError{Since: left, Elsewhere: r.elsewhere(ctx, cluster)}
+		return nil, missing
 	}
 	now := time.Now()
 	best := slices.MinFunc(candidates, func(a, b candidate) int {
@@ -225,20 +265,6 @@ func compareBool(a, b bool) int {
 	default:
 		return 1
 	}
-}
-
-// elsewhere asks coordination for a replica that has the cluster. Only for the words of an error.
-func (r *Registry) elsewhere(ctx context.Context, cluster string) string {
-	members, err := r.deps.Membership.Members(ctx, Group(cluster))
-	if err != nil {
-		return ""
-	}
-	for _, m := range members {
-		if m.URL != r.deps.Replica() {
-			return m.URL
-		}
-	}
-	return ""
 }
 
 // Keep ends the sessions of clusters that are not known any more.
@@ -297,6 +323,3 @@ func isClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
-
-// clip keeps a property within what a HELLO carries.
-func clip(s string) string { return s[:min(len(s), 127)] }

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxtest"
 	"fairlead.dev/services/tunnel/internal/session"
@@ -20,28 +19,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type replica struct {
 	*session.Registry
-	t        *testing.T
-	running  sync.WaitGroup
-	draining chan struct{}
+	t       *testing.T
+	running sync.WaitGroup
+	mu      sync.Mutex
+	told    map[string]string // what the directory was told
 }
 
-func newReplica(t *testing.T, c coordination.Coordinator, url string) *replica {
+func (r *replica) Add(cluster, session string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told[session] = cluster
+}
+
+func (r *replica) Remove(session string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, session)
+}
+
+func newReplica(t *testing.T) *replica {
 	t.Helper()
-	r := &replica{t: t, draining: make(chan struct{}), Registry: session.New(session.Deps{
-		Membership: c, Replica: func() string { return url }, Ended: func(error) {}, Log: slog.New(slog.DiscardHandler),
-	})}
+	r := &replica{t: t, told: make(map[string]string)}
+	r.Registry = session.New(session.Deps{
+		Directory: r, Properties: func() map[string]string { return nil }, Ended: func(error) {}, Log: slog.New(slog.DiscardHandler),
+	})
 	t.Cleanup(r.running.Wait)
 	return r
-}
-
-func memory(t *testing.T) coordination.Coordinator {
-	t.Helper()
-	c, err := coordination.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // connect returns the agent's end of a new session, once the registry has it.
@@ -53,7 +56,7 @@ func (r *replica) connect(cluster string) *mux.Session {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.running.Go(func() { _ = r.Serve(context.Background(), cluster, hub, r.draining) })
+	r.running.Go(func() { _ = r.Serve(context.Background(), cluster, hub) })
 	r.running.Go(func() { _ = agent.Run(context.Background()) })
 	r.t.Cleanup(func() { agent.Close(mux.CodeNone, "") })
 	r.await(func() bool { return len(r.List()) > before })
@@ -75,7 +78,7 @@ func (r *replica) await(ok func() bool) {
 
 func (r *replica) pick(cluster string, tried ...*session.Session) *session.Session {
 	r.t.Helper()
-	s, err := r.Pick(r.t.Context(), cluster, tried)
+	s, err := r.Pick(cluster, tried)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func (r *replica) pick(cluster string, tried ...*session.Session) *session.Sessi
 
 func TestLeastLoadedSessionIsPicked(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, memory(t), "https://a")
+	r := newReplica(t)
 	r.connect("edge-1")
 	r.connect("edge-1")
 	r.connect("edge-2")
@@ -115,30 +118,26 @@ func TestLeastLoadedSessionIsPicked(t *testing.T) {
 	}
 }
 
-func TestMissingSessionSaysWhereAndSinceWhen(t *testing.T) {
+func TestMissingSessionSaysSinceWhen(t *testing.T) {
 	t.Parallel()
-	c := memory(t)
-	a, b := newReplica(t, c, "https://a"), newReplica(t, c, "https://b")
+	r := newReplica(t)
 	var missing *session.NotConnectedError
-	if _, err := a.Pick(t.Context(), "edge-1", nil); !errors.As(err, &missing) || !missing.Since.IsZero() || missing.Elsewhere != "" {
+	if _, err := r.Pick("edge-1", nil); !errors.As(err, &missing) || !missing.Since.IsZero() || missing.Ending {
 		t.Errorf("never seen: %+v, %v", missing, err)
 	}
-	agent := a.connect("edge-1")
+	agent := r.connect("edge-1")
+	r.await(func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.told) == 1 })
 	agent.Close(mux.CodeNone, "")
-	a.await(func() bool { return len(a.List()) == 0 })
-	if _, err := a.Pick(t.Context(), "edge-1", nil); !errors.As(err, &missing) || missing.Since.IsZero() {
+	r.await(func() bool { return len(r.List()) == 0 })
+	if _, err := r.Pick("edge-1", nil); !errors.As(err, &missing) || missing.Since.IsZero() {
 		t.Errorf("gone: %+v, %v", missing, err)
 	}
-	b.connect("edge-1")
-	a.await(func() bool {
-		_, err := a.Pick(t.Context(), "edge-1", nil)
-		return errors.As(err, &missing) && missing.Elsewhere == "https://b"
-	})
+	r.await(func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.told) == 0 })
 }
 
 func TestSessionsOfOneClusterAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, memory(t), "https://a")
+	r := newReplica(t)
 	other := r.connect("edge-2")
 	for range 8 {
 		r.connect("edge-1")
@@ -148,7 +147,7 @@ func TestSessionsOfOneClusterAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.running.Go(func() { _ = r.Serve(context.Background(), "edge-1", hub, r.draining) })
+	r.running.Go(func() { _ = r.Serve(context.Background(), "edge-1", hub) })
 	r.running.Go(func() { _ = agent.Run(context.Background()) })
 	t.Cleanup(func() { agent.Close(mux.CodeNone, "") })
 	<-agent.Ready()
@@ -164,13 +163,66 @@ func TestSessionsOfOneClusterAreBounded(t *testing.T) {
 
 func TestDrainTellsAgentsAndTakesNoMore(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, memory(t), "https://a")
+	r := newReplica(t)
 	agent := r.connect("edge-1")
-	close(r.draining)
+	st, err := r.pick("edge-1").Open(nil, mux.Part{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	go func() { r.Drain(t.Context()); close(drained) }()
 	<-agent.Gone()
-	<-agent.Done()
+	var missing *session.NotConnectedError
+	if _, err := r.Pick("edge-1", nil); !errors.As(err, &missing) || !missing.Ending {
+		t.Errorf("while it ends: %+v, %v", missing, err)
+	}
 	hub, _ := muxtest.Pipe()
-	if err := r.Serve(t.Context(), "edge-1", hub, r.draining); !errors.Is(err, session.ErrDraining) {
+	if err := r.Serve(t.Context(), "edge-1", hub); !errors.Is(err, session.ErrDraining) {
 		t.Errorf("a session while draining: %v", err)
+	}
+	select {
+	case <-agent.Done():
+		t.Error("the session ended before its stream")
+	default:
+	}
+	st.Close()
+	<-drained
+	<-agent.Done()
+}
+
+func TestDrainHasALimit(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	agent := r.connect("edge-1")
+	st, err := r.pick("edge-1").Open(nil, mux.Part{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Drain(ctx)
+	<-agent.Done()
+}
+
+// Agents that come all at once are told when to come again.
+func TestHandshakesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer r.running.Wait()
+	defer cancel()
+	refused := make(chan error, 1000)
+	for range 300 {
+		hub, _ := muxtest.Pipe() // nobody greets
+		r.running.Go(func() {
+			var busy *session.BusyError
+			if err := r.Serve(ctx, "edge-1", hub); errors.As(err, &busy) && busy.After > 0 {
+				refused <- err
+			}
+		})
+	}
+	for range 300 - 256 {
+		<-refused
 	}
 }

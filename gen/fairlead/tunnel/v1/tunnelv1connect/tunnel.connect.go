@@ -38,19 +38,32 @@ const (
 const (
 	// TunnelServiceConnectProcedure is the fully-qualified name of the TunnelService's Connect RPC.
 	TunnelServiceConnectProcedure = "/fairlead.tunnel.v1.TunnelService/Connect"
+	// TunnelServiceListReplicasProcedure is the fully-qualified name of the TunnelService's
+	// ListReplicas RPC.
+	TunnelServiceListReplicasProcedure = "/fairlead.tunnel.v1.TunnelService/ListReplicas"
 	// TunnelServiceListSessionsProcedure is the fully-qualified name of the TunnelService's
 	// ListSessions RPC.
 	TunnelServiceListSessionsProcedure = "/fairlead.tunnel.v1.TunnelService/ListSessions"
+	// TunnelServiceWatchSessionsProcedure is the fully-qualified name of the TunnelService's
+	// WatchSessions RPC.
+	TunnelServiceWatchSessionsProcedure = "/fairlead.tunnel.v1.TunnelService/WatchSessions"
 )
 
 // TunnelServiceClient is a client for the fairlead.tunnel.v1.TunnelService service.
 type TunnelServiceClient interface {
 	// Connect opens one session. Called by agents; the cluster is the one in the caller's identity.
 	// Both directions carry frames as docs/tunnel-protocol.md describes; a message holds one or
-	// more whole frames. Ends with Unavailable when the replica drains.
+	// more whole frames. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
+	// Retry-After header when too many agents connect at once.
 	Connect(context.Context) (*connect.BidiStreamForClientSimple[v1.ConnectRequest, v1.ConnectResponse], error)
-	// ListSessions returns the sessions this replica holds. Called by users.
+	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
+	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
+	// ListSessions returns the sessions that all replicas hold. Called by users, and by the replicas of each
+	// other: those get the sessions of the one they ask.
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
+	// WatchSessions sends the sessions of all replicas, then what changes, and an empty message at least every
+	// 15 s. After a break, begin anew. Called by users. Ends with Unavailable when the replica drains.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest) (*connect.ServerStreamForClient[v1.WatchSessionsResponse], error)
 }
 
 // NewTunnelServiceClient constructs a client for the fairlead.tunnel.v1.TunnelService service. By
@@ -70,6 +83,13 @@ func NewTunnelServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(tunnelServiceMethods.ByName("Connect")),
 			connect.WithClientOptions(opts...),
 		),
+		listReplicas: connect.NewClient[v1.ListReplicasRequest, v1.ListReplicasResponse](
+			httpClient,
+			baseURL+TunnelServiceListReplicasProcedure,
+			connect.WithSchema(tunnelServiceMethods.ByName("ListReplicas")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		listSessions: connect.NewClient[v1.ListSessionsRequest, v1.ListSessionsResponse](
 			httpClient,
 			baseURL+TunnelServiceListSessionsProcedure,
@@ -77,18 +97,35 @@ func NewTunnelServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		watchSessions: connect.NewClient[v1.WatchSessionsRequest, v1.WatchSessionsResponse](
+			httpClient,
+			baseURL+TunnelServiceWatchSessionsProcedure,
+			connect.WithSchema(tunnelServiceMethods.ByName("WatchSessions")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // tunnelServiceClient implements TunnelServiceClient.
 type tunnelServiceClient struct {
-	connect      *connect.Client[v1.ConnectRequest, v1.ConnectResponse]
-	listSessions *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
+	connect       *connect.Client[v1.ConnectRequest, v1.ConnectResponse]
+	listReplicas  *connect.Client[v1.ListReplicasRequest, v1.ListReplicasResponse]
+	listSessions  *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
+	watchSessions *connect.Client[v1.WatchSessionsRequest, v1.WatchSessionsResponse]
 }
 
 // Connect calls fairlead.tunnel.v1.TunnelService.Connect.
 func (c *tunnelServiceClient) Connect(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.ConnectRequest, v1.ConnectResponse], error) {
 	return c.connect.CallBidiStreamSimple(ctx)
+}
+
+// ListReplicas calls fairlead.tunnel.v1.TunnelService.ListReplicas.
+func (c *tunnelServiceClient) ListReplicas(ctx context.Context, req *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error) {
+	response, err := c.listReplicas.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListSessions calls fairlead.tunnel.v1.TunnelService.ListSessions.
@@ -100,14 +137,26 @@ func (c *tunnelServiceClient) ListSessions(ctx context.Context, req *v1.ListSess
 	return nil, err
 }
 
+// WatchSessions calls fairlead.tunnel.v1.TunnelService.WatchSessions.
+func (c *tunnelServiceClient) WatchSessions(ctx context.Context, req *v1.WatchSessionsRequest) (*connect.ServerStreamForClient[v1.WatchSessionsResponse], error) {
+	return c.watchSessions.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // TunnelServiceHandler is an implementation of the fairlead.tunnel.v1.TunnelService service.
 type TunnelServiceHandler interface {
 	// Connect opens one session. Called by agents; the cluster is the one in the caller's identity.
 	// Both directions carry frames as docs/tunnel-protocol.md describes; a message holds one or
-	// more whole frames. Ends with Unavailable when the replica drains.
+	// more whole frames. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
+	// Retry-After header when too many agents connect at once.
 	Connect(context.Context, *connect.BidiStream[v1.ConnectRequest, v1.ConnectResponse]) error
-	// ListSessions returns the sessions this replica holds. Called by users.
+	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
+	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
+	// ListSessions returns the sessions that all replicas hold. Called by users, and by the replicas of each
+	// other: those get the sessions of the one they ask.
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
+	// WatchSessions sends the sessions of all replicas, then what changes, and an empty message at least every
+	// 15 s. After a break, begin anew. Called by users. Ends with Unavailable when the replica drains.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest, *connect.ServerStream[v1.WatchSessionsResponse]) error
 }
 
 // NewTunnelServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -123,6 +172,13 @@ func NewTunnelServiceHandler(svc TunnelServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(tunnelServiceMethods.ByName("Connect")),
 		connect.WithHandlerOptions(opts...),
 	)
+	tunnelServiceListReplicasHandler := connect.NewUnaryHandlerSimple(
+		TunnelServiceListReplicasProcedure,
+		svc.ListReplicas,
+		connect.WithSchema(tunnelServiceMethods.ByName("ListReplicas")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	tunnelServiceListSessionsHandler := connect.NewUnaryHandlerSimple(
 		TunnelServiceListSessionsProcedure,
 		svc.ListSessions,
@@ -130,12 +186,22 @@ func NewTunnelServiceHandler(svc TunnelServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tunnelServiceWatchSessionsHandler := connect.NewServerStreamHandlerSimple(
+		TunnelServiceWatchSessionsProcedure,
+		svc.WatchSessions,
+		connect.WithSchema(tunnelServiceMethods.ByName("WatchSessions")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.tunnel.v1.TunnelService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TunnelServiceConnectProcedure:
 			tunnelServiceConnectHandler.ServeHTTP(w, r)
+		case TunnelServiceListReplicasProcedure:
+			tunnelServiceListReplicasHandler.ServeHTTP(w, r)
 		case TunnelServiceListSessionsProcedure:
 			tunnelServiceListSessionsHandler.ServeHTTP(w, r)
+		case TunnelServiceWatchSessionsProcedure:
+			tunnelServiceWatchSessionsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -149,6 +215,14 @@ func (UnimplementedTunnelServiceHandler) Connect(context.Context, *connect.BidiS
 	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.tunnel.v1.TunnelService.Connect is not implemented"))
 }
 
+func (UnimplementedTunnelServiceHandler) ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.tunnel.v1.TunnelService.ListReplicas is not implemented"))
+}
+
 func (UnimplementedTunnelServiceHandler) ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.tunnel.v1.TunnelService.ListSessions is not implemented"))
+}
+
+func (UnimplementedTunnelServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, *connect.ServerStream[v1.WatchSessionsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.tunnel.v1.TunnelService.WatchSessions is not implemented"))
 }

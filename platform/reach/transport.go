@@ -1,0 +1,71 @@
+package reach
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	"fairlead.dev/platform/mux/muxhttp"
+)
+
+// connectionsOfAKind: HTTP/2 puts everything on one connection, where a lost packet or a large list holds all others up.
+const connectionsOfAKind = 2
+
+// Transport asks an API server over several connections: some for plain requests, others for those that last
+// (watches and logs that are followed), and for each upgrade one of its own over HTTP/1.1.
+type Transport struct {
+	plain, lasting []http.RoundTripper
+	upgrades       http.RoundTripper
+	turn           atomic.Uint32
+}
+
+// NewTransport makes a Transport. What open returns shares no connections with another; with http1 it speaks
+// HTTP/1.1 only.
+func NewTransport(open func(http1 bool) (http.RoundTripper, error)) (*Transport, error) {
+	t := &Transport{}
+	for range connectionsOfAKind {
+		for _, kind := range []*[]http.RoundTripper{&t.plain, &t.lasting} {
+			rt, err := open(false)
+			if err != nil {
+				return nil, fmt.Errorf("prepare connections to the API server: %w", err)
+			}
+			*kind = append(*kind, rt)
+		}
+	}
+	var err error
+	if t.upgrades, err = open(true); err != nil {
+		return nil, fmt.Errorf("prepare connections to the API server: %w", err)
+	}
+	return t, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	of := t.plain
+	switch {
+	case muxhttp.IsUpgrade(r.Header):
+		return t.upgrades.RoundTrip(r)
+	case lasts(r):
+		of = t.lasting
+	}
+	return of[int(t.turn.Add(1))%len(of)].RoundTrip(r)
+}
+
+// lasts tells whether a request asks to be told on and on.
+func lasts(r *http.Request) bool {
+	query := r.URL.Query()
+	for _, name := range [...]string{"watch", "follow"} {
+		if on, err := strconv.ParseBool(query.Get(name)); err == nil && on {
+			return true
+		}
+	}
+	return false
+}
+
+// CloseIdleConnections ends what nobody uses.
+func (t *Transport) CloseIdleConnections() {
+	for _, rt := range append(append([]http.RoundTripper{t.upgrades}, t.plain...), t.lasting...) {
+		(&http.Client{Transport: rt}).CloseIdleConnections()
+	}
+}

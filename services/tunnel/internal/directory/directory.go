@@ -1,0 +1,253 @@
+// Package directory knows which tunnel replicas live and which of them have sessions of which cluster.
+//
+// It keeps one entry per session and one heartbeat per replica in coordination, and remembers what it has read
+// until somebody says that it changed: a request asks coordination for nothing. What is written
+// there is a hint. A replica is known by an id that it makes up when it starts (its epoch), so that what one that
+// has died left behind points nowhere; with coordination down, all that was known stays known.
+package directory
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/coordination"
+)
+
+const (
+	// replicas is the group of the tunnel's replicas.
+	replicas = "tunnel"
+	// topic carries the names of clusters whose sessions changed, one per line; an empty message is about replicas.
+	topic = "tunnel/changes"
+	// replicaTTL is how long a replica that died is still asked.
+	replicaTTL = 15 * time.Second
+	refresh    = replicaTTL / 3
+	// entryTTL bounds how long the entries of a replica that died are kept. They mislead nobody: their replica is not
+	// among the living. They are written again at half of it.
+	entryTTL = coordination.MaxTTL
+	// foundFor is how long an answer is believed when no change is told: messages get lost.
+	foundFor = 5 * time.Minute
+	// nothingFor is the same for the answer that there is no session.
+	nothingFor = time.Second
+	// shunFor is how long a replica that did not answer is asked last.
+	shunFor = 5 * time.Second
+	// maxLookups bounds what is remembered: more than the clusters of any hub.
+	maxLookups = 50_000
+)
+
+const (
+	metaDraining = "draining"
+	metaReplica  = "replica"
+	metaSessions = "sessions"
+)
+
+// Replica is another replica of the tunnel.
+type Replica struct {
+	ID       string
+	URL      string
+	Draining bool
+}
+
+// Deps is what a Directory works with.
+type Deps struct {
+	Coordinator coordination.Coordinator
+	// URL is where the others reach this replica.
+	URL func() string
+	Log *slog.Logger
+}
+
+// Directory is one replica's view. New, then Run.
+type Directory struct {
+	deps Deps
+	id   string
+	wake chan struct{} // there is something in waiting
+
+	mu       sync.Mutex // guards what follows
+	draining bool
+	joined   bool // the heartbeat was heard once
+	known    map[string]known
+	lookups  map[string]*lookup
+	own      map[string]string // session id -> cluster
+	waiting  map[string]string // session ids to be written or taken out -> cluster
+	shunned  map[string]time.Time
+	news     chan struct{} // closed and made anew when anything changed
+}
+
+type known struct {
+	Replica
+	seen time.Time
+}
+
+// lookup is what was read about one cluster.
+type lookup struct {
+	once  sync.Mutex // held while coordination is asked
+	at    time.Time  // guarded by once, as the rest; zero: not asked
+	holds []string   // replica ids
+}
+
+// New returns a Directory that knows nobody.
+func New(deps Deps) *Directory {
+	return &Directory{
+		deps: deps, id: uuid.NewString(), wake: make(chan struct{}, 1), known: make(map[string]known),
+		lookups: make(map[string]*lookup), own: make(map[string]string), waiting: make(map[string]string),
+		shunned: make(map[string]time.Time), news: make(chan struct{}),
+	}
+}
+
+// ID is this replica's name, of this process only.
+func (d *Directory) ID() string { return d.id }
+
+// Draining tells whether this replica goes away.
+func (d *Directory) Draining() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.draining
+}
+
+// News is closed at the next change of sessions or replicas. Get it before looking.
+func (d *Directory) News() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.news
+}
+
+// tellLocked wakes who waits for a change.
+func (d *Directory) tellLocked() {
+	close(d.news)
+	d.news = make(chan struct{})
+}
+
+// Add writes a session of this replica into the directory, soon.
+func (d *Directory) Add(cluster, session string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.own[session] = cluster
+	d.waiting[session] = cluster
+	d.tellLocked()
+	d.wakeWriter()
+}
+
+// Remove takes a session of this replica out, soon.
+func (d *Directory) Remove(session string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cluster, ok := d.own[session]; ok {
+		delete(d.own, session)
+		d.waiting[session] = cluster
+		d.tellLocked()
+		d.wakeWriter()
+	}
+}
+
+func (d *Directory) wakeWriter() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drain tells the others to ask somebody else, if there is anybody.
+func (d *Directory) Drain(ctx context.Context) {
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
+	if err := d.deps.Coordinator.Join(ctx, replicas, d.self(), replicaTTL); err != nil {
+		d.deps.Log.DebugContext(ctx, "tell that this replica drains; the others notice", "err", err)
+	}
+	d.publish(ctx, nil)
+}
+
+func (d *Directory) self() coordination.Member {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := coordination.Member{ID: d.id, URL: d.deps.URL(), Meta: map[string]string{metaSessions: strconv.Itoa(len(d.own))}}
+	if d.draining {
+		m.Meta[metaDraining] = "1"
+	}
+	return m
+}
+
+// Others are the other replicas that live, those that drain last.
+func (d *Directory) Others() []Replica {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]Replica, 0, len(d.known))
+	for _, k := range d.known {
+		list = append(list, k.Replica)
+	}
+	d.sortLocked(list)
+	return list
+}
+
+// sortLocked puts those first that most likely answer.
+func (d *Directory) sortLocked(list []Replica) {
+	now := time.Now()
+	doubt := func(r Replica) int {
+		switch {
+		case now.Before(d.shunned[r.ID]):
+			return 2
+		case r.Draining:
+			return 1
+		default:
+			return 0
+		}
+	}
+	slices.SortFunc(list, func(a, b Replica) int { return cmp.Or(cmp.Compare(doubt(a), doubt(b)), cmp.Compare(a.ID, b.ID)) })
+}
+
+// Shun has a replica that did not answer asked last for a moment.
+func (d *Directory) Shun(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shunned[id] = time.Now().Add(shunFor)
+	maps.DeleteFunc(d.shunned, func(_ string, until time.Time) bool { return time.Now().After(until) })
+}
+
+// Forget drops what is remembered of a cluster: it was found wrong.
+func (d *Directory) Forget(cluster string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.lookups, cluster)
+}
+
+// remember takes a list of members in. One that is missing is not forgotten at once, unless it had begun to
+// drain: a flushed store has nobody until all have said again that they live.
+func (d *Directory) remember(members []coordination.Member) {
+	now := time.Now()
+	next, self := make(map[string]known, len(members)), false
+	for _, m := range members {
+		if self = self || m.ID == d.id; m.ID == d.id {
+			continue
+		}
+		// A replica does not start with an address that fails here: this one is forged.
+		if client.CheckPeer(m.URL) == nil {
+			next[m.ID] = known{Replica{ID: m.ID, URL: m.URL, Draining: m.Meta[metaDraining] != ""}, now}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, old := range d.known {
+		if _, listed := next[id]; !listed && !old.Draining && now.Sub(old.seen) < replicaTTL {
+			next[id] = old
+		}
+	}
+	if !maps.EqualFunc(d.known, next, func(a, b known) bool { return a.Replica == b.Replica }) {
+		d.tellLocked()
+	}
+	d.known = next
+	if !self && d.joined {
+		// The store has forgotten this replica, and its sessions with it.
+		maps.Copy(d.waiting, d.own)
+		d.joined = false
+		d.wakeWriter()
+	}
+	d.joined = d.joined || self
+}

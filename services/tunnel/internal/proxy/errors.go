@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+)
+
+// unreachable puts into words that nobody takes the request.
+func (rt *route) unreachable() *kubehttp.Error {
+	if rt.in.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
+	}
+	if errors.Is(rt.last, mux.ErrTooManyStreams) {
+		return rt.failed(rt.last)
+	}
+	if len(rt.tried) > 0 {
+		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf(
+			"cluster %q: its sessions are busy or ending. Try again in a moment", rt.cluster)}
+	}
+	message := fmt.Sprintf("cluster %q is not connected", rt.cluster)
+	const next = "Check that its agent runs and reaches the hub: its log says why not"
+	if since := rt.missing.Since; since.IsZero() {
+		message += ": no agent of it has connected since this tunnel replica started. " + next
+	} else {
+		message += fmt.Sprintf(" since %s (%s ago). %s", since.UTC().Format(time.RFC3339), time.Since(since).Round(time.Second), next)
+	}
+	return &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: message}
+}
+
+// failed puts into words that somebody took the request and gave no response.
+func (rt *route) failed(err error) *kubehttp.Error {
+	ctx := rt.in.Context()
+	if ctx.Err() != nil {
+		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
+	}
+	rt.Log.InfoContext(ctx, "request to cluster failed", "cluster", rt.cluster, "err", err)
+	unsent, _ := errors.AsType[*muxhttp.UnsentError](err)
+	reset, _ := errors.AsType[*mux.ResetError](err)
+	switch {
+	case errors.Is(err, muxhttp.ErrNoAnswer):
+		return &kubehttp.Error{Code: http.StatusGatewayTimeout, Message: fmt.Sprintf("cluster %q: its API server gives %v. Whether the request was carried out is not known", rt.cluster, err)}
+	case errors.Is(err, mux.ErrTooManyStreams):
+		return &kubehttp.Error{Code: http.StatusTooManyRequests, RetryAfterSeconds: 1, Message: fmt.Sprintf("cluster %q: too many requests run through its agent. Try again in a moment", rt.cluster)}
+	case unsent != nil && !unsent.Invalid, reset != nil && reset.Code == mux.CodeRefused:
+		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf("cluster %q: its agent takes no requests at the moment. Try again in a moment", rt.cluster)}
+	case unsent != nil:
+		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request is refused: %v", rt.cluster, unsent.Err)}
+	case reset != nil:
+		return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q: its agent gave no response: %v. Its log says more", rt.cluster, reset)}
+	default:
+		return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q: the connection to its agent broke before there was a response. Whether the request was carried out is not known", rt.cluster)}
+	}
+}

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/tunnel/internal/directory"
+)
+
+// RelayPrefix is where clusters are, for the other replicas.
+const RelayPrefix = "/relay/"
+
+const (
+	// userHeader says who asks, from one replica to another. From anybody else it is removed.
+	userHeader = "Fairlead-User"
+	// relayHeader is in an answer that is not the cluster's: nothing was done, ask somebody else. A cluster's own
+	// is removed.
+	relayHeader = "Fairlead-Relay"
+	noSession   = "no session"
+)
+
+// relayedUser is who asks, as the first replica has verified it.
+type relayedUser struct {
+	Name   string   `json:"name"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+func encodeUser(id identity.Identity) (string, error) {
+	b, err := json.Marshal(relayedUser{Name: id.Name, Groups: id.Groups})
+	if err != nil {
+		return "", fmt.Errorf("encode user: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
+// decodeUser reads who asks. There must be exactly one.
+func decodeUser(h http.Header) (identity.Identity, error) {
+	values := h[userHeader]
+	if len(values) != 1 {
+		return identity.Identity{}, fmt.Errorf("%d headers %s, want one", len(values), userHeader)
+	}
+	b, err := base64.StdEncoding.DecodeString(values[0])
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("decode user: %w", err)
+	}
+	var u relayedUser
+	if err := json.Unmarshal(b, &u); err != nil {
+		return identity.Identity{}, fmt.Errorf("decode user: %w", err)
+	}
+	id := identity.Identity{Kind: identity.KindUser, Name: u.Name, Groups: u.Groups}
+	return id, id.Validate()
+}
+
+// Relayed answers what other replicas ask for their users, over sessions of this one and nowhere else. The
+// replica that asks has authorised the user and records the request.
+func (h *Handler) Relayed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{Handler: h, relayed: true}
+		x.cluster, x.path = split(RelayPrefix, r.URL.EscapedPath())
+		var err error
+		if x.caller, err = decodeUser(r.Header); err != nil {
+			x.refuse(w, &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("the relayed request does not say who asks: %v", err)})
+			return
+		}
+		if refused := x.checkPath(r); refused != nil {
+			x.refuse(w, refused)
+			return
+		}
+		x.answer(w, r)
+	})
+}
+
+// errElsewhere: the replica has no session of the cluster, and did nothing.
+var errElsewhere = errors.New("the replica has no session of the cluster")
+
+// unsentError says that nothing of a request reached the other replica.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+// relay asks another replica.
+func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Response, error) {
+	if err := client.CheckPeer(to.URL); err != nil {
+		return nil, unsentError{fmt.Errorf("address of replica: %w", err)}
+	}
+	base, err := url.Parse(to.URL)
+	if err != nil {
+		return nil, unsentError{err}
+	}
+	user, err := encodeUser(x.caller)
+	if err != nil {
+		return nil, unsentError{err}
+	}
+	var sent atomic.Bool
+	ctx := httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	req := out.Clone(ctx)
+	below := strings.TrimSuffix(base.EscapedPath(), "/") + RelayPrefix + x.cluster
+	req.URL.Scheme, req.URL.Host, req.Host = base.Scheme, base.Host, base.Host
+	req.URL.Path, req.URL.RawPath = below+out.URL.Path, below+out.URL.RawPath
+	req.Header.Set(userHeader, user)
+	if parent := telemetry.Inject(ctx); parent != "" {
+		req.Header.Set("Traceparent", parent)
+	}
+	if req.Body != nil {
+		req.Header.Set("Expect", "100-continue") // nothing of it leaves before the other replica wants it
+	}
+	if req.Header["User-Agent"] == nil {
+		req.Header.Set("User-Agent", "") // none, instead of Go's
+	}
+	resp, err := x.Relay.RoundTrip(req)
+	if err != nil {
+		if !sent.Load() {
+			err = unsentError{err}
+		}
+		return nil, err
+	}
+	if resp.Header.Get(relayHeader) == noSession {
+		_ = resp.Body.Close()
+		return nil, errElsewhere
+	}
+	return resp, nil
+}

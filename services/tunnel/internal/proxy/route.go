@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/tunnel/internal/session"
+)
+
+const (
+	// maxAttempts bounds the sessions that are tried; only while nothing of the request was sent.
+	maxAttempts = 3
+	// comeBack is how long a request waits for a cluster whose sessions have just ended: its agent dials again at
+	// once. goneFor is how long ago that may be.
+	comeBack, goneFor = 5 * time.Second, 15 * time.Second
+	// lookAgain is the least time between two looks while changes come in heaps.
+	lookAgain = 20 * time.Millisecond
+)
+
+// route is the search for somebody who takes a request.
+type route struct {
+	*exchange
+	in, out *http.Request
+
+	tried    []*session.Session
+	missing  *session.NotConnectedError // what Sessions said last
+	stale    bool                       // a replica that should have had the cluster has it no more
+	repeated bool                       // the request was lost once, and asked again
+	last     error                      // why the last one did not take it
+}
+
+// ask sends the request over a session of this replica, else to a replica that has one. While nothing was sent, others
+// are tried; what was lost before an answer began is asked once again, if that changes nothing.
+func (x *exchange) ask(r *http.Request) (*http.Response, *kubehttp.Error) {
+	rt := &route{exchange: x, in: r, out: x.request(r)}
+	deadline := time.NewTimer(comeBack)
+	defer deadline.Stop()
+	for {
+		news := x.Peers.News()
+		if resp, failed := rt.here(); resp != nil || failed != nil {
+			return resp, failed
+		}
+		if x.relayed {
+			return nil, &kubehttp.Error{Code: http.StatusMisdirectedRequest, Message: noSession}
+		}
+		if resp, failed := rt.elsewhere(); resp != nil || failed != nil {
+			return resp, failed
+		}
+		if !rt.mayComeBack() || !rt.wait(news, deadline.C) {
+			return nil, rt.unreachable()
+		}
+	}
+}
+
+// here tries this replica's sessions. Nil and nil: none takes the request.
+func (rt *route) here() (*http.Response, *kubehttp.Error) {
+	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: telemetry.Inject(rt.in.Context())}
+	for range maxAttempts {
+		s, err := rt.Sessions.Pick(rt.cluster, rt.tried)
+		if err != nil {
+			errors.As(err, &rt.missing)
+			return nil, nil
+		}
+		resp, err := muxhttp.Transport{Session: s.Session, Caller: caller}.RoundTrip(rt.out)
+		if err == nil {
+			return resp, nil
+		}
+		rt.last, rt.tried = err, append(rt.tried, s)
+		if !rt.another(err, s) {
+			return nil, rt.failed(err)
+		}
+	}
+	return nil, nil
+}
+
+// another tells whether a request that a session did not answer may be given to another one.
+func (rt *route) another(err error, s *session.Session) bool {
+	if rt.in.Context().Err() != nil || rt.sent.n.Load() > 0 {
+		return false
+	}
+	if unsent, ok := errors.AsType[*muxhttp.UnsentError](err); ok {
+		return !unsent.Invalid
+	}
+	if reset, ok := errors.AsType[*mux.ResetError](err); ok {
+		return reset.Code == mux.CodeRefused
+	}
+	select {
+	case <-s.Done():
+		return rt.repeat()
+	default:
+		return false
+	}
+}
+
+// repeat tells, once, that a request that may have been carried out can be asked again.
+func (rt *route) repeat() bool {
+	safe := rt.in.Method == http.MethodGet || rt.in.Method == http.MethodHead || rt.in.Method == http.MethodOptions
+	if rt.repeated || !safe || rt.out.Body != nil || muxhttp.IsUpgrade(rt.out.Header) {
+		return false
+	}
+	rt.repeated = true
+	return true
+}
+
+// elsewhere tries the other replicas. Nil and nil: none takes the request.
+func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
+	for _, peer := range rt.Peers.Holders(rt.in.Context(), rt.cluster) {
+		resp, err := rt.relay(peer, rt.out)
+		if err == nil {
+			return resp, nil
+		}
+		rt.last = err
+		_, unsent := errors.AsType[unsentError](err)
+		switch {
+		case rt.in.Context().Err() != nil:
+			return nil, rt.failed(err)
+		case errors.Is(err, errElsewhere):
+			rt.stale = true
+			rt.Peers.Forget(rt.cluster)
+		case unsent, rt.sent.n.Load() == 0 && rt.repeat():
+			rt.stale = true
+			rt.Peers.Shun(peer.ID)
+			rt.Log.InfoContext(rt.in.Context(), "replica does not answer", "replica", peer.ID, "url", peer.URL, "err", err)
+		default:
+			return nil, rt.failed(err)
+		}
+		if rt.sent.n.Load() > 0 {
+			return nil, rt.failed(err)
+		}
+	}
+	return nil, nil
+}
+
+// mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling.
+func (rt *route) mayComeBack() bool {
+	return rt.stale && len(rt.Peers.Others()) > 0 || rt.missing != nil && (rt.missing.Ending || !rt.missing.Since.IsZero() && time.Since(rt.missing.Since) < goneFor)
+}
+
+// wait waits for a change, and a moment for those that come with it.
+func (rt *route) wait(news <-chan struct{}, deadline <-chan time.Time) bool {
+	return until(rt.in.Context(), news, deadline) && until(rt.in.Context(), time.After(lookAgain), deadline)
+}
+
+func until[T any](ctx context.Context, event <-chan T, deadline <-chan time.Time) bool {
+	select {
+	case <-event:
+		return true
+	case <-deadline:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// watch is a watch's response that can be ended between two events, so that its reader sees a whole one and
+// comes again, as after the API server's own time limit.
+type watch struct {
+	io.ReadCloser
+	cluster string
+
+	mu     sync.Mutex // guards what follows
+	events framing
+	ending bool // at the next end of an event
+	ended  bool
+}
+
+// framing finds the ends of events in a stream.
+type framing interface {
+	// feed takes in what was read, and returns how many bytes of it there are up to the last end of an event; 0: none.
+	feed(p []byte) int
+	// between tells whether all that was fed are whole events.
+	between() bool
+}
+
+// newWatch returns nil for responses whose events can't be told apart: they go on to their end.
+func newWatch(resp *http.Response, cluster string) *watch {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
+		return nil
+	}
+	kind := resp.Header.Get("Content-Type")
+	w := &watch{ReadCloser: resp.Body, cluster: cluster}
+	switch {
+	case strings.HasPrefix(kind, "application/json"):
+		w.events = &jsonEvents{}
+	case strings.HasPrefix(kind, "application/vnd.kubernetes.protobuf"):
+		w.events = &lengthEvents{}
+	default:
+		return nil
+	}
+	return w
+}
+
+// Read implements io.Reader. What came after the end is dropped: the next watch has it again.
+func (w *watch) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return 0, io.EOF
+	}
+	if whole := w.events.feed(p[:n]); w.ending && whole > 0 {
+		w.ended = true
+		return whole, io.EOF
+	}
+	return n, err
+}
+
+// end ends the watch: at once if its reader has seen whole events only.
+func (w *watch) end() {
+	w.mu.Lock()
+	w.ending = true
+	now := !w.ended && w.events.between()
+	w.ended = w.ended || now
+	w.mu.Unlock()
+	if now {
+		_ = w.Close() // wakes the reader
+	}
+}
+
+// jsonEvents are values one after the other.
+type jsonEvents struct {
+	depth   int
+	text    bool // within a string
+	escaped bool // after a backslash in it
+}
+
+func (j *jsonEvents) feed(p []byte) (whole int) {
+	for i, c := range p {
+		switch {
+		case j.escaped:
+			j.escaped = false
+		case j.text:
+			j.escaped = c == '\\'
+			j.text = c != '"'
+		case c == '"':
+			j.text = true
+		case c == '{' || c == '[':
+			j.depth++
+		case c == '}' || c == ']':
+			j.depth--
+		}
+		if j.between() && c == '\n' {
+			whole = i + 1
+		}
+	}
+	return whole
+}
+
+func (j *jsonEvents) between() bool { return j.depth == 0 && !j.text }
+
+// lengthEvents have their length before them, as four bytes.
+type lengthEvents struct {
+	head [4]byte
+	have int   // bytes of head
+	left int64 // of the event
+}
+
+func (l *lengthEvents) feed(p []byte) (whole int) {
+	for at := 0; at < len(p); {
+		if l.have < len(l.head) {
+			n := copy(l.head[l.have:], p[at:])
+			l.have, at = l.have+n, at+n
+			if l.have < len(l.head) {
+				return whole
+			}
+			l.left = int64(binary.BigEndian.Uint32(l.head[:]))
+		}
+		n := min(l.left, int64(len(p)-at))
+		l.left, at = l.left-n, at+int(n)
+		if l.left == 0 {
+			l.have, whole = 0, at
+		}
+	}
+	return whole
+}
+
+func (l *lengthEvents) between() bool { return l.have == 0 }
