@@ -30,9 +30,9 @@ const (
 	tlsHandshakeTimeout = 10 * time.Second
 	keepAlive           = 15 * time.Second
 	idleConnTimeout     = 90 * time.Second
-	// A connection is asked for a sign of life after this silence, and given up after that wait:
-	// a half-open connection is found within two of them.
-	pingAfter = 15 * time.Second
+	// A connection is asked for a sign of life after this silence, and given up after that wait. Streams
+	// that have heartbeats of their own have them more often: a ping would be one more thing to do.
+	pingAfter = 20 * time.Second
 	pingWait  = 15 * time.Second
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second

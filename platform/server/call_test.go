@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -91,18 +92,9 @@ func TestCallsAreSpansOfTheirCallersTrace(t *testing.T) {
 			t.Errorf("span %d failed: %v", i, failed)
 		}
 	}
-	if want := attribute.String("rpc.connect_rpc.error_code", "internal"); !hasAttribute(got[1].Attributes, want) {
+	if want := attribute.String("rpc.connect_rpc.error_code", "internal"); !slices.Contains(got[1].Attributes, want) {
 		t.Errorf("attributes %v", got[1].Attributes)
 	}
-}
-
-func hasAttribute(list []attribute.KeyValue, want attribute.KeyValue) bool {
-	for _, a := range list {
-		if a == want {
-			return true
-		}
-	}
-	return false
 }
 
 // slowBody sends a part of a message, and then nothing.

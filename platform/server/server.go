@@ -54,9 +54,15 @@ const (
 	// others, as a tunnel's session would.
 	connectionWindow = 16 << 20
 	streamWindow     = 4 << 20
-	// A connection is asked for a sign of life after this silence, and given up after that wait.
-	pingAfter = 15 * time.Second
-	pingWait  = 15 * time.Second
+	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait. That
+	// is for processes that hang: agents poll more often. A peer whose machine or network is gone is found by
+	// the kernel, which costs this process nothing: after silentIdle it probes, and writeStall bounds how
+	// long bytes stay unconfirmed.
+	pingAfter      = 3 * time.Minute
+	pingWait       = 15 * time.Second
+	silentIdle     = 15 * time.Second
+	silentInterval = 5 * time.Second
+	silentProbes   = 3
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second
 	// leftoverTime bounds how long net/http may wait, when a handler has returned, for what that left of
@@ -118,12 +124,14 @@ type Server struct {
 	after        func(time.Duration) <-chan time.Time // time.After, but for tests.
 	listen       string
 
-	procedures []Procedure
-	http       *http.Server
-	drain      *drain
-	stopping   atomic.Bool
-	tls        bool
-	listener   net.Listener // Set by Listen.
+	procedures  []Procedure
+	http        *http.Server
+	drain       *drain
+	stopping    atomic.Bool
+	connections int64 // At most.
+	tls         bool
+	tlsConfig   *tls.Config
+	listener    net.Listener // Set by Listen.
 }
 
 // New puts a listener together. It binds nothing and starts nothing.
@@ -146,6 +154,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		listen:       cfg.Listen,
 		drain:        newDrain(),
 		tls:          cfg.CertFile != "",
+		connections:  mostConnections(),
 	}
 	if s.readMaxBytes <= 0 {
 		s.readMaxBytes = DefaultReadMaxBytes
@@ -160,7 +169,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get}
+		s.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	return s, nil
 }
@@ -349,7 +358,11 @@ func (s *Server) Procedures() []Procedure { return s.procedures }
 
 // Listen binds the address. After it URL answers, and connections queue up until Run.
 func (s *Server) Listen() error {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.listen)
+	config := net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes},
+		Control:         boundSilence,
+	}
+	listener, err := config.Listen(context.Background(), "tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -396,11 +409,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.drain.cancel()
 	served := make(chan error, 1)
 	go func() {
-		if s.tls {
-			served <- s.http.ServeTLS(s.listener, "", "")
-			return
-		}
-		served <- s.http.Serve(s.listener)
+		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.log)) //nolint:contextcheck // The listener's end is its own.
 	}()
 	s.log.Info("listening", "url", s.URL())
 	select {

@@ -45,12 +45,12 @@ func (t tracing) start(ctx context.Context, procedure string, header http.Header
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 	}
 	name := strings.TrimPrefix(procedure, "/")
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer)) //nolint:spancheck // the caller ends it
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 	if span.IsRecording() {
 		service, method, _ := strings.Cut(name, "/")
 		span.SetAttributes(attribute.String("rpc.system", "connect_rpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method))
 	}
-	return ctx, span //nolint:spancheck // the caller ends it
+	return ctx, span
 }
 
 // mark says how a call ended.

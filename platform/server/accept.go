@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// handshakeTimeout bounds the whole of a TLS handshake, also the wait for a turn to compute.
+	handshakeTimeout = 10 * time.Second
+	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: files,
+	// calls to other services. One in so many.
+	descriptorsKept = 4
+	// sayFullEvery bounds how often connections that are turned away are mentioned.
+	sayFullEvery = 10 * time.Second
+	// acceptPause is before the next try after accepting failed, for want of descriptors most likely.
+	acceptPause = 50 * time.Millisecond
+)
+
+// door lets connections in. There may be so many at once; one more is hung up on at once, so that who
+// called can try elsewhere, and those who are in are served on. TLS handshakes are made here, before
+// the HTTP server sees the connection: few compute at a time, so that a storm of them leaves time for the calls
+// of those who are in, and the large stack that one takes is not kept for the connection's life.
+type door struct {
+	net.Listener
+	tls   *tls.Config // nil: clear text
+	log   *slog.Logger
+	limit int64
+	turns chan struct{} // taken by who computes a handshake
+
+	open   atomic.Int64 // connections
+	ready  chan net.Conn
+	failed chan struct{} // closed when Accept fails for good; then err is set
+	err    error
+
+	ctx    context.Context // of handshakes
+	cancel context.CancelFunc
+	all    sync.WaitGroup // the goroutines of this door
+
+	mu     sync.Mutex // guards what follows
+	away   int        // turned away since it was said last
+	saidAt time.Time
+}
+
+// openDoor takes the listener over. Close ends all that goes on in it.
+func openDoor(l net.Listener, config *tls.Config, limit int64, log *slog.Logger) *door {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &door{
+		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
+	}
+	d.all.Go(d.accept)
+	return d
+}
+
+// Accept implements net.Listener.
+func (d *door) Accept() (net.Conn, error) {
+	select {
+	case c := <-d.ready:
+		return c, nil
+	case <-d.failed:
+		return nil, d.err
+	}
+}
+
+// Close implements net.Listener. Connections whose handshake is not done are closed, too.
+func (d *door) Close() error {
+	err := d.Listener.Close()
+	d.cancel()
+	d.all.Wait()
+	return err
+}
+
+func (d *door) accept() {
+	for {
+		c, err := d.Listener.Accept()
+		switch {
+		case err == nil:
+			d.enter(c)
+		case d.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			d.err = err
+			close(d.failed)
+			return
+		default:
+			d.log.Warn("a connection can't be accepted: raise the process' limit of open files, or run more replicas", "err", err, "open", d.open.Load())
+			select {
+			case <-d.ctx.Done():
+			case <-time.After(acceptPause):
+			}
+		}
+	}
+}
+
+func (d *door) enter(c net.Conn) {
+	if d.open.Add(1) > d.limit {
+		d.open.Add(-1)
+		d.turnAway(c)
+		return
+	}
+	counted := &guest{door: d}
+	counted.TCPConn, _ = c.(*net.TCPConn) // It is: we listen with TCP only.
+	if d.tls == nil {
+		d.hand(counted)
+		return
+	}
+	d.all.Go(func() { d.handshake(counted) })
+}
+
+// hand gives a connection to the HTTP server.
+func (d *door) hand(c net.Conn) {
+	select {
+	case d.ready <- c:
+	case <-d.ctx.Done():
+		_ = c.Close()
+	}
+}
+
+// turnAway resets a connection: who called learns at once, and nothing of it stays with us.
+func (d *door) turnAway(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away++
+	if time.Since(d.saidAt) < sayFullEvery {
+		return
+	}
+	d.log.Warn("too many connections: new ones are turned away. Raise the process' limit of open files, or run more replicas",
+		"open", d.open.Load(), "limit", d.limit, "turned_away", d.away)
+	d.away, d.saidAt = 0, time.Now()
+}
+
+func (d *door) handshake(c *guest) {
+	ctx, cancel := context.WithTimeout(d.ctx, handshakeTimeout)
+	defer cancel()
+	turn := &turning{guest: c, ctx: ctx}
+	secure := tls.Server(turn, d.tls)
+	err := secure.HandshakeContext(ctx)
+	turn.over()
+	if err != nil {
+		d.log.Debug("TLS handshake", "remote", c.RemoteAddr().String(), "err", err)
+		if clear, ok := errors.AsType[tls.RecordHeaderError](err); ok && clear.Conn != nil && looksLikeHTTP(clear.RecordHeader) {
+			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\nThis port wants TLS: use https.\n") // It may be gone.
+		}
+		_ = c.Close()
+		return
+	}
+	d.hand(secure)
+}
+
+func looksLikeHTTP(begin [5]byte) bool {
+	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "PRI *"}, string(begin[:]))
+}
+
+// guest is a connection that counts until it is closed.
+type guest struct {
+	*net.TCPConn
+	door *door
+	gone atomic.Bool
+}
+
+func (g *guest) Close() error {
+	if !g.gone.Swap(true) {
+		g.door.open.Add(-1)
+	}
+	return g.TCPConn.Close()
+}
+
+// turning is a connection during and after its handshake. In it, a turn is held from when something was read
+// until more is waited for: that is when it computes. The goroutine of the handshake is the only one that
+// reads, until it is over.
+type turning struct {
+	*guest
+	ctx  context.Context // of the handshake
+	held bool
+	done bool
+}
+
+func (t *turning) Read(p []byte) (int, error) {
+	if t.done {
+		return t.guest.Read(p)
+	}
+	t.release()
+	n, err := t.guest.Read(p)
+	if err == nil {
+		err = t.take()
+	}
+	return n, err
+}
+
+func (t *turning) take() error {
+	select {
+	case t.door.turns <- struct{}{}:
+		t.held = true
+		return nil
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	}
+}
+
+func (t *turning) release() {
+	if t.held {
+		<-t.door.turns
+		t.held = false
+	}
+}
+
+// over ends the handshake's time.
+func (t *turning) over() {
+	t.release()
+	t.done = true
+	t.ctx = nil
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/localca"
+)
+
+// patience is how long what has to happen may take on a machine that is busy.
+const patience = time.Minute
+
+func dial(t *testing.T, s *running) net.Conn {
+	t.Helper()
+	_, address, _ := strings.Cut(s.URL(), "://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// healthy asks over a connection that stays open.
+func healthy(conn net.Conn) error {
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+func TestConnectionsBeyondTheLimitAreTurnedAwayAndTheOthersServed(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	srv, log := newServer(t, Config{})
+	srv.connections = limit
+	s := run(t, srv, log)
+	var in []net.Conn
+	for range limit {
+		conn := dial(t, s)
+		if err := healthy(conn); err != nil {
+			t.Fatal(err)
+		}
+		in = append(in, conn)
+	}
+	for range 2 * limit {
+		if err := healthy(dial(t, s)); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("one too many: %v", err)
+		}
+	}
+	for _, conn := range in {
+		if err := healthy(conn); err != nil {
+			t.Error(err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "too many connections") != 1 || !strings.Contains(text, "limit=3") {
+		t.Errorf("the log says %s", text)
+	}
+	_ = in[0].Close()
+	for end := time.Now().Add(patience); healthy(dial(t, s)) != nil; {
+		if time.Now().After(end) {
+			t.Fatal("nobody is let in again")
+		}
+	}
+}
+
+func startTLS(t *testing.T) (*running, *http.Client) {
+	t.Helper()
+	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile})
+	return s, httpClient(t, client.Config{CAFile: files.CAFile})
+}
+
+func TestHandshakesThatStallHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	s, hc := startTLS(t)
+	for range 200 { // far more than compute at a time
+		if _, err := dial(t, s).Write([]byte{0x16, 3, 1, 2, 0, 1}); err != nil { // the head of a ClientHello
+			t.Fatal(err)
+		}
+	}
+	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/healthz", "", ""); resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		t.Errorf("got %s over %s", resp.Status, resp.Proto)
+	}
+}
+
+func TestHandshakeThatStallsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s, _ := startTLS(t)
+	conn := dial(t, s)
+	if _, err := conn.Write([]byte{0x16, 3, 1, 2, 0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("it is still open: %v", err)
+	}
+}
+
+func TestHTTPToTheTLSPortIsTold(t *testing.T) {
+	t.Parallel()
+	s, _ := startTLS(t)
+	conn := dial(t, s)
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(conn) // It may be cut off.
+	if !strings.Contains(string(answer), "use https") {
+		t.Errorf("got %q", answer)
+	}
+}
+
+func TestStormOfHandshakes(t *testing.T) {
+	t.Parallel()
+	s, _ := startTLS(t)
+	failed := make(chan error, 300)
+	for range cap(failed) {
+		conn := dial(t, s)
+		go func() {
+			failed <- tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
+		}()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
