@@ -8,6 +8,7 @@ package consolev1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v11 "fairlead.dev/gen/fairlead/artifact/v1"
 	v1 "fairlead.dev/gen/fairlead/delivery/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -210,8 +211,10 @@ func (x *ClusterAcknowledgements) GetAcknowledged() []*v1.Acknowledgement {
 }
 
 type RecordHubRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Services      []*ServiceHub          `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Services []*ServiceHub          `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	// Recorded after the services.
+	Refs          []*RefHub `protobuf:"bytes,2,rep,name=refs,proto3" json:"refs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,20 +256,103 @@ func (x *RecordHubRequest) GetServices() []*ServiceHub {
 	return nil
 }
 
+func (x *RecordHubRequest) GetRefs() []*RefHub {
+	if x != nil {
+		return x.Refs
+	}
+	return nil
+}
+
+// RefHub says from which commit the services of a ref are handed out, those that name no commit of their
+// own: a commit that changes none of their content is told once, not per service.
+type RefHub struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SourceUid string                 `protobuf:"bytes,1,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
+	// As in a source's heads.
+	Ref      string        `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	Revision *v11.Revision `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Kept by the console while the commit is the same.
+	ResolveTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=resolve_time,json=resolveTime,proto3" json:"resolve_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefHub) Reset() {
+	*x = RefHub{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefHub) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefHub) ProtoMessage() {}
+
+func (x *RefHub) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefHub.ProtoReflect.Descriptor instead.
+func (*RefHub) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RefHub) GetSourceUid() string {
+	if x != nil {
+		return x.SourceUid
+	}
+	return ""
+}
+
+func (x *RefHub) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *RefHub) GetRevision() *v11.Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *RefHub) GetResolveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ResolveTime
+	}
+	return nil
+}
+
 type ServiceHub struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// uid of the service that the truth is about.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// problem.since and resolve_time are kept by the console while nothing else changes.
-	Hub           *HubTruth `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`
+	// Without a revision it is that of the ref below.
+	Hub *HubTruth `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`
+	// Which RefHub tells the commit.
+	SourceUid     string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
+	Ref           string `protobuf:"bytes,5,opt,name=ref,proto3" json:"ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceHub) Reset() {
 	*x = ServiceHub{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +364,7 @@ func (x *ServiceHub) String() string {
 func (*ServiceHub) ProtoMessage() {}
 
 func (x *ServiceHub) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +377,7 @@ func (x *ServiceHub) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceHub.ProtoReflect.Descriptor instead.
 func (*ServiceHub) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ServiceHub) GetService() string {
@@ -315,6 +401,20 @@ func (x *ServiceHub) GetHub() *HubTruth {
 	return nil
 }
 
+func (x *ServiceHub) GetSourceUid() string {
+	if x != nil {
+		return x.SourceUid
+	}
+	return ""
+}
+
+func (x *ServiceHub) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
 type RecordHubResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -323,7 +423,7 @@ type RecordHubResponse struct {
 
 func (x *RecordHubResponse) Reset() {
 	*x = RecordHubResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +435,7 @@ func (x *RecordHubResponse) String() string {
 func (*RecordHubResponse) ProtoMessage() {}
 
 func (x *RecordHubResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +448,7 @@ func (x *RecordHubResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordHubResponse.ProtoReflect.Descriptor instead.
 func (*RecordHubResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{7}
 }
 
 type RecordSeenRequest struct {
@@ -360,7 +460,7 @@ type RecordSeenRequest struct {
 
 func (x *RecordSeenRequest) Reset() {
 	*x = RecordSeenRequest{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +472,7 @@ func (x *RecordSeenRequest) String() string {
 func (*RecordSeenRequest) ProtoMessage() {}
 
 func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +485,7 @@ func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenRequest.ProtoReflect.Descriptor instead.
 func (*RecordSeenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RecordSeenRequest) GetClusters() []*ClusterSeen {
@@ -411,7 +511,7 @@ type ClusterSeen struct {
 
 func (x *ClusterSeen) Reset() {
 	*x = ClusterSeen{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +523,7 @@ func (x *ClusterSeen) String() string {
 func (*ClusterSeen) ProtoMessage() {}
 
 func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +536,7 @@ func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSeen.ProtoReflect.Descriptor instead.
 func (*ClusterSeen) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClusterSeen) GetCluster() string {
@@ -482,7 +582,7 @@ type RecordSeenResponse struct {
 
 func (x *RecordSeenResponse) Reset() {
 	*x = RecordSeenResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +594,7 @@ func (x *RecordSeenResponse) String() string {
 func (*RecordSeenResponse) ProtoMessage() {}
 
 func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,14 +607,14 @@ func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenResponse.ProtoReflect.Descriptor instead.
 func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{10}
 }
 
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
+	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x0eClusterReports\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12=\n" +
 	"\areports\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceReportR\areports\"d\n" +
@@ -523,14 +623,25 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x15RecordReportsResponse\x12H\n" +
 	"\bclusters\x18\x01 \x03(\v2,.fairlead.console.v1.ClusterAcknowledgementsR\bclusters\"d\n" +
 	"\x17ClusterAcknowledgements\x12I\n" +
-	"\facknowledged\x18\x01 \x03(\v2%.fairlead.delivery.v1.AcknowledgementR\facknowledged\"Z\n" +
+	"\facknowledged\x18\x01 \x03(\v2%.fairlead.delivery.v1.AcknowledgementR\facknowledged\"\x96\x01\n" +
 	"\x10RecordHubRequest\x12F\n" +
-	"\bservices\x18\x01 \x03(\v2\x1f.fairlead.console.v1.ServiceHubB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bservices\"r\n" +
+	"\bservices\x18\x01 \x03(\v2\x1f.fairlead.console.v1.ServiceHubB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bservices\x12:\n" +
+	"\x04refs\x18\x02 \x03(\v2\x1b.fairlead.console.v1.RefHubB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04refs\"\xcb\x01\n" +
+	"\x06RefHub\x12(\n" +
+	"\n" +
+	"source_uid\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\tsourceUid\x12\x1c\n" +
+	"\x03ref\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x03ref\x12:\n" +
+	"\brevision\x18\x03 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12=\n" +
+	"\fresolve_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vresolveTime\"\xb6\x01\n" +
 	"\n" +
 	"ServiceHub\x12!\n" +
 	"\aservice\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\aservice\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12/\n" +
-	"\x03hub\x18\x03 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\"\x13\n" +
+	"\x03hub\x18\x03 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\x12&\n" +
+	"\n" +
+	"source_uid\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\tsourceUid\x12\x1a\n" +
+	"\x03ref\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03ref\"\x13\n" +
 	"\x11RecordHubResponse\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
 	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xed\x01\n" +
@@ -560,46 +671,51 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
 	(*RecordReportsResponse)(nil),   // 2: fairlead.console.v1.RecordReportsResponse
 	(*ClusterAcknowledgements)(nil), // 3: fairlead.console.v1.ClusterAcknowledgements
 	(*RecordHubRequest)(nil),        // 4: fairlead.console.v1.RecordHubRequest
-	(*ServiceHub)(nil),              // 5: fairlead.console.v1.ServiceHub
-	(*RecordHubResponse)(nil),       // 6: fairlead.console.v1.RecordHubResponse
-	(*RecordSeenRequest)(nil),       // 7: fairlead.console.v1.RecordSeenRequest
-	(*ClusterSeen)(nil),             // 8: fairlead.console.v1.ClusterSeen
-	(*RecordSeenResponse)(nil),      // 9: fairlead.console.v1.RecordSeenResponse
-	(*v1.ServiceReport)(nil),        // 10: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 11: fairlead.delivery.v1.Acknowledgement
-	(*HubTruth)(nil),                // 12: fairlead.console.v1.HubTruth
-	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
-	(*v1.AgentInfo)(nil),            // 14: fairlead.delivery.v1.AgentInfo
+	(*RefHub)(nil),                  // 5: fairlead.console.v1.RefHub
+	(*ServiceHub)(nil),              // 6: fairlead.console.v1.ServiceHub
+	(*RecordHubResponse)(nil),       // 7: fairlead.console.v1.RecordHubResponse
+	(*RecordSeenRequest)(nil),       // 8: fairlead.console.v1.RecordSeenRequest
+	(*ClusterSeen)(nil),             // 9: fairlead.console.v1.ClusterSeen
+	(*RecordSeenResponse)(nil),      // 10: fairlead.console.v1.RecordSeenResponse
+	(*v1.ServiceReport)(nil),        // 11: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 12: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 13: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 15: fairlead.console.v1.HubTruth
+	(*v1.AgentInfo)(nil),            // 16: fairlead.delivery.v1.AgentInfo
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	10, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	11, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	11, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	5,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
-	12, // 5: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
-	8,  // 6: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	13, // 7: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	14, // 8: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	13, // 9: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
-	1,  // 10: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 11: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	7,  // 12: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 13: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	6,  // 14: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	9,  // 15: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
+	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
+	13, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	14, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	15, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	9,  // 9: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
+	14, // 10: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	16, // 11: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	14, // 12: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	1,  // 13: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 14: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 15: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	2,  // 16: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 17: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 18: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	16, // [16:19] is the sub-list for method output_type
+	13, // [13:16] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -614,7 +730,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

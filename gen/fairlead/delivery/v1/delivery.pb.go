@@ -99,8 +99,11 @@ type SyncRequest struct {
 	// Digest over all that the agent has (fairlead.dev/platform/delivery.SetDigest). Empty: it has nothing.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// What the agent has. Left out by a plain poll; sent after a nudge or when the server wants it.
-	Have          []*ServiceDigest `protobuf:"bytes,2,rep,name=have,proto3" json:"have,omitempty"`
-	Agent         *AgentInfo       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Have  []*ServiceDigest `protobuf:"bytes,2,rep,name=have,proto3" json:"have,omitempty"`
+	Agent *AgentInfo       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// revision of the last response that had one, from any distributor; 0: none. One that is behind that
+	// changes nothing of what the agent has.
+	Revision      int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +157,13 @@ func (x *SyncRequest) GetAgent() *AgentInfo {
 		return x.Agent
 	}
 	return nil
+}
+
+func (x *SyncRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type ServiceDigest struct {
@@ -270,7 +280,11 @@ type SyncResponse struct {
 	//	*SyncResponse_Changes
 	Result isSyncResponse_Result `protobuf_oneof:"result"`
 	// When to poll next if nothing nudges before. Includes the server's spread.
-	NextPoll      *durationpb.Duration `protobuf:"bytes,4,opt,name=next_poll,json=nextPoll,proto3" json:"next_poll,omitempty"`
+	NextPoll *durationpb.Duration `protobuf:"bytes,4,opt,name=next_poll,json=nextPoll,proto3" json:"next_poll,omitempty"`
+	// Change of the catalog that nothing of this answer is newer than. 0: the distributor is behind the
+	// request's revision, or knows of none; the agent keeps the one that it has. It may go back: then the
+	// catalog's database was put back to an earlier state.
+	Revision      int64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +358,13 @@ func (x *SyncResponse) GetNextPoll() *durationpb.Duration {
 		return x.NextPoll
 	}
 	return nil
+}
+
+func (x *SyncResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type isSyncResponse_Result interface {
@@ -1228,23 +1249,25 @@ var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
-	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\"U\n" +
+	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12#\n" +
+	"\brevision\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
 	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"f\n" +
 	"\tAgentInfo\x12!\n" +
 	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aversion\x126\n" +
-	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\"\x98\x02\n" +
+	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\"\xb4\x02\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +
 	"haveWanted\x129\n" +
 	"\achanges\x18\x03 \x01(\v2\x1d.fairlead.delivery.v1.ChangesH\x00R\achanges\x126\n" +
-	"\tnext_poll\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bnextPollB\b\n" +
+	"\tnext_poll\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bnextPoll\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevisionB\b\n" +
 	"\x06result\"\r\n" +
 	"\vNotModified\"\f\n" +
 	"\n" +
