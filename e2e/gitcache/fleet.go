@@ -271,7 +271,7 @@ func (f *Fleet) caller(local, remote net.Addr) string {
 }
 
 func (f *Fleet) ready(ctx context.Context, what, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	return process.Await(ctx, what+" is ready", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

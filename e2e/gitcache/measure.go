@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"fairlead.dev/e2e/process"
@@ -88,4 +89,22 @@ func (f *Fleet) DownloadBytes(ctx context.Context, c *Cache, r *Repo, encoding s
 		return 0, fmt.Errorf("download: %s, encoding %q", resp.Status, got)
 	}
 	return io.Copy(io.Discard, resp.Body)
+}
+
+// LostLeases counts, by repository, the leases that ran out under replicas that lived: they log it.
+func (f *Fleet) LostLeases() (map[string]int, error) {
+	lost := map[string]int{}
+	for _, c := range f.Caches() {
+		log, err := c.Log()
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(log) {
+			_, after, found := strings.Cut(line, " source=")
+			if name, _, _ := strings.Cut(after, " "); found && strings.Contains(line, `msg="lease lost"`) {
+				lost[name]++
+			}
+		}
+	}
+	return lost, nil
 }

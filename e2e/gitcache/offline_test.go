@@ -10,7 +10,7 @@ import (
 // and each is replaced by an empty one: in the end all that is served has come from peers only.
 func TestUpstreamOffForGood(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	redis, err := StartAlone(ctx, dir)
@@ -70,7 +70,7 @@ func TestUpstreamOffForGood(t *testing.T) {
 func complete(ctx context.Context, t *testing.T, f *Fleet, when string) {
 	t.Helper()
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	limited, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := f.Copied(limited); err != nil {
 		t.Fatalf("%s: %v", when, err)

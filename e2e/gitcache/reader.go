@@ -1,6 +1,7 @@
 package gitcache
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,9 +22,9 @@ import (
 const (
 	// attemptTime is how long one replica is waited for before the next is asked.
 	attemptTime = 3 * time.Second
-	// answerTime is how long a request goes round all replicas. Only a commit that was published a moment
+	// answerTime is how long a request goes round all replicas, on a machine that may be very busy. Only a commit that was published a moment
 	// before its only holder died needs more than one round.
-	answerTime = 45 * time.Second
+	answerTime = 2 * time.Minute
 )
 
 // Answered counts requests of a Reader.
@@ -88,6 +89,12 @@ type question struct {
 	repo     *Repo
 	revision string // a commit, or HEAD
 	number   int    // of the commit; -1: any
+	// attempt is how long one replica may take for each step; 0: attemptTime.
+	attempt time.Duration
+}
+
+func (q question) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(q.attempt, attemptTime))
 }
 
 func (r *Reader) one(ctx context.Context, random *rand.Rand) {
@@ -203,7 +210,7 @@ func (f *Fleet) ask(ctx context.Context, q question, c *Cache, all []*Cache) err
 	for i := range all {
 		// The one that resolved comes last: the others must have it from there.
 		at := all[(slices.Index(all, c)+1+i)%len(all)]
-		err := f.download(ctx, at, digest, q.repo.marker(number))
+		err := f.download(ctx, q, at, digest, q.repo.marker(number))
 		if err == nil || errors.Is(err, errWrong) {
 			return err
 		}
@@ -213,7 +220,7 @@ func (f *Fleet) ask(ctx context.Context, q question, c *Cache, all []*Cache) err
 }
 
 func (f *Fleet) resolve(ctx context.Context, q question, c *Cache) (*artifactv1.Resolved, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	ctx, cancel := q.limit(ctx)
 	defer cancel()
 	resp, err := f.api.artifacts(c.URL).Resolve(ctx, &artifactv1.ResolveRequest{
 		Queries: []*artifactv1.Query{{Source: q.repo.Name, Revision: q.revision, Path: Folder}},
@@ -229,8 +236,8 @@ func (f *Fleet) resolve(ctx context.Context, q question, c *Cache) (*artifactv1.
 
 // download reads an artifact to its end: its bytes hash to the digest, by our own count as well, and it
 // holds the file that tells where it is from.
-func (f *Fleet) download(ctx context.Context, c *Cache, d artifact.Digest, marker string) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+func (f *Fleet) download(ctx context.Context, q question, c *Cache, d artifact.Digest, marker string) error {
+	ctx, cancel := q.limit(ctx)
 	defer cancel()
 	r, err := artifact.Fetch(ctx, f.api.bytes(), c.URL, d, 0)
 	if err != nil {

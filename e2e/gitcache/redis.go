@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// stopGrace is how long a program may take to end by itself: more than any drain.
-const stopGrace = 40 * time.Second
+// stopGrace is how long a program may take to end by itself: more than any drain, on a machine that may be busy.
+const stopGrace = 2 * time.Minute
 
 // Redis is what gitcaches coordinate over.
 type Redis interface {

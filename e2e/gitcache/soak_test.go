@@ -9,7 +9,7 @@ import (
 // TestNothingGrows is the short form of `make soak`.
 func TestNothingGrows(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	redis, err := StartAlone(ctx, dir)

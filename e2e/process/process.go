@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead.dev/platform/freeport"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -128,6 +128,12 @@ func (p *Process) Stop(grace time.Duration) error {
 	return nil
 }
 
+// Log returns all that the program wrote, in all its runs.
+func (p *Process) Log() (string, error) {
+	b, err := os.ReadFile(p.log)
+	return string(b), err
+}
+
 // Tail returns the end of the log, for error messages.
 func (p *Process) Tail() string {
 	f, err := os.Open(p.log)
@@ -177,15 +183,4 @@ func Await(ctx context.Context, what string, ok func(context.Context) error) err
 
 // FreeAddresses returns loopback addresses that nobody listens on, for servers that must come back
 // under the same address after they were killed.
-func FreeAddresses(n int) ([]string, error) {
-	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }() // all at the end, so that no port comes twice
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
-}
+func FreeAddresses(n int) ([]string, error) { return freeport.Addresses(n) }

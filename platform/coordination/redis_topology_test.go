@@ -6,25 +6,28 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
+	"fairlead.dev/platform/freeport"
 )
 
 // freePort returns a TCP port that was free a moment ago: clients of Sentinel and Cluster are
 // told addresses, and a unix socket is none.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	_, port, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // everyVerb uses each verb once, with keys on several nodes of a Cluster.
