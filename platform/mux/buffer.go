@@ -1,7 +1,5 @@
 package mux
 
-import "sync"
-
 // Chunks come in two sizes: most answers are small, and what a stalled stream holds in
 // slack is one chunk.
 const (
@@ -14,28 +12,6 @@ type chunk struct {
 	start, end int // unread bytes are buf[start:end]
 }
 
-type chunkPool struct{ small, large sync.Pool }
-
-func (p *chunkPool) get(hint int) *chunk {
-	pool, size := &p.small, smallChunk
-	if hint > smallChunk {
-		pool, size = &p.large, largeChunk
-	}
-	if c, ok := pool.Get().(*chunk); ok {
-		return c
-	}
-	return &chunk{buf: make([]byte, size)}
-}
-
-func (p *chunkPool) put(c *chunk) {
-	c.start, c.end = 0, 0
-	if len(c.buf) == smallChunk {
-		p.small.Put(c)
-		return
-	}
-	p.large.Put(c)
-}
-
 // buffer is a byte queue over pooled chunks. Small pieces share a chunk, so that memory follows
 // the bytes and not the number of frames.
 type buffer struct {
@@ -43,7 +19,7 @@ type buffer struct {
 	size   int
 }
 
-func (b *buffer) append(pool *chunkPool, p []byte) {
+func (b *buffer) append(pool *Shared, p []byte) {
 	b.size += len(p)
 	for len(p) > 0 {
 		var tail *chunk
@@ -51,7 +27,7 @@ func (b *buffer) append(pool *chunkPool, p []byte) {
 			tail = b.chunks[n-1]
 		} else {
 			// A second chunk in a row is a sign of bulk.
-			tail = pool.get(max(len(p), n*(smallChunk+1)))
+			tail = pool.chunk(max(len(p), n*(smallChunk+1)))
 			b.chunks = append(b.chunks, tail)
 		}
 		n := copy(tail.buf[tail.end:], p)
@@ -70,7 +46,7 @@ func (b *buffer) peek(most int) []byte {
 }
 
 // skip drops n bytes, of those that peek returned.
-func (b *buffer) skip(pool *chunkPool, n int) {
+func (b *buffer) skip(pool *Shared, n int) {
 	b.size -= n
 	c := b.chunks[0]
 	c.start += n
@@ -84,7 +60,7 @@ func (b *buffer) skip(pool *chunkPool, n int) {
 	}
 }
 
-func (b *buffer) read(pool *chunkPool, p []byte) int {
+func (b *buffer) read(pool *Shared, p []byte) int {
 	total := 0
 	for len(p) > 0 && b.size > 0 {
 		n := copy(p, b.peek(len(p)))
@@ -95,7 +71,7 @@ func (b *buffer) read(pool *chunkPool, p []byte) int {
 	return total
 }
 
-func (b *buffer) free(pool *chunkPool) {
+func (b *buffer) free(pool *Shared) {
 	for _, c := range b.chunks {
 		pool.put(c)
 	}

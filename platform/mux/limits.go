@@ -31,8 +31,12 @@ const (
 	// initialWindow is the credit a stream starts with: a common answer fits, and a stalled
 	// reader that never read holds no more.
 	initialWindow = 64 << 10
-	// maxWindow is what a window may grow to: 40 MB/s over a round trip of 100 ms.
-	maxWindow = 4 << 20
+	// maxWindow is what a window may grow to: 80 MB/s over a round trip of 100 ms, as half of it is on the way back.
+	maxWindow = 16 << 20
+	// nearWindow is what it may grow to over round trips shorter than nearTrip. More would not be faster, and is what a
+	// reader that stalls in the middle holds.
+	nearWindow = 512 << 10
+	nearTrip   = 5 * time.Millisecond
 	// growthBudget is what all windows of a session may grow by together.
 	growthBudget = 64 << 20
 	// headBudget is what the unread and read heads of open streams may take; they come without credit.
@@ -52,11 +56,15 @@ const (
 	// quantum is what a stream sends before the next one's turn.
 	quantum = 16 << 10
 	// batchTarget ends a batch: with more, a control frame would wait too long on a slow line
-	// (64 KiB in 10 s still keeps a 52 kbit/s line alive).
+	// (64 KiB in 10 s still keeps a 52 kbit/s line alive). Where the line takes batches at once they get
+	// longer, up to batchMost.
 	batchTarget = 64 << 10
+	batchMost   = 192 << 10
+	// fastSend and slowSend are the times of sending a batch below and above which the next ones are longer or shorter.
+	fastSend, slowSend = time.Millisecond, 5 * time.Millisecond
 	// growthFloor stands in for shorter round trips when windows grow, so that a fast local
 	// stream needs few WINDOW frames.
-	growthFloor = 10 * time.Millisecond
+	growthFloor = 2 * time.Millisecond
 )
 
 // Time.
@@ -64,6 +72,8 @@ const (
 	// Heartbeat is the time between PINGs. A session that heard nothing for two of them is dead, which
 	// shows at the third at the latest: within 15 s.
 	Heartbeat = 5 * time.Second
+	// tripEvery is how many heartbeats apart the opener measures the round trip; the acceptor does with each.
+	tripEvery = 6
 	// handshakeTimeout bounds the wait for the peer's HELLO.
 	handshakeTimeout = 10 * time.Second
 	// closeGrace is how long a closing session tries to send its GOAWAY.

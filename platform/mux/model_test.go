@@ -154,7 +154,7 @@ func (m *model) check(t *rapid.T) {
 func newModel(t *rapid.T) *model {
 	m := &model{}
 	for i, side := range []*side{{}, {}} {
-		s, err := newSession(nil, i == 0, nil)
+		s, err := newSession(NewShared(processBudget), nil, i == 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

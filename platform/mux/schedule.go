@@ -15,7 +15,7 @@ func (s *Session) queueControl(control []byte) {
 		s.close(CodeLimit, err.Error(), err)
 		return
 	}
-	s.writer.Signal()
+	s.kick()
 }
 
 // owe queues a WINDOW for a stream.
@@ -24,21 +24,32 @@ func (s *Session) owe(st *Stream, credit int64) {
 		s.owing = append(s.owing, st)
 	}
 	st.in.owed += credit
-	s.writer.Signal()
+	s.kick()
 }
 
-// schedule gives a stream its place in the queue, if it has something to send.
+// schedule gives a stream its place in a queue, if it has something to send: those with little of it go first.
 func (s *Session) schedule(st *Stream) {
 	if st.out.queued || s.err != nil || !st.sendable() {
 		return
 	}
 	st.out.queued = true
-	s.queue = append(s.queue, st)
-	s.writer.Signal()
+	if len(st.out.head)+st.out.data.size <= quantum {
+		s.interactive = append(s.interactive, st)
+	} else {
+		s.bulk = append(s.bulk, st)
+	}
+}
+
+// pending says whether there is something to send.
+func (s *Session) pending() bool {
+	if s.err != nil || s.broken {
+		return false
+	}
+	return len(s.control) > 0 || s.closing == nil && (len(s.owing) > 0 || len(s.interactive) > 0 || len(s.bulk) > 0)
 }
 
 // takeBatch appends the next batch to dst: control frames, credit, then a quantum of each stream
-// in turn until the batch is full.
+// in turn until the batch is full: interactive ones first, but always one of the bulk.
 func (s *Session) takeBatch(dst []byte) []byte {
 	dst = append(dst, s.control...)
 	s.control = s.control[:0]
@@ -57,17 +68,35 @@ func (s *Session) takeBatch(dst []byte) []byte {
 	}
 	clear(s.owing)
 	s.owing = s.owing[:0]
-	for len(dst) < batchTarget && len(s.queue) > 0 {
-		st := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-		st.out.queued = false
-		dst = st.emit(dst)
-		s.schedule(st)
+	for len(dst) < s.target && s.fits(s.interactive, dst) {
+		dst = s.turn(&s.interactive, dst)
 	}
-	if len(s.queue) == 0 {
-		s.queue = nil
+	for least := true; (least || len(dst) < s.target) && s.fits(s.bulk, dst); least = false {
+		dst = s.turn(&s.bulk, dst)
 	}
+	return dst
+}
+
+// fits says whether there is a stream in the queue whose turn fits the batch.
+func (s *Session) fits(queue []*Stream, dst []byte) bool {
+	if len(queue) == 0 {
+		return false
+	}
+	o := &queue[0].out
+	return len(dst)+len(o.head)+len(o.tail)+quantum+quantum/4 <= MaxBatch // a quarter for the frames' headers
+}
+
+// turn appends the quantum of a queue's first stream, which goes to the end of the one that fits it then.
+func (s *Session) turn(queue *[]*Stream, dst []byte) []byte {
+	q := *queue
+	st := q[0]
+	q[0] = nil
+	if *queue = q[1:]; len(q) == 1 {
+		*queue = nil
+	}
+	st.out.queued = false
+	dst = st.emit(dst)
+	s.schedule(st)
 	return dst
 }
 
@@ -101,7 +130,7 @@ func (st *Stream) emit(dst []byte) []byte {
 		p := o.data.peek(int(min(left, o.credit)))
 		dst = AppendFrame(dst, TypeData, st.id, p)
 		n := len(p)
-		o.data.skip(&st.session.pool, n)
+		o.data.skip(st.session.shared, n)
 		o.credit -= int64(n)
 		left -= int64(n)
 		o.started = true

@@ -22,12 +22,15 @@ type Session struct {
 	drained chan struct{} // closed when GOAWAY was sent and no stream is left
 	done    chan struct{} // closed when the session ended
 	cut     chan struct{} // closed when the carrier is closed after that
-	pool    chunkPool
-	batches sync.Pool // *[]byte, so that an idle session holds no batch
+	shared  *Shared
 
 	// mu guards everything below and every field of the streams that says so. Nothing blocks under it.
 	mu      sync.Mutex
-	writer  *sync.Cond // the writer waits here for something to send
+	live    bool      // Run was called
+	sending bool      // somebody is in carrier.Send, or about to
+	sent    sync.Cond // nobody is any more
+	broken  bool      // the line takes nothing any more
+	target  int       // length of a batch
 	peer    Hello
 	greeted bool
 	streams map[uint32]*Stream
@@ -37,12 +40,16 @@ type Session struct {
 
 	control []byte    // encoded control frames to send
 	owing   []*Stream // streams with credit to give back
-	queue   []*Stream // streams with something to send, in turn
+	// Streams with something to send, in turn: those with little of it, and the others.
+	interactive, bulk []*Stream
 
-	heard    time.Time // last batch
+	heard    time.Time   // last batch
+	beat     *time.Timer // the next look at it
+	beats    int
 	pingSeq  uint64
 	pingTime time.Time
-	rtt      time.Duration
+	rtt      time.Duration // the last one
+	shortest time.Duration // without what waited on the line, about
 
 	sentGoAway bool
 	peerGoAway *GoAwayError
@@ -52,20 +59,27 @@ type Session struct {
 
 // NewOpener returns the side that opens streams. Properties are told to the peer.
 func NewOpener(c Carrier, properties map[string]string) (*Session, error) {
-	return newSession(c, true, properties)
+	return NewShared(processBudget).NewOpener(c, properties)
 }
 
 // NewAcceptor returns the side that accepts streams. Properties are told to the peer.
 func NewAcceptor(c Carrier, properties map[string]string) (*Session, error) {
-	return newSession(c, false, properties)
+	return newSession(NewShared(processBudget), c, false, properties)
 }
 
-func newSession(c Carrier, opens bool, properties map[string]string) (*Session, error) {
+// NewOpener is the package's NewOpener for a session that shares.
+func (s *Shared) NewOpener(c Carrier, properties map[string]string) (*Session, error) {
+	return newSession(s, c, true, properties)
+}
+
+func newSession(shared *Shared, c Carrier, opens bool, properties map[string]string) (*Session, error) {
 	if err := validProperties(properties); err != nil {
 		return nil, err
 	}
 	s := &Session{
 		carrier: c,
+		shared:  shared,
+		target:  batchTarget,
 		opens:   opens,
 		ours: Hello{
 			MinVersion: minVersion,
@@ -82,7 +96,7 @@ func newSession(c Carrier, opens bool, properties map[string]string) (*Session, 
 		streams: make(map[uint32]*Stream),
 		growth:  growthBudget,
 	}
-	s.writer = sync.NewCond(&s.mu)
+	s.sent.L = &s.mu
 	if opens {
 		s.ours.MaxStreams = 0
 	} else {
@@ -100,17 +114,19 @@ func (s *Session) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.heard = time.Now()
 	hello := s.ours.Append(nil)
-	s.control = AppendFrame(s.control, TypeHello, 0, hello)
+	s.control = append(AppendFrame(nil, TypeHello, 0, hello), s.control...) // Close may have come before
+	s.beat = time.AfterFunc(handshakeTimeout, s.onBeat)
+	s.live = true
+	s.kick()
 	s.mu.Unlock()
 
-	var wg sync.WaitGroup
-	wg.Go(s.writeLoop)
-	wg.Go(s.heartbeatLoop)
-	wg.Go(s.readLoop)
-	wg.Wait()
+	s.readLoop()
 	<-s.cut // whoever ended the session may still be at it
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.sending {
+		s.sent.Wait()
+	}
 	return s.err
 }
 
@@ -178,7 +194,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 		s.mu.Unlock()
 		return nil, ErrGoAway
 	}
-	if len(s.streams) >= int(s.peer.MaxStreams) {
+	if len(s.streams) >= int(s.peer.MaxStreams) || s.shared.full() {
 		s.mu.Unlock()
 		return nil, ErrTooManyStreams
 	}
@@ -188,7 +204,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 	st.out.head = AppendFrame(nil, TypeOpen, st.id, open)
 	s.streams[st.id] = st
 	err := st.send(part)
-	s.mu.Unlock()
+	s.unlockAndSend()
 	if err != nil {
 		st.Close()
 		return nil, err
@@ -257,7 +273,7 @@ func (s *Session) close(code Code, text string, err error) {
 	s.closing = err
 	s.sentGoAway = true
 	s.control = appendGoAway(s.control, s.lastID, code, text)
-	s.writer.Signal()
+	s.kick()
 	time.AfterFunc(closeGrace, func() { s.fail(err) })
 }
 
@@ -280,8 +296,10 @@ func (s *Session) fail(err error) {
 	for _, st := range s.streams {
 		st.abort(fmt.Errorf("session ended: %w", err))
 	}
-	s.control, s.owing, s.queue = nil, nil, nil
-	s.writer.Broadcast()
+	s.control, s.owing, s.interactive, s.bulk = nil, nil, nil, nil
+	if s.beat != nil {
+		s.beat.Stop()
+	}
 	s.mu.Unlock()
 	close(s.done)
 	_ = s.carrier.Close() // the session's own reason is the one that counts
@@ -300,38 +318,32 @@ func (s *Session) noteDrained() {
 	}
 }
 
-func (s *Session) heartbeatLoop() {
-	handshake := time.NewTimer(handshakeTimeout)
-	defer handshake.Stop()
-	select {
-	case <-s.done:
+// onBeat looks whether the peer lives, each Heartbeat from the handshake on. The acceptor sends a PING each time; the
+// opener, which has many sessions, only if it did not hear one, and now and then for the round trip.
+func (s *Session) onBeat() {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
 		return
-	case <-handshake.C:
-		s.fail(fmt.Errorf("no HELLO from the peer within %v", handshakeTimeout))
-		return
-	case <-s.ready:
 	}
-	ticker := time.NewTicker(Heartbeat)
-	defer ticker.Stop()
-	for {
-		s.mu.Lock()
-		silent := time.Since(s.heard)
-		if silent <= 2*Heartbeat && s.err == nil {
-			s.pingSeq++
-			s.pingTime = time.Now()
-			s.queueControl(appendPing(s.control, TypePing, s.pingSeq))
+	silent := time.Since(s.heard)
+	if !s.greeted || silent > 2*Heartbeat {
+		err := ErrDead
+		if !s.greeted {
+			err = fmt.Errorf("no HELLO from the peer within %v", handshakeTimeout)
 		}
 		s.mu.Unlock()
-		if silent > 2*Heartbeat {
-			s.fail(ErrDead)
-			return
-		}
-		select {
-		case <-s.done:
-			return
-		case <-ticker.C:
-		}
+		s.fail(err)
+		return
 	}
+	if !s.opens || silent > Heartbeat+Heartbeat/5 || s.beats%tripEvery == 0 {
+		s.pingSeq++
+		s.pingTime = time.Now()
+		s.queueControl(appendPing(s.control, TypePing, s.pingSeq))
+	}
+	s.beats++
+	s.beat.Reset(Heartbeat)
+	s.mu.Unlock()
 }
 
 func (s *Session) readLoop() {
@@ -408,6 +420,9 @@ func (s *Session) onHello(f Frame) error {
 	}
 	s.peer = h
 	s.greeted = true
+	if s.beat != nil {
+		s.beat.Reset(0) // the first round trip is measured at once
+	}
 	close(s.ready)
 	return nil
 }
@@ -420,6 +435,11 @@ func (s *Session) onFrame(f Frame) error {
 	case TypePong:
 		if binary.BigEndian.Uint64(f.Payload) == s.pingSeq {
 			s.rtt = max(time.Since(s.pingTime), time.Microsecond)
+			if s.shortest == 0 || s.rtt < s.shortest {
+				s.shortest = s.rtt
+			} else {
+				s.shortest += (s.rtt - s.shortest) / 8 // the way may have become longer
+			}
 		}
 		return nil
 	case TypeGoAway:
@@ -446,7 +466,7 @@ func (s *Session) onOpen(f Frame) error {
 		return nil
 	}
 	s.lastID = f.Stream
-	if len(s.streams) >= maxStreams*acceptSlack || s.heads+len(f.Payload) > headBudget {
+	if len(s.streams) >= maxStreams*acceptSlack || s.heads+len(f.Payload) > headBudget || s.shared.full() {
 		s.queueControl(appendReset(s.control, f.Stream, CodeRefused, "too many streams"))
 		return nil
 	}
@@ -505,41 +525,6 @@ func (s *Session) onGoAway(f Frame) error {
 		}
 	}
 	return nil
-}
-
-// writeLoop is the only one that sends.
-func (s *Session) writeLoop() {
-	for {
-		s.mu.Lock()
-		for s.err == nil && len(s.control) == 0 && (s.closing != nil || len(s.owing) == 0 && len(s.queue) == 0) {
-			if s.closing != nil {
-				// The last word is out. The peer ends the carrier when it has read it: if this side did,
-				// what is on the way could be lost. The timer of close is for a peer that does not.
-				s.mu.Unlock()
-				return
-			}
-			s.writer.Wait()
-		}
-		if s.err != nil {
-			s.mu.Unlock()
-			return
-		}
-		buf, _ := s.batches.Get().(*[]byte)
-		if buf == nil {
-			buf = new([]byte)
-			*buf = make([]byte, 0, batchTarget+2*quantum)
-		}
-		*buf = s.takeBatch((*buf)[:0])
-		s.mu.Unlock()
-		err := s.carrier.Send(*buf)
-		if cap(*buf) <= 2*batchTarget {
-			s.batches.Put(buf)
-		}
-		if err != nil {
-			s.sendFailed(fmt.Errorf("send to peer: %w", err))
-			return
-		}
-	}
 }
 
 // sendFailed ends the session. A carrier that the peer has ended says no more to whoever sends than

@@ -19,8 +19,8 @@ type Stream struct {
 	cancel  context.CancelCauseFunc
 
 	// All below: guarded by session.mu.
-	readable *sync.Cond
-	writable *sync.Cond
+	readable sync.Cond
+	writable sync.Cond
 	in       inbound
 	out      outbound
 	heads    int  // bytes of session.heads that are this stream's
@@ -60,7 +60,7 @@ type outbound struct {
 func newStream(s *Session, id uint32) *Stream {
 	st := &Stream{session: s, id: id}
 	st.ctx, st.cancel = context.WithCancelCause(context.Background())
-	st.readable, st.writable = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	st.readable.L, st.writable.L = &s.mu, &s.mu
 	st.in.credit, st.in.window, st.in.epoch = initialWindow, initialWindow, time.Now()
 	return st
 }
@@ -86,8 +86,14 @@ type Part struct {
 // and fails when the stream is reset meanwhile.
 func (st *Stream) Send(p Part) error {
 	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	return st.send(p)
+	err := st.send(p)
+	if st.out.data.size > quantum {
+		st.session.kick() // whoever writes so much gets the next ready meanwhile
+		st.session.mu.Unlock()
+		return err
+	}
+	st.session.unlockAndSend()
+	return err
 }
 
 func (st *Stream) send(p Part) error {
@@ -108,15 +114,16 @@ func (st *Stream) send(p Part) error {
 		return fmt.Errorf("send TRAILERS: %d bytes, at most %d fit", len(p.Trailers), MaxHead)
 	}
 	for data := p.Data; len(data) > 0; {
-		for o.data.size >= sendBuffer {
+		for o.data.size >= st.room() {
 			st.session.schedule(st)
+			st.session.kick()
 			st.writable.Wait()
 			if err := st.sendErr(); err != nil {
 				return err
 			}
 		}
-		n := min(len(data), sendBuffer-o.data.size)
-		o.data.append(&st.session.pool, data[:n])
+		n := min(len(data), st.room()-o.data.size)
+		o.data.append(st.session.shared, data[:n])
 		data = data[n:]
 	}
 	if p.End {
@@ -129,6 +136,14 @@ func (st *Stream) send(p Part) error {
 	}
 	st.session.schedule(st)
 	return nil
+}
+
+// room is how much may wait to be sent.
+func (st *Stream) room() int {
+	if st.session.shared.full() {
+		return quantum
+	}
+	return sendBuffer
 }
 
 func (st *Stream) sendErr() error {
@@ -182,7 +197,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case st.in.data.size > 0:
-			n := st.in.data.read(&st.session.pool, p)
+			n := st.in.data.read(st.session.shared, p)
 			st.giveBack(int64(n))
 			return n, nil
 		case st.closed: // what was left is dropped
@@ -196,7 +211,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 	}
 }
 
-// giveBack returns credit for n bytes that were read, and lets the window grow when a whole one was
+// giveBack returns credit for n bytes that were read, and lets the window grow when half of it was
 // read within two round trips: then the window is what holds the sender back.
 func (st *Stream) giveBack(n int64) {
 	in, s := &st.in, st.session
@@ -206,17 +221,28 @@ func (st *Stream) giveBack(n int64) {
 	}
 	credit := in.read
 	in.read = 0
-	if now := time.Now(); now.Sub(in.epoch) < 2*max(s.rtt, growthFloor) {
-		more := min(in.window, maxWindow-in.window, s.growth)
+	now := time.Now()
+	if now.Sub(in.epoch) < 2*max(s.shortest, growthFloor) {
+		more := s.mayGrow(in.window)
 		s.growth -= more
 		in.grown += more
 		in.window += more
 		credit += more
-		in.epoch = now
-	} else {
-		in.epoch = now
 	}
+	in.epoch = now
 	s.owe(st, credit)
+}
+
+// mayGrow is how much a window may grow by: it at most doubles.
+func (s *Session) mayGrow(window int64) int64 {
+	most := int64(maxWindow)
+	if s.shortest < nearTrip {
+		most = nearWindow
+	}
+	if s.shared.filled() {
+		return 0
+	}
+	return max(0, min(window, most-window, s.growth))
 }
 
 // Buffered is how many bytes Read would return without waiting.
@@ -275,7 +301,7 @@ func (st *Stream) Close() {
 		}
 		st.in.err = ErrClosed
 	}
-	st.in.data.free(&s.pool)
+	st.in.data.free(s.shared)
 	st.cancel(ErrClosed)
 	st.readable.Broadcast()
 	st.retire()
@@ -284,7 +310,7 @@ func (st *Stream) Close() {
 // abort makes both directions fail, but for what the peer ended cleanly before. Callers hold mu.
 func (st *Stream) abort(err error) {
 	st.reset = true
-	pool := &st.session.pool
+	pool := st.session.shared
 	if !st.in.ended && st.in.err == nil {
 		st.in.err = err
 		st.in.data.free(pool)
@@ -347,9 +373,13 @@ func (st *Stream) onData(p []byte) error {
 	if int64(len(p)) > st.in.credit {
 		return protocolErrorf("DATA of %d bytes on stream %d, which has credit for %d", len(p), st.id, st.in.credit)
 	}
+	if st.in.data.size > smallChunk && st.session.shared.full() {
+		st.resetLocked(CodeLimit, "too much waits to be read here")
+		return nil
+	}
 	st.in.started = true
 	st.in.credit -= int64(len(p))
-	st.in.data.append(&st.session.pool, p)
+	st.in.data.append(st.session.shared, p)
 	st.readable.Broadcast()
 	return nil
 }
@@ -382,5 +412,6 @@ func (st *Stream) onWindow(n uint32) error {
 		return protocolErrorf("credit of stream %d beyond %d", st.id, int64(maxCredit))
 	}
 	st.session.schedule(st)
+	st.session.kick()
 	return nil
 }

@@ -21,6 +21,8 @@ const (
 	// maxPerCluster: an agent has one or a few; what is beyond are half-open ones that are not found yet.
 	maxPerCluster = 8
 	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
+	// unreadBudget bounds what all sessions of a replica hold of answers that nobody reads, in bytes.
+	unreadBudget = 1 << 30
 	maxSessions = 10_000
 	// maxGreeting bounds the handshakes that run at once, so that the agents of a replica that went do not take this
 	// one's time from people.
@@ -81,6 +83,7 @@ type Deps struct {
 // Registry holds the sessions.
 type Registry struct {
 	deps     Deps
+	shared   *mux.Shared
 	greeting chan struct{} // a place for each handshake that runs
 	draining chan struct{} // closed when Drain begins
 
@@ -94,7 +97,7 @@ type Registry struct {
 // New returns an empty registry.
 func New(deps Deps) *Registry {
 	return &Registry{
-		deps: deps, greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
+		deps: deps, shared: mux.NewShared(unreadBudget), greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
 		sessions: make(map[string]map[*Session]struct{}), left: make(map[string]time.Time),
 	}
 }
@@ -112,7 +115,7 @@ func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrie
 	}
 	greeted := sync.OnceFunc(func() { <-r.greeting })
 	defer greeted()
-	m, err := mux.NewOpener(carrier, r.deps.Properties())
+	m, err := r.shared.NewOpener(carrier, r.deps.Properties())
 	if err != nil {
 		return err
 	}
