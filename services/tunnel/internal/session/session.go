@@ -20,9 +20,9 @@ import (
 const (
 	// maxPerCluster: an agent has one or a few; what is beyond are half-open ones that are not found yet.
 	maxPerCluster = 8
-	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
 	// unreadBudget bounds what all sessions of a replica hold of answers that nobody reads, in bytes.
 	unreadBudget = 1 << 30
+	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
 	maxSessions = 10_000
 	// maxGreeting bounds the handshakes that run at once, so that the agents of a replica that went do not take this
 	// one's time from people.
