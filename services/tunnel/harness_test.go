@@ -1,6 +1,7 @@
 package tunnel_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -43,10 +44,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // console is as much of a console as a tunnel needs.
 type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
+	consolev1connect.UnimplementedAuditServiceHandler
 	keys *identity.KeySet
 
 	mu       sync.Mutex // guards what follows
 	clusters []string
+	grants   []*consolev1.Grant
+	events   []*consolev1.AuditEvent
 	changed  chan struct{} // closed and made anew with each change
 }
 
@@ -81,6 +85,9 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 				Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}},
 			}})
 		}
+		for _, g := range c.grants {
+			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
+		}
 		changed := c.changed
 		c.mu.Unlock()
 		for _, m := range []*consolev1.WatchResponse{
@@ -106,6 +113,33 @@ func (c *console) setClusters(names ...string) {
 	c.clusters = names
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+func (c *console) setGrants(grants ...*consolev1.Grant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.grants = grants
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, req.GetEvents()...)
+	return &consolev1.RecordAuditEventsResponse{}, nil
+}
+
+// audited returns the events of an action that have been recorded.
+func (c *console) audited(action string) (events []*consolev1.AuditEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.events {
+		if e.GetAction() == action {
+			events = append(events, e)
+		}
+	}
+	return events
 }
 
 // hub is a live tunnel with its console.
@@ -143,6 +177,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	m := http.NewServeMux()
 	m.Handle(consolev1connect.NewIdentityServiceHandler(c))
 	m.Handle(consolev1connect.NewCatalogServiceHandler(c))
+	m.Handle(consolev1connect.NewAuditServiceHandler(c))
 	consoleServer := httptest.NewUnstartedServer(m)
 	consoleServer.Config.Protocols = new(http.Protocols)
 	consoleServer.Config.Protocols.SetHTTP1(true)
@@ -342,6 +377,79 @@ func (h *hub) sessions() []*tunnelv1.Session {
 		h.t.Fatal(err)
 	}
 	return resp.GetSessions()
+}
+
+// tunnels calls the tunnel as somebody.
+func (h *hub) tunnels(as identity.Identity) tunnelv1connect.TunnelServiceClient {
+	h.t.Helper()
+	hc, err := client.New(client.Config{CAPEM: h.ca})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(hc.CloseIdleConnections)
+	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identity.StaticToken(h.sign(h.t, as))))...)
+}
+
+// replicas returns the ids of all replicas, and that of this one.
+func (h *hub) replicas() (all []string, own string) {
+	h.t.Helper()
+	agent := h.dial(h.url, h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), nil)
+	<-agent.session.Ready()
+	own = agent.session.Peer().Properties["replica_id"]
+	agent.session.Close(mux.CodeNone, "")
+	<-agent.session.Done()
+	resp, err := h.tunnels(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}).ListReplicas(h.t.Context(), &tunnelv1.ListReplicasRequest{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.GetReplicaIds(), own
+}
+
+// watchSessions returns a function that waits for the next message.
+func (h *hub) watchSessions() func() *tunnelv1.WatchSessionsResponse {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "alice"}).WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { cancel(); _ = stream.Close() })
+	return func() *tunnelv1.WatchSessionsResponse {
+		if !stream.Receive() {
+			h.t.Fatalf("the watch ended: %v", stream.Err())
+		}
+		return stream.Msg()
+	}
+}
+
+// dialTLS connects as a client that speaks HTTP/1.1.
+func (h *hub) dialTLS() *tls.Conn {
+	h.t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(h.ca)
+	d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	conn, err := d.DialContext(h.t.Context(), "tcp", strings.TrimPrefix(h.url, "https://"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = conn.Close() })
+	return conn.(*tls.Conn)
+}
+
+// upgradedConn is a connection after its 101.
+type upgradedConn struct {
+	*tls.Conn
+	br *bufio.Reader
+}
+
+func (c *upgradedConn) Read(p []byte) (int, error) { return c.br.Read(p) }
+
+type eventsKey struct{}
+
+// events is the channel on which an API server's handler waits for the next event; nil: there is none.
+func events(ctx context.Context) <-chan struct{} {
+	c, _ := ctx.Value(eventsKey{}).(chan struct{})
+	return c
 }
 
 // darkRelay passes bytes on to a tunnel until it is told to swallow them, as a dead router does.

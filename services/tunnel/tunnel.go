@@ -39,7 +39,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER)
+	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) serve() error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	s.proxy = proxy.New(proxy.Deps{
-		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Log: s.deps.Log,
+		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Audit: s.replica.Audit, Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		tunnelv1connect.TunnelServiceConnectProcedure:       identity.RoleAgent,

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/services/tunnel/internal/access"
 )
 
 // split takes the cluster's name and the rest off an escaped path below prefix. The name is empty if there is
@@ -47,8 +48,12 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 	if err := x.Catalog.Ready(); err != nil {
 		return &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: fmt.Sprintf("the tunnel does not know the clusters yet: %v. Try again in a moment", err)}
 	}
-	if _, ok := x.Catalog.Cluster(x.cluster); !ok {
+	cluster, ok := x.Catalog.Cluster(x.cluster)
+	if !ok {
 		return &kubehttp.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster)}
+	}
+	if why := access.Check(x.caller, x.class, cluster, x.Catalog.Grants()); why != "" {
+		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
 	}
 	return nil
 }

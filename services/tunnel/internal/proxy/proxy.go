@@ -15,12 +15,13 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/services/tunnel/internal/access"
 	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/session"
 )
@@ -28,10 +29,11 @@ import (
 // Prefix is where clusters are, for users.
 const Prefix = "/clusters/"
 
-// Catalog says which clusters there are.
+// Catalog says which clusters there are, and who may do what there.
 type Catalog interface {
 	Ready() error
 	Cluster(name string) (*consolev1.Cluster, bool)
+	Grants() []*consolev1.Grant
 }
 
 // Sessions finds the session for a request.
@@ -58,6 +60,7 @@ type Deps struct {
 	Relay http.RoundTripper
 	// Ended counts a request that ended; code 0: aborted.
 	Ended func(code int, sent, received int64)
+	Audit *audit.Recorder
 	Log   *slog.Logger
 }
 
@@ -81,6 +84,8 @@ type exchange struct {
 	sent     counter
 	received int64
 	code     int // 0: none, or the response broke off
+	class    access.Class
+	reason   string // of a refusal
 }
 
 // ServeHTTP implements http.Handler.
@@ -88,16 +93,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Handler: h}
 	x.caller, _ = identity.FromContext(r.Context())
 	x.cluster, x.path = split(Prefix, r.URL.EscapedPath())
-	x.audit(r, "cluster request begins")
-	began := time.Now()
+	trail := x.begin(r)
 	defer func() {
 		h.Ended(x.code, x.sent.n.Load(), x.received)
-		x.audit(r, "cluster request ended", "code", x.code, "bytes_sent", x.sent.n.Load(), "bytes_received", x.received, "duration", time.Since(began))
+		trail.end()
 	}()
 	if refused := x.check(r); refused != nil {
 		x.refuse(w, refused)
 		return
 	}
+	trail.admitted()
 	x.answer(w, r)
 }
 
@@ -151,7 +156,7 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 }
 
 func (x *exchange) refuse(w http.ResponseWriter, e *kubehttp.Error) {
-	x.code = e.Code
+	x.code, x.reason = e.Code, e.Message
 	if x.relayed && e.Code == http.StatusMisdirectedRequest {
 		w.Header().Set(relayHeader, noSession)
 	}
@@ -160,11 +165,7 @@ func (x *exchange) refuse(w http.ResponseWriter, e *kubehttp.Error) {
 
 // about is what the request is about.
 func (x *exchange) about(r *http.Request) kubehttp.Info {
-	path, err := url.PathUnescape(x.path)
-	if err != nil {
-		path = x.path
-	}
-	return kubehttp.InfoOf(r.Method, path, r.URL.Query())
+	return kubehttp.InfoOf(r.Method, x.plainPath(), r.URL.Query())
 }
 
 // request makes the cluster's request out of the user's.
@@ -186,7 +187,7 @@ func (x *exchange) request(r *http.Request) *http.Request {
 		ContentLength: r.ContentLength,
 		Trailer:       r.Trailer,
 	}).WithContext(r.Context())
-	if r.Body != nil && r.Body != http.NoBody {
+	if r.ContentLength != 0 { // the listener's wrappers hide whether there is a body
 		x.sent.Reader = r.Body
 		out.Body = &x.sent
 	}
@@ -207,19 +208,3 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 func (c *counter) Close() error { return nil }
-
-// audit logs a request's begin or end. It never has queries, headers or bodies, which may hold secrets.
-func (x *exchange) audit(r *http.Request, message string, more ...any) {
-	ctx := r.Context()
-	if !x.Log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	info := x.about(r)
-	path, err := url.PathUnescape(x.path)
-	if err != nil {
-		path = x.path
-	}
-	//nolint:sloglint // both callers give a constant
-	x.Log.With(more...).DebugContext(ctx, message, "user", x.caller.Name, "cluster", x.cluster, "verb", info.Verb, "path", path,
-		"group", info.Group, "resource", info.Resource, "subresource", info.Subresource, "namespace", info.Namespace, "name", info.Name)
-}

@@ -113,7 +113,9 @@ func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Respons
 		req.Header.Set("Traceparent", parent)
 	}
 	if req.Body != nil {
-		req.Header.Set("Expect", "100-continue") // nothing of it leaves before the other replica wants it
+		// Nothing of it leaves before the other replica wants it. net/http looks at the version, too.
+		req.Header.Set("Expect", "100-continue")
+		req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	}
 	if req.Header["User-Agent"] == nil {
 		req.Header.Set("User-Agent", "") // none, instead of Go's

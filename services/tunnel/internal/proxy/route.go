@@ -90,12 +90,7 @@ func (rt *route) another(err error, s *session.Session) bool {
 	if reset, ok := errors.AsType[*mux.ResetError](err); ok {
 		return reset.Code == mux.CodeRefused
 	}
-	select {
-	case <-s.Done():
-		return rt.repeat()
-	default:
-		return false
-	}
+	return !s.Stats().Usable && !errors.Is(err, muxhttp.ErrNoAnswer) && rt.repeat()
 }
 
 // repeat tells, once, that a request that may have been carried out can be asked again.

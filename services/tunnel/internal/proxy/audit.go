@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/tunnel/internal/access"
+)
+
+// record is a request in the audit trail. It never has queries, headers or bodies, which may hold secrets.
+//
+// A read that ends by itself is one event, tunnel.request, written at its end: most requests are such, and clients
+// ask them in floods. All others are two, tunnel.request.begin at once and tunnel.request.end, so that what changes
+// something, or lasts, is told even if this replica does not live to see its end.
+type record struct {
+	*exchange
+	event audit.Event
+	began time.Time
+	whole bool // one event is all
+}
+
+// begin records a request's begin, if that is told on its own.
+func (x *exchange) begin(r *http.Request) *record {
+	info, path := x.about(r), x.plainPath()
+	x.class = access.ClassOf(r.Method, path, info)
+	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
+	rec.event = audit.Event{
+		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, path), Namespace: info.Namespace, Name: info.Name,
+		TraceID: traceID(telemetry.Inject(r.Context())), Remote: host(r.RemoteAddr),
+	}
+	return rec
+}
+
+// admitted records the begin of what is going to be asked.
+func (rec *record) admitted() {
+	if rec.whole {
+		return
+	}
+	rec.event.Request = audit.NewID()
+	begin := rec.event
+	begin.Action, begin.Time = "tunnel.request.begin", rec.began
+	rec.Audit.Record(begin)
+}
+
+// end records how it came out.
+func (rec *record) end() {
+	e := rec.event
+	e.Action = "tunnel.request"
+	if e.Request != "" {
+		e.Action = "tunnel.request.end"
+	}
+	e.Time = time.Now()
+	e.Duration = e.Time.Sub(rec.began)
+	e.Code, e.Sent, e.Received, e.Reason = rec.code, rec.sent.n.Load(), rec.received, rec.reason
+	if e.Code == 0 && e.Reason == "" {
+		e.Reason = "the answer broke off, or nobody waited for it"
+	}
+	rec.Audit.Record(e)
+}
+
+// lasts says whether a request changes something, or goes on until somebody ends it.
+func lasts(r *http.Request, class access.Class, info kubehttp.Info) bool {
+	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && r.URL.Query().Get("follow") != "" {
+		return true
+	}
+	return class != access.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
+}
+
+// resource names the resource as RBAC does, deployments.apps/scale, and otherwise the path. What is proxied to may
+// have secrets in its path: it is left out.
+func resource(info kubehttp.Info, path string) string {
+	if info.Resource == "" {
+		return path
+	}
+	name := info.Resource
+	if info.Group != "" {
+		name += "." + info.Group
+	}
+	if info.Subresource != "" {
+		name += "/" + info.Subresource
+	}
+	return name
+}
+
+// plainPath is the path below the cluster without escapes.
+func (x *exchange) plainPath() string {
+	path, err := url.PathUnescape(x.path)
+	if err != nil {
+		return x.path
+	}
+	return path
+}
+
+// traceID is that of a traceparent: version-traceid-spanid-flags.
+func traceID(parent string) string {
+	if len(parent) < 35 {
+		return ""
+	}
+	return parent[3:35]
+}
+
+func host(addr string) string {
+	h, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return h
+}
