@@ -14,7 +14,7 @@ func Admit(v Verifier, role Role, r *http.Request) error {
 		return refused.connect()
 	}
 	if call := callOf(r.Context()); call != nil && !c.open {
-		call.admitted, call.caller = true, c
+		call.admitted = c
 	}
 	return nil
 }
@@ -23,8 +23,7 @@ func Admit(v Verifier, role Role, r *http.Request) error {
 type call struct {
 	w http.ResponseWriter
 
-	admitted bool // by Admit, before the handler ran; who that is, caller says
-	caller   caller
+	admitted *caller // by Admit, before the handler ran; nil: nobody was asked
 }
 
 type callKey struct{}

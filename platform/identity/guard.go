@@ -31,9 +31,9 @@ type guard struct {
 
 // newGuard returns a guard and the context that it ends with the verifier's error as cause. Stop
 // it before the request ends.
-func newGuard(ctx context.Context, v Verifier, token string, id Identity, response *http.ResponseController) (context.Context, *guard) {
+func newGuard(ctx context.Context, v Verifier, c *caller, response *http.ResponseController) (context.Context, *guard) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &guard{verifier: v, token: token, expires: id.ExpiresAt.Add(leeway), cancel: cancel, response: response}
+	g := &guard{verifier: v, token: c.token, expires: c.id.ExpiresAt.Add(leeway), cancel: cancel, response: response}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(g.nextCheck(), g.check)

@@ -52,13 +52,9 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		if c.open {
 			return next(ctx, conn)
 		}
-		var response *http.ResponseController
-		if call := callOf(ctx); call != nil {
-			response = http.NewResponseController(call.w)
-		}
-		ctx, g := newGuard(c.context(ctx), i.verifier, c.token, c.id, response)
+		ctx, g := i.guard(ctx, c)
 		defer g.stop()
-		err := next(ctx, guardedConn{StreamingHandlerConn: conn, guard: g})
+		err := next(ctx, &guardedConn{StreamingHandlerConn: conn, guard: g})
 		if cause := g.ended(); cause != nil {
 			return refuse(cause).connect()
 		}
@@ -66,11 +62,22 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
+// guard is made apart from the handler, whose stack lives as long as the stream.
+//
+//go:noinline
+func (i *interceptor) guard(ctx context.Context, c *caller) (context.Context, *guard) {
+	var response *http.ResponseController
+	if call := callOf(ctx); call != nil {
+		response = http.NewResponseController(call.w)
+	}
+	return newGuard(c.context(ctx), i.verifier, c, response)
+}
+
 // caller is who Admit let in a moment ago, or else whoever the header's token speaks for.
-func (i *interceptor) caller(ctx context.Context, spec connect.Spec, header http.Header) (caller, *refusal) {
+func (i *interceptor) caller(ctx context.Context, spec connect.Spec, header http.Header) (*caller, *refusal) {
 	role := i.policy[spec.Procedure]
-	if call := callOf(ctx); call != nil && call.admitted {
-		return call.caller, call.caller.mayCall(role)
+	if call := callOf(ctx); call != nil && call.admitted != nil {
+		return call.admitted, call.admitted.mayCall(role)
 	}
 	return authenticate(i.verifier, role, header)
 }
@@ -81,15 +88,15 @@ type guardedConn struct {
 	guard *guard
 }
 
-func (c guardedConn) Receive(msg any) error {
+func (c *guardedConn) Receive(msg any) error {
 	return c.do(func() error { return c.StreamingHandlerConn.Receive(msg) })
 }
 
-func (c guardedConn) Send(msg any) error {
+func (c *guardedConn) Send(msg any) error {
 	return c.do(func() error { return c.StreamingHandlerConn.Send(msg) })
 }
 
-func (c guardedConn) do(carry func() error) error {
+func (c *guardedConn) do(carry func() error) error {
 	if cause := c.guard.ended(); cause != nil {
 		return refuse(cause).connect()
 	}
@@ -107,7 +114,7 @@ type caller struct {
 	id    Identity
 }
 
-func (c caller) context(ctx context.Context) context.Context {
+func (c *caller) context(ctx context.Context) context.Context {
 	if c.open {
 		return ctx
 	}
@@ -123,24 +130,24 @@ type refusal struct {
 func (r *refusal) connect() error { return connect.NewError(r.code, errors.New(r.message)) }
 
 // authenticate is the one gate of Admit, Interceptor and Middleware.
-func authenticate(v Verifier, role Role, header http.Header) (caller, *refusal) {
+func authenticate(v Verifier, role Role, header http.Header) (*caller, *refusal) {
 	if role&RoleOpen != 0 {
-		return caller{open: true}, nil
+		return &caller{open: true}, nil
 	}
 	token, problem := bearer(header)
 	if problem != "" {
-		return caller{}, &refusal{connect.CodeUnauthenticated, problem}
+		return nil, &refusal{connect.CodeUnauthenticated, problem}
 	}
 	id, err := v.Verify(token)
 	if err != nil {
-		return caller{}, refuse(err)
+		return nil, refuse(err)
 	}
-	c := caller{token: token, id: id}
+	c := &caller{token: token, id: id}
 	return c, c.mayCall(role)
 }
 
 // mayCall tells why the caller may not, or nil.
-func (c caller) mayCall(role Role) *refusal {
+func (c *caller) mayCall(role Role) *refusal {
 	switch {
 	case role == RoleNone:
 		return &refusal{connect.CodePermissionDenied, "nobody may call this"}

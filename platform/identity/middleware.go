@@ -22,7 +22,7 @@ func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, g := newGuard(c.context(r.Context()), v, c.token, c.id, http.NewResponseController(w))
+		ctx, g := newGuard(c.context(r.Context()), v, c, http.NewResponseController(w))
 		defer g.stop()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

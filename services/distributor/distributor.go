@@ -140,7 +140,7 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.nudges.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

@@ -1,23 +1,56 @@
-// Package nudge tells the watchers of a cluster that there is something to do. It never waits for
-// one: nudges that were not taken are one nudge.
+// Package nudge tells the watchers of a cluster that there is something to do, and all watchers from time to
+// time that there is nothing. It never waits for one: what was not taken is one nudge, or one beat.
 package nudge
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-// Hub is where watchers gather. The zero value is not usable: New. Safe for concurrent use.
+const (
+	// Beat is the time between two beats of a watcher.
+	Beat = 14 * time.Second
+	// tick is the time between two groups of watchers: all of a group have their beat at once, so that ten
+	// thousand streams wake the process up a few times per second, and each time only for some milliseconds.
+	tick   = 250 * time.Millisecond
+	groups = int(Beat / tick)
+)
+
+// Event is what there is to tell, as bits.
+type Event uint32
+
+// The events.
+const (
+	Nudge Event = 1 << iota // There is something to do.
+	Alive                   // Nothing; the stream is to show that it lives.
+)
+
+// Hub is where watchers gather. The zero value is not usable: New. Run gives the beats. Safe for concurrent use.
 type Hub struct {
 	mu       sync.Mutex
 	watchers map[string]map[*Watcher]struct{} // by cluster; guarded by mu
+	beats    [groups]map[*Watcher]struct{}    // by when they have their beat; guarded by mu
+	next     int                              // group of the next watcher; guarded by mu
 	count    int                              // guarded by mu
 }
 
 // New returns a hub without watchers.
-func New() *Hub { return &Hub{watchers: map[string]map[*Watcher]struct{}{}} }
+func New() *Hub {
+	h := &Hub{watchers: map[string]map[*Watcher]struct{}{}}
+	for i := range h.beats {
+		h.beats[i] = map[*Watcher]struct{}{}
+	}
+	return h
+}
 
 // Watcher is one stream of a cluster's agent.
 type Watcher struct {
 	hub     *Hub
 	cluster string
+	group   int
+	events  atomic.Uint32
 	c       chan struct{} // capacity 1
 }
 
@@ -30,12 +63,28 @@ func (h *Hub) Watch(cluster string) *Watcher {
 		h.watchers[cluster] = map[*Watcher]struct{}{}
 	}
 	h.watchers[cluster][w] = struct{}{}
+	w.group = h.next
+	h.next = (h.next + 1) % groups
+	h.beats[w.group][w] = struct{}{}
 	h.count++
 	return w
 }
 
-// C receives when there is something to do.
+// C receives when there is something to take.
 func (w *Watcher) C() <-chan struct{} { return w.c }
+
+// Take returns what there is to tell since the last time.
+func (w *Watcher) Take() Event { return Event(w.events.Swap(0)) }
+
+// tell reports whether it was news.
+func (w *Watcher) tell(e Event) bool {
+	news := Event(w.events.Or(uint32(e)))&e == 0
+	select {
+	case w.c <- struct{}{}:
+	default: // it has one to take
+	}
+	return news
+}
 
 // Close takes the watcher out.
 func (w *Watcher) Close() {
@@ -48,6 +97,7 @@ func (w *Watcher) Close() {
 	if len(w.hub.watchers[w.cluster]) == 0 {
 		delete(w.hub.watchers, w.cluster)
 	}
+	delete(w.hub.beats[w.group], w)
 	w.hub.count--
 }
 
@@ -57,14 +107,34 @@ func (h *Hub) Nudge(clusters map[string]struct{}) (told int) {
 	defer h.mu.Unlock()
 	for cluster := range clusters {
 		for w := range h.watchers[cluster] {
-			select {
-			case w.c <- struct{}{}:
+			if w.tell(Nudge) {
 				told++
-			default: // it has one to take
 			}
 		}
 	}
 	return told
+}
+
+// Run gives every watcher its beats until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for group := 0; ; group = (group + 1) % groups {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			h.beat(group)
+		}
+	}
+}
+
+func (h *Hub) beat(group int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.beats[group] {
+		w.tell(Alive)
+	}
 }
 
 // Watchers returns how many there are.

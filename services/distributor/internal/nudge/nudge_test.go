@@ -1,7 +1,10 @@
 package nudge_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fairlead.dev/services/distributor/internal/nudge"
 )
@@ -19,8 +22,12 @@ func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 			t.Fatal("told who has not taken the last one")
 		}
 	}
-	<-a.C()
-	<-again.C()
+	for _, w := range []*nudge.Watcher{a, again} {
+		<-w.C()
+		if w.Take() != nudge.Nudge {
+			t.Error("taken something else")
+		}
+	}
 	select {
 	case <-a.C():
 		t.Error("a second nudge")
@@ -37,4 +44,46 @@ func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 	if h.Nudge(edge) != 0 || h.Watchers() != 1 {
 		t.Errorf("%d watchers", h.Watchers())
 	}
+}
+
+func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := nudge.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		var all []*nudge.Watcher
+		for range 200 {
+			all = append(all, h.Watch("a"))
+		}
+		idle := h.Watch("b")
+		for range 3 {
+			<-time.After(nudge.Beat)
+			synctest.Wait()
+			for i, w := range all {
+				select {
+				case <-w.C():
+				default:
+					t.Fatalf("watcher %d has no beat", i)
+				}
+				if e := w.Take(); e != nudge.Alive {
+					t.Fatalf("watcher %d: %b", i, e)
+				}
+			}
+		}
+		if h.Nudge(map[string]struct{}{"b": {}}) != 1 {
+			t.Error("not told for a beat that it has not taken")
+		}
+		if <-idle.C(); idle.Take() != nudge.Nudge|nudge.Alive {
+			t.Error("the nudge is lost")
+		}
+		for _, w := range append(all, idle) {
+			w.Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -15,22 +15,10 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/server"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/status"
-)
-
-const (
-	// heartbeat is promised by the protocol.
-	heartbeat = 15 * time.Second
-	// seenEvery is how often an open stream counts as a sign of life: well within the minutes after
-	// which the console calls a cluster disconnected.
-	seenEvery = time.Minute
-	// A stream lives for a random time from half of maxLife to all of it, so that agents spread over
-	// replicas that come later, and do not redial together.
-	maxLife = 40 * time.Minute
 )
 
 // Deps of Delivery.
@@ -128,86 +116,6 @@ func result(diff plan.Difference, err error) string {
 // spread is a time from nine tenths of d to eleven: polls drift apart by themselves.
 func spread(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1) //nolint:gosec // jitter is no secret
-}
-
-// Watch implements DeliveryService.
-func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
-	cluster, ok := identity.Cluster(ctx)
-	if !ok {
-		return errNoAgent
-	}
-	// From here on no change is missed; what changed just before is told at once.
-	w := d.deps.Nudges.Watch(cluster)
-	defer w.Close()
-	changed, err := d.deps.Plan.Changed(cluster)
-	if err != nil {
-		return toConnect(err, cluster)
-	}
-	first := beat()
-	if time.Since(changed) < d.deps.NextPoll {
-		first = nudgeNow()
-	}
-	if err := out.Send(first); err != nil {
-		return err
-	}
-	d.deps.Seen.Mark(cluster, time.Now())
-	err = d.stream(ctx, cluster, w, out)
-	if err != nil && !isDraining(ctx) {
-		// Not by us: the agent is gone, or dials again soon.
-		d.deps.Seen.Lost(cluster, time.Now())
-	}
-	return err
-}
-
-// isDraining says that the end of a stream is our own doing.
-func isDraining(ctx context.Context) bool {
-	select {
-	case <-server.Draining(ctx):
-		return true
-	default:
-		return false
-	}
-}
-
-func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
-	beats := time.NewTicker(heartbeat)
-	defer beats.Stop()
-	end := time.NewTimer(maxLife/2 + rand.N(maxLife/2)) //nolint:gosec // jitter is no secret
-	defer end.Stop()
-	seen := time.Now()
-	for {
-		m := beat()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-server.Draining(ctx):
-			return out.Send(goAway())
-		case <-end.C:
-			return out.Send(goAway())
-		case <-w.C():
-			m = nudgeNow()
-		case <-beats.C:
-			if now := time.Now(); now.Sub(seen) >= seenEvery {
-				d.deps.Seen.Mark(cluster, now)
-				seen = now
-			}
-		}
-		if err := out.Send(m); err != nil {
-			return err
-		}
-	}
-}
-
-func beat() *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
-}
-
-func nudgeNow() *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
-}
-
-func goAway() *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_GoAway{GoAway: &deliveryv1.GoAway{}}}
 }
 
 // Report implements DeliveryService.

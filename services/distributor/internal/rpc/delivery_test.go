@@ -88,6 +88,9 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, hub := handler(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { _ = hub.Run(ctx) }() // ends with ctx
+		defer cancel()
 		network := wire{conns: make(chan net.Conn)}
 		srv := &http.Server{Handler: h}
 		go func() { _ = srv.Serve(network) }()
