@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
@@ -94,6 +95,9 @@ func (c *console) announce() {
 	c.changed = make(chan struct{})
 }
 
+// seldom is the interval of polls: a test that counts requests must not see one that the time has come for.
+const seldom = time.Hour
+
 // sourceName is the source that the tests share in.
 const sourceName = "shop"
 
@@ -103,7 +107,7 @@ func (c *console) setSource(url, secret string) {
 	defer c.announce()
 	s := &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: sourceName, Uid: "uid-" + sourceName},
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Secret: secret}},
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Secret: secret, Interval: durationpb.New(seldom)}},
 		Status:   &consolev1.SourceStatus{},
 	}
 	if old, ok := c.sources[sourceName]; ok {

@@ -641,7 +641,7 @@ func TestADownloadFromAReplicaThatHangsEndsWithTheService(t *testing.T) {
 	n.stop()
 	select {
 	case <-left:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the download goes on without the service")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/gitcache/internal/gittest"
@@ -23,7 +24,7 @@ func (c *console) addSource(name, url string) {
 	defer c.announce()
 	c.sources[name] = &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Interval: durationpb.New(seldom)}},
 		Status:   &consolev1.SourceStatus{},
 	}
 }

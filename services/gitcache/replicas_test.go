@@ -31,7 +31,7 @@ import (
 )
 
 // fleetTTL of leases and memberships: short, and long enough for a busy machine.
-const fleetTTL = 4 * time.Second
+const fleetTTL = 8 * time.Second
 
 // fleet is a hub with a Redis, some sources and replicas that come and go.
 type fleet struct {
@@ -65,8 +65,7 @@ func (c *console) add(name, url string) {
 	defer c.announce()
 	c.sources[name] = &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
-		// A test that counts requests must not see one that the time has come for.
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Interval: durationpb.New(time.Hour)}},
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Interval: durationpb.New(seldom)}},
 		Status:   &consolev1.SourceStatus{},
 	}
 	c.services["web-"+name] = &consolev1.Service{

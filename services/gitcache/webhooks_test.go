@@ -93,7 +93,9 @@ func TestAFloodOfWebhooksCausesFewPolls(t *testing.T) {
 	for range 1000 {
 		statuses[n.webhook("shop", "s3cret of the webhook", "{}")]++
 	}
-	if most := 3 + int(time.Since(begin)/(500*time.Millisecond)); f.git.Count("list")-before > most || statuses[http.StatusAccepted] == 0 || statuses[http.StatusTooManyRequests] == 0 {
+	took := time.Since(begin)
+	tooFew := statuses[http.StatusTooManyRequests] == 0 && took < time.Minute // else it was no flood
+	if most := 3 + int(took/(500*time.Millisecond)); f.git.Count("list")-before > most || statuses[http.StatusAccepted] == 0 || tooFew {
 		t.Errorf("%d polls, most are %d; statuses %v", f.git.Count("list")-before, most, statuses)
 	}
 }

@@ -129,7 +129,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 		} else if tt.kind != "" {
 			wantError(t, err, tt.kind, tt.words)
 		}
-		if took := time.Since(began); took > 15*time.Second {
+		if took := time.Since(began); took > 2*time.Minute {
 			t.Errorf("%s took %s", name, took)
 		}
 	}

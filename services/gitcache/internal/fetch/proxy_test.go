@@ -87,7 +87,7 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 func TestProxyTroubleIsSaidInWords(t *testing.T) {
 	t.Parallel()
 	_, proxy, r, _ := behindProxy(t)
-	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 2 * time.Second}})
+	f := newFetcher(t, fetch.Options{})
 
 	proxy.RequireLogin("proxy-ada", "pr0xy")
 	_, err := f.List(t.Context(), r)

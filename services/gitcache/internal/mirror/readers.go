@@ -17,8 +17,9 @@ const (
 	// idleTime is how long a pack stays open after it was read.
 	idleTime = 10 * time.Second
 	// cacheBytes bounds what is remembered of objects that were read, of all mirrors together. It is
-	// forgotten when nothing was read for idleTime.
+	// forgotten when nothing was read for idleTime, and each object when it was not used for cacheTime.
 	cacheBytes = 8 << 20
+	cacheTime  = time.Minute
 )
 
 // readers are the packs that are open. A mirror that nobody reads holds no descriptor and next to no
@@ -111,6 +112,7 @@ func (r *readers) sweep() {
 		r.cache.Clear()
 		r.timer = nil
 	default:
+		r.cache.Expire(cacheTime)
 		r.timer.Reset(idleTime / 2)
 	}
 }

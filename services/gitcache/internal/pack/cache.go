@@ -3,6 +3,7 @@ package pack
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -25,6 +26,7 @@ type cacheKey struct {
 
 type cached struct {
 	key  cacheKey
+	used time.Time
 	kind plumbing.ObjectType
 	b    []byte
 }
@@ -48,6 +50,7 @@ func (c *Cache) get(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
 	}
 	c.order.MoveToFront(e)
 	o := e.Value.(*cached) //nolint:forcetypeassert // nothing else is in there
+	o.used = time.Now()
 	return o.kind, o.b, true
 }
 
@@ -62,13 +65,31 @@ func (c *Cache) put(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
 	if _, ok := c.byKey[key]; ok {
 		return
 	}
-	c.byKey[key] = c.order.PushFront(&cached{key, kind, b})
-	for c.bytes += size; c.bytes > c.most; {
-		last := c.order.Back()
-		o := c.order.Remove(last).(*cached) //nolint:forcetypeassert // nothing else is in there
+	c.byKey[key] = c.order.PushFront(&cached{key, time.Now(), kind, b})
+	c.bytes += size
+	c.drop(func(*cached) bool { return c.bytes > c.most })
+}
+
+// drop forgets objects, least recently used ones first, as long as more says so. mu is held.
+func (c *Cache) drop(more func(*cached) bool) {
+	for last := c.order.Back(); last != nil; last = c.order.Back() {
+		o := last.Value.(*cached) //nolint:forcetypeassert // nothing else is in there
+		if !more(o) {
+			return
+		}
+		c.order.Remove(last)
 		delete(c.byKey, o.key)
 		c.bytes -= int64(len(o.b)) + cachedExtra
 	}
+}
+
+// Expire forgets objects that were not used for so long: where something is always read they would stay
+// until the cache is full, though their packs may be gone.
+func (c *Cache) Expire(after time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since := time.Now().Add(-after)
+	c.drop(func(o *cached) bool { return o.used.Before(since) })
 }
 
 // Clear forgets everything.
