@@ -35,6 +35,7 @@ type agent struct {
 	spec    *Spec
 	stats   *recorder
 	sources *platform.Distributors
+	content *platform.Content
 	http    *http.Client
 	reports *reporter
 	wake    chan struct{} // there is something to download
@@ -56,7 +57,8 @@ func newAgent(name, token string, spec *Spec, stats *recorder) (*agent, error) {
 	authorized.Transport = client.Authorize(hc.Transport, identity.StaticToken(token))
 	a := &agent{name: name, spec: spec, stats: stats, http: &authorized, wake: make(chan struct{}, 1), have: map[string]string{}}
 	a.sources = platform.New(&authorized, nil, append(client.Options(), connect.WithInterceptors(observer{a}))...)
-	a.sources.Set([]string{spec.Distributor})
+	a.sources.Set(spec.Distributors)
+	a.content = &platform.Content{Distributors: a.sources, Gitcaches: func() []string { return spec.Gitcaches }, HTTP: &authorized}
 	a.reports = newReporter(a.sources)
 	return a, nil
 }
@@ -153,7 +155,7 @@ func (a *agent) download(ctx context.Context, s *deliveryv1.ServiceDelivery) {
 	backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
 	for ctx.Err() == nil {
 		begin := time.Now()
-		err := a.fetch(ctx, s.GetArtifact().GetDigest())
+		err := a.fetch(ctx, s)
 		a.stats.called(ctx, "download", time.Since(begin), err)
 		if err == nil || pause(ctx, backoff.Next()) != nil {
 			return
@@ -171,24 +173,22 @@ func (a *agent) again(ctx context.Context) {
 	}
 }
 
-func (a *agent) fetch(ctx context.Context, text string) error {
-	digest, err := artifact.ParseDigest(text)
+func (a *agent) fetch(ctx context.Context, s *deliveryv1.ServiceDelivery) error {
+	digest, err := artifact.ParseDigest(s.GetArtifact().GetDigest())
 	if err != nil {
 		return err
 	}
-	return a.sources.Try(ctx, func(ctx context.Context, one platform.Distributor) error {
-		content, err := artifact.Fetch(ctx, one.HTTP, one.URL, digest, 0)
-		if err != nil {
-			return err
-		}
-		n, err := io.Copy(io.Discard, content)
-		a.stats.bytes.Add(n)
-		return errors.Join(err, content.Close())
-	})
+	content, err := a.content.Fetch(ctx, digest, s.GetTicket())
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, content)
+	a.stats.bytes.Add(n)
+	return errors.Join(err, content.Close())
 }
 
-// wanted asks once for everything that is meant for the cluster, and returns the artifacts.
-func (a *agent) wanted(ctx context.Context) (digests []artifact.Digest, err error) {
+// wanted asks once for everything that is meant for the cluster.
+func (a *agent) wanted(ctx context.Context) ([]*deliveryv1.ServiceDelivery, error) {
 	one, err := a.sources.Current()
 	if err != nil {
 		return nil, err
@@ -197,14 +197,7 @@ func (a *agent) wanted(ctx context.Context) (digests []artifact.Digest, err erro
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range answer.GetChanges().GetServices() {
-		d, err := artifact.ParseDigest(s.GetArtifact().GetDigest())
-		if err != nil {
-			return nil, err
-		}
-		digests = append(digests, d)
-	}
-	return digests, nil
+	return answer.GetChanges().GetServices(), nil
 }
 
 // reach keeps a tunnel session that nobody uses.

@@ -31,6 +31,9 @@ func TestFleetConverges(t *testing.T) {
 	if err := seen.Fault(); err != nil {
 		t.Error(err)
 	}
+	if o := seen.Pushed; o.Downloads != 100 || o.Misses != 0 || o.Builds == 0 || o.Transfers == 0 {
+		t.Errorf("after a push agents should find its content at the distributor: %+v", o)
+	}
 	if seen.Wave.Arrived != 100 || len(seen.Pushes) == 0 || seen.Stats.Calls["sync unchanged"].Quantile(0.5) == 0 || seen.Reconnected == 0 {
 		t.Errorf("saw %+v", seen)
 	}

@@ -84,7 +84,7 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 	}
 	r.say("the hub is up")
 	r.simulators, err = startSimulators(ctx, cfg, Spec{
-		CAFile: r.hub.ca, Distributor: r.hub.urls["distributor"], Tunnel: r.hub.urls["tunnel"], Tokens: r.tokens,
+		CAFile: r.hub.ca, Distributors: []string{r.hub.urls["distributor"]}, Gitcaches: []string{r.hub.urls["gitcache"]}, Tunnel: r.hub.urls["tunnel"], Tokens: r.tokens,
 		Downloads: cfg.Downloads, Tunnels: cfg.Tunnels, Spread: time.Duration(cfg.Clusters) * time.Second / rampPerSecond,
 	})
 	defer func() { err = errors.Join(err, r.simulators.close()) }()

@@ -15,9 +15,10 @@ import (
 
 // Spec is what one simulator runs.
 type Spec struct {
-	CAFile      string
-	Distributor string
-	Tunnel      string
+	CAFile       string
+	Distributors []string
+	Gitcaches    []string
+	Tunnel       string
 	// Tokens are the agents' credentials, by cluster.
 	Tokens    map[string]string
 	Downloads float64

@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
@@ -99,6 +100,9 @@ func (r *Replica) HTTP() *http.Client { return r.http }
 func (r *Replica) Options() []connect.ClientOption {
 	return append(client.Options(), client.WithToken(r.Keeper))
 }
+
+// Tickets are made and checked with the hub secret.
+func (r *Replica) Tickets() artifact.Tickets { return artifact.Tickets{Secret: r.cfg.secret} }
 
 // Relay hands users' requests on to other replicas, as this service.
 func (r *Replica) Relay() http.RoundTripper { return client.Authorize(r.relay, r.Keeper) }

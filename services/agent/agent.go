@@ -107,6 +107,7 @@ type Agent struct {
 	joiner       *join.Joiner
 	renewer      *identity.Renewer
 	distributors *hub.Distributors
+	content      *hub.Content
 	desired      *desired.Store
 	artifacts    *artifact.Store
 	reporter     *report.Reporter
@@ -206,6 +207,9 @@ func (a *Agent) connectHub() (err error) {
 	authorized := *a.http
 	authorized.Transport = client.Authorize(a.http.Transport, a.joiner.Tokens())
 	a.distributors = hub.New(&authorized, a.renewer.Kick, client.Options()...)
+	a.content = &hub.Content{
+		Distributors: a.distributors, Gitcaches: func() []string { return a.joiner.Endpoints().Gitcaches }, HTTP: &authorized,
+	}
 	return nil
 }
 
@@ -262,7 +266,7 @@ func (a *Agent) wire() {
 	a.inventory = inventory.New(a.cluster.ConfigMaps(inventory.Namespace), a.cluster)
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,
-		Artifacts: deliver.NewDownloader(a.artifacts, a.distributors, a.desired, tracer),
+		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
 		Inventory: a.inventory,
 		Scopes:    a.cluster,
 		Applier:   apply.New(a.cluster),

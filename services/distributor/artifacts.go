@@ -4,25 +4,39 @@ import (
 	"net/http"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/edge"
-	"fairlead.dev/services/distributor/internal/rpc"
 )
 
 // unstoredBytes of artifacts are held in memory while the disk is full or fails.
 const unstoredBytes = 64 << 20
 
 // artifacts serves what is on this node, and fetches what is not.
-func (s *Service) artifacts(agents *rpc.Delivery, origin *edge.Edge) http.Handler {
+func (s *Service) artifacts(origin *edge.Edge) http.Handler {
+	refusals := &audit.Refusals{Recorder: s.replica.Audit}
 	return s.store.FillHandler(func(r *http.Request, d artifact.Digest) error {
-		result, err := "refused", agents.Authorize(r, d)
+		result, err := "hit", s.authorize(r, d)
 		switch {
 		case err != nil:
-		case s.store.Has(d):
-			result = "hit"
-		default:
+			result = "refused"
+			refusals.Artifact(r, string(d), "no service of the cluster uses it, and it came with no valid ticket")
+		case !s.store.Has(d):
 			result = "miss"
 		}
 		s.metrics.Gets.WithLabelValues(result).Inc()
 		return err
 	}, origin.Fetch)
+}
+
+// authorize gives a cluster what its services use, and what another distributor delivered to it, of which
+// this one may not know yet. All else does not exist for it. Who asks for that is written down: an agent is told
+// its digests, and has no need to guess.
+func (s *Service) authorize(r *http.Request, d artifact.Digest) error {
+	cluster, ok := identity.Cluster(r.Context())
+	if ok && (s.plan.Uses(cluster, d) || s.replica.Tickets().Valid(r, cluster, d)) {
+		return nil
+	}
+	s.deps.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the cluster", "cluster", cluster, "digest", d)
+	return artifact.ErrNotFound
 }

@@ -107,7 +107,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) serve(origin *edge.Edge) error {
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Log: s.deps.Log,
+		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,
@@ -119,7 +119,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			return deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
 		}).Lingering(),
-		server.HTTP(artifact.Path, s.artifacts(delivery, origin), identity.RoleAgent),
+		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 	)
 }
 

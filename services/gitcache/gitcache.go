@@ -17,6 +17,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
@@ -175,9 +176,15 @@ func (s *Service) serve() error {
 			return gitcachev1connect.NewSourceServiceHandler(sources, o...)
 		}),
 		webhooks,
-		server.HTTP(artifact.Path, rpc.Bytes(s.store, s.builder.Open, s.peers.Open), rpc.ArtifactRole),
+		server.HTTP(artifact.Path, s.bytes(), rpc.BytesRole),
 	)
 	return s.replica.Serve(rpc.Policy(), s.ready(from), mounts...)
+}
+
+// bytes serves artifacts: to the hub's services, and to agents that no distributor gives them.
+func (s *Service) bytes() http.Handler {
+	refusals := &audit.Refusals{Recorder: s.replica.Audit}
+	return rpc.Bytes(s.store, rpc.Tickets(s.replica.Tickets(), refusals.Artifact), s.builder.Open, s.peers.Open)
 }
 
 // ready says why others should ask another replica. What there should be only the catalog tells.

@@ -52,7 +52,7 @@ func vsFileServer(ctx context.Context, bins stack.Binaries, dir string, plaintex
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	digests, err := e.Artifacts(ctx, 0)
+	services, err := e.Delivered(ctx, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -62,9 +62,9 @@ func vsFileServer(ctx context.Context, bins stack.Binaries, dir string, plaintex
 	}
 	defer func() { err = errors.Join(err, peer.stop()) }()
 	worst = 1e9
-	for i, digest := range digests {
+	for i, service := range services {
 		for _, two := range []bool{false, true} { // HTTP/1.1 and HTTP/2
-			lane := lane{edge: e, peer: peer, digest: digest, two: two, plaintext: plaintext}
+			lane := lane{edge: e, peer: peer, digest: artifact.Digest(service.GetArtifact().GetDigest()), two: two, plaintext: plaintext}
 			ratio, err := lane.compare(ctx, stdout, sizes[i])
 			if err != nil {
 				return 0, err

@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"fairlead.dev/e2e/fleet"
-	"fairlead.dev/e2e/paths"
 	"fairlead.dev/e2e/stack"
 )
 
@@ -33,10 +32,6 @@ func benches() map[string]bench {
 		"distributor":           distributorAll,
 		"distributor-artifacts": distributorArtifacts,
 		"distributor-fleet":     distributorFleet,
-
-		"tunnel":          paths.All,
-		"tunnel-rates":    paths.Rates,
-		"tunnel-sessions": paths.Sessions,
 	}
 }
 
@@ -52,9 +47,6 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 1 && args[0] == "agents" { // a part of a simulated fleet, started by this very program
 		return fleet.Agents(ctx, os.Stdin, stdout)
-	}
-	if len(args) == 1 && args[0] == "tunnel-agents" { // so, too
-		return paths.Agents(ctx, os.Stdin, stdout)
 	}
 	if len(args) > 0 && args[0] == "fileserver" { // the peer of distributor-artifacts, likewise
 		return serveFiles(ctx, args[1:])

@@ -524,11 +524,14 @@ type ServiceDelivery struct {
 	// Changes when, and only when, there is something for the agent to do.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Namespace for objects that name none.
-	Namespace     string       `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Source        string       `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	Revision      *v1.Revision `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
-	Artifact      *v1.Artifact `protobuf:"bytes,6,opt,name=artifact,proto3" json:"artifact,omitempty"`
-	Path          string       `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
+	Namespace string       `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Source    string       `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Revision  *v1.Revision `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	Artifact  *v1.Artifact `protobuf:"bytes,6,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	Path      string       `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
+	// Shows that the artifact is meant for this cluster, where that is not known otherwise: to gitcaches, and to
+	// distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket.
+	Ticket        string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +611,13 @@ func (x *ServiceDelivery) GetArtifact() *v1.Artifact {
 func (x *ServiceDelivery) GetPath() string {
 	if x != nil {
 		return x.Path
+	}
+	return ""
+}
+
+func (x *ServiceDelivery) GetTicket() string {
+	if x != nil {
+		return x.Ticket
 	}
 	return ""
 }
@@ -1274,7 +1284,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
 	"\bservices\x18\x01 \x03(\v2%.fairlead.delivery.v1.ServiceDeliveryR\bservices\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xff\x01\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\x97\x02\n" +
 	"\x0fServiceDelivery\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1282,7 +1292,8 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12:\n" +
 	"\brevision\x18\x05 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12:\n" +
 	"\bartifact\x18\x06 \x01(\v2\x1e.fairlead.artifact.v1.ArtifactR\bartifact\x12\x12\n" +
-	"\x04path\x18\a \x01(\tR\x04path\"\x0e\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x12\x16\n" +
+	"\x06ticket\x18\b \x01(\tR\x06ticket\"\x0e\n" +
 	"\fWatchRequest\"\xc7\x01\n" +
 	"\rWatchResponse\x123\n" +
 	"\x05nudge\x18\x01 \x01(\v2\x1b.fairlead.delivery.v1.NudgeH\x00R\x05nudge\x12?\n" +

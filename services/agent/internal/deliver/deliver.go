@@ -104,6 +104,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 	return desired.Service{
 		Name: sent.GetName(), Digest: sent.GetDigest(), Namespace: namespace, Source: sent.GetSource(), Path: sent.GetPath(),
 		Commit: sent.GetRevision().GetCommit(), Artifact: digest, Size: sent.GetArtifact().GetSize(),
-		Traceparent: sent.GetRevision().GetTraceparent(),
+		Traceparent: sent.GetRevision().GetTraceparent(), Ticket: sent.GetTicket(),
 	}, nil
 }

@@ -18,19 +18,19 @@ import (
 
 // Downloader gives the content of services from the store on disk, and fetches what is not there.
 type Downloader struct {
-	store        *artifact.Store
-	distributors *hub.Distributors
-	desired      *desired.Store
-	tracer       trace.Tracer
-	slots        chan struct{}
+	store   *artifact.Store
+	content *hub.Content
+	desired *desired.Store
+	tracer  trace.Tracer
+	slots   chan struct{}
 }
 
 // downloads bounds what is fetched at the same time: a new agent must not ask for everything at once.
 const downloads = 8
 
 // NewDownloader returns a downloader over the store.
-func NewDownloader(store *artifact.Store, distributors *hub.Distributors, wanted *desired.Store, tracer trace.Tracer) *Downloader {
-	return &Downloader{store: store, distributors: distributors, desired: wanted, tracer: tracer, slots: make(chan struct{}, downloads)}
+func NewDownloader(store *artifact.Store, content *hub.Content, wanted *desired.Store, tracer trace.Tracer) *Downloader {
+	return &Downloader{store: store, content: content, desired: wanted, tracer: tracer, slots: make(chan struct{}, downloads)}
 }
 
 // Prepare brings the content of a service to the disk, so that Open need not wait for the hub. A full
@@ -46,7 +46,7 @@ func (d *Downloader) Prepare(ctx context.Context, service desired.Service) error
 		attribute.String("service", service.Name), attribute.String("digest", string(service.Artifact))))
 	defer span.End()
 	d.store.Pin(d.desired.Artifacts())
-	blob, err := d.store.Fill(ctx, service.Artifact, d.fetch)
+	blob, err := d.store.Fill(ctx, service.Artifact, d.fetch(service))
 	if errors.Is(err, artifact.ErrNoSpace) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (d *Downloader) Open(ctx context.Context, service desired.Service) (io.Read
 	}
 	// Whoever reads holds one of few turns at the cluster: a hub that stops in the middle must not keep it.
 	ctx, cancel := context.WithTimeout(ctx, artifact.FillTimeout)
-	content, err := d.fetch(ctx, service.Artifact)
+	content, err := d.fetch(service)(ctx, service.Artifact)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("get the manifests from the hub: %w", err)
@@ -88,10 +88,9 @@ func (t *timed) Close() error {
 	return t.ReadCloser.Close()
 }
 
-func (d *Downloader) fetch(ctx context.Context, digest artifact.Digest) (content io.ReadCloser, err error) {
-	err = d.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
-		content, err = artifact.Fetch(ctx, one.HTTP, one.URL, digest, 0)
-		return err
-	})
-	return content, err
+// fetch asks the hub as the agent of this service.
+func (d *Downloader) fetch(service desired.Service) artifact.FetchFunc {
+	return func(ctx context.Context, digest artifact.Digest) (io.ReadCloser, error) {
+		return d.content.Fetch(ctx, digest, service.Ticket)
+	}
 }

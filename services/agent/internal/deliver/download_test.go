@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,52 @@ import (
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
 )
+
+// With distributors that give nothing the content comes from a gitcache, for the ticket of its delivery.
+func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
+	t.Parallel()
+	tickets := artifact.Tickets{Secret: func() (string, error) { return "the hub's secret", nil }}
+	origin, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := origin.Build(func(w *artifact.Writer) error { return w.File("a.yaml", false, 2, strings.NewReader("a\n")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	gitcache := httptest.NewServer(origin.Handler(func(r *http.Request, d artifact.Digest) error {
+		if !tickets.Valid(r, "edge-1", d) {
+			return artifact.ErrNotFound
+		}
+		return nil
+	}))
+	t.Cleanup(gitcache.Close)
+	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(edge.Close)
+	distributors := hub.New(http.DefaultClient, nil)
+	distributors.Set([]string{edge.URL, "http://127.0.0.1:1"})
+	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := deliver.NewDownloader(store, &hub.Content{
+		Distributors: distributors, Gitcaches: func() []string { return []string{"http://127.0.0.1:1", gitcache.URL} }, HTTP: http.DefaultClient,
+	}, newStore(t), noop.NewTracerProvider().Tracer(""))
+	ticket, err := tickets.For("edge-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := desired.Service{Name: "a", Artifact: built.Digest}
+	if err := d.Prepare(t.Context(), service); err == nil {
+		t.Error("it came without a ticket")
+	}
+	service.Ticket = ticket(built.Digest)
+	if err := d.Prepare(t.Context(), service); err != nil || !store.Has(built.Digest) {
+		t.Errorf("it did not come: %v", err)
+	}
+}
 
 // Whoever reads holds a turn at the cluster: what is not on the disk must come in time, or not at all.
 func TestDownloadThatStopsInTheMiddleEnds(t *testing.T) {
@@ -38,7 +86,7 @@ func TestDownloadThatStopsInTheMiddleEnds(t *testing.T) {
 		}}
 		distributors := hub.New(&http.Client{Transport: transport}, nil)
 		distributors.Set([]string{"http://edge"})
-		d := deliver.NewDownloader(store, distributors, wanted, noop.NewTracerProvider().Tracer(""))
+		d := deliver.NewDownloader(store, &hub.Content{Distributors: distributors}, wanted, noop.NewTracerProvider().Tracer(""))
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		content, err := d.Open(ctx, desired.Service{Name: "a", Artifact: artifact.SumDigest(make([]byte, 32))})

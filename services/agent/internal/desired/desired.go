@@ -30,6 +30,8 @@ type Service struct {
 	Commit    string          `json:"commit"`
 	Artifact  artifact.Digest `json:"artifact"`
 	Size      int64           `json:"size"`
+	// Ticket is for the artifact, where others than distributors are asked for it.
+	Ticket string `json:"ticket,omitempty"`
 	// Traceparent is the trace of the commit.
 	Traceparent string `json:"traceparent,omitempty"`
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,7 +31,9 @@ type Deps struct {
 	Metrics *observe.Metrics
 	// NextPoll is the mean time between two polls of an agent.
 	NextPoll time.Duration
-	Log      *slog.Logger
+	// Tickets are for the artifacts of what is delivered.
+	Tickets artifact.Tickets
+	Log     *slog.Logger
 }
 
 // Delivery implements DeliveryService.
@@ -68,7 +69,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	case diff.HaveWanted:
 		resp.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
 	default:
-		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: changes(diff)}
+		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: d.changes(ctx, cluster, diff)}
 	}
 	return resp, nil
 }
@@ -87,12 +88,19 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 	return m
 }
 
-func changes(diff plan.Difference) *deliveryv1.Changes {
+func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Difference) *deliveryv1.Changes {
+	ticket, err := d.deps.Tickets.For(cluster)
+	if err != nil {
+		// It works without, as long as distributors give out the artifacts themselves.
+		d.deps.Log.WarnContext(ctx, "services are delivered without tickets for gitcaches", "err", err)
+		ticket = func(artifact.Digest) string { return "" }
+	}
 	out := &deliveryv1.Changes{Removed: diff.Removed}
 	for _, s := range diff.Changed {
 		out.Services = append(out.Services, &deliveryv1.ServiceDelivery{
 			Name: s.Service, Digest: s.Digest, Namespace: s.Namespace, Source: s.Want.Source, Path: s.Want.Path,
 			Revision: status.Revision(s.Revision), Artifact: status.Artifact(s.Artifact),
+			Ticket: ticket(s.Artifact.Digest),
 		})
 	}
 	return out
@@ -133,15 +141,4 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)
 	d.deps.Seen.Mark(cluster, time.Now())
 	return &deliveryv1.ReportResponse{Acknowledged: acks}, nil
-}
-
-// Authorize is the artifacts' AuthorizeFunc: a digest that no service of the caller's cluster uses does
-// not exist. Who asks for one is written down: an agent is told its digests, and has no need to guess.
-func (d *Delivery) Authorize(r *http.Request, digest artifact.Digest) error {
-	cluster, ok := identity.Cluster(r.Context())
-	if !ok || !d.deps.Plan.Uses(cluster, digest) {
-		d.deps.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the cluster", "cluster", cluster, "digest", digest)
-		return artifact.ErrNotFound
-	}
-	return nil
 }

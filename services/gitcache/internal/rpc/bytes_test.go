@@ -22,6 +22,7 @@ const patience = 30 * time.Second
 func TestReplicasThatAskEachOtherForTheSameDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	nothing := func(context.Context, artifact.Digest) (io.ReadCloser, error) { return nil, artifact.ErrNotFound }
+	anybody := func(*http.Request, artifact.Digest) error { return nil }
 	d := artifact.SumDigest(make([]byte, 32))
 	var replicas [2]*httptest.Server
 	var asking sync.WaitGroup // until both ask the other one
@@ -32,7 +33,7 @@ func TestReplicasThatAskEachOtherForTheSameDoNotWaitForEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		replicas[i] = httptest.NewServer(rpc.Bytes(store, nothing, func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+		replicas[i] = httptest.NewServer(rpc.Bytes(store, anybody, nothing, func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
 			asking.Done()
 			asking.Wait()
 			return artifact.Fetch(ctx, &http.Client{Transport: wire.Forwarding(http.DefaultTransport)}, replicas[1-i].URL, d, 0)

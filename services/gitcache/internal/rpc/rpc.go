@@ -46,6 +46,9 @@ const ShardRole = identity.RoleAdmin | identity.RoleGitcache
 // ArtifactRole may resolve and download: distributors, and the other gitcaches.
 const ArtifactRole = identity.RoleDistributor | identity.RoleGitcache
 
+// BytesRole may download: agents, too, what they have tickets for.
+const BytesRole = ArtifactRole | identity.RoleAgent
+
 // Artifacts is ArtifactService.
 type Artifacts struct {
 	Origin *origin.Origin
@@ -65,10 +68,22 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 	return wire.Response(answers), nil
 }
 
+// Tickets gives agents what they have tickets for, and the hub's services all. What is refused is not found.
+func Tickets(tickets artifact.Tickets, refused func(r *http.Request, digest, reason string)) artifact.AuthorizeFunc {
+	return func(r *http.Request, d artifact.Digest) error {
+		cluster, agent := identity.Cluster(r.Context())
+		if !agent || tickets.Valid(r, cluster, d) {
+			return nil // the mount asks for the role
+		}
+		refused(r, string(d), "it came with no valid ticket")
+		return artifact.ErrNotFound
+	}
+}
+
 // Bytes is GET /v1/artifacts/<digest>: from the store, else built again from a mirror, else from
 // another replica. Who is asked by another replica asks nobody in turn, and does not wait for one of its own
 // callers, for whom it may be asking that very replica.
-func Bytes(store *artifact.Store, built, peers artifact.FetchFunc) http.Handler {
+func Bytes(store *artifact.Store, authorize artifact.AuthorizeFunc, built, peers artifact.FetchFunc) http.Handler {
 	find := func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
 		r, err := built(ctx, d)
 		if err == nil {
@@ -76,8 +91,7 @@ func Bytes(store *artifact.Store, built, peers artifact.FetchFunc) http.Handler 
 		}
 		return peers(ctx, d)
 	}
-	anyRole := func(*http.Request, artifact.Digest) error { return nil } // the mount asks for the role
-	serve, answer := store.FillHandler(anyRole, find), store.FillApartHandler(anyRole, built)
+	serve, answer := store.FillHandler(authorize, find), store.FillApartHandler(authorize, built)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wire.IsForwarded(r.Header) {
 			answer.ServeHTTP(w, r)

@@ -1,0 +1,67 @@
+package artifact_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+
+	"fairlead.dev/platform/artifact"
+)
+
+// A ticket opens one artifact to one cluster, where the same secret is known.
+func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
+	t.Parallel()
+	secret := "the hub's secret"
+	tickets := artifact.Tickets{Secret: func() (string, error) { return secret, nil }}
+	mine, other := digestOf([]byte("mine")), digestOf([]byte("other"))
+	ticket := func(cluster string) func(artifact.Digest) string {
+		f, err := tickets.For(cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	valid := func(text, cluster string, d artifact.Digest) (ok bool) {
+		hc := artifact.WithTicket(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			ok = tickets.Valid(r, cluster, d)
+			return nil, io.EOF
+		})}, text)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := hc.Do(req); err == nil {
+			_ = resp.Body.Close()
+		}
+		return ok
+	}
+	good := ticket("edge-1")(mine)
+	if !valid(good, "edge-1", mine) {
+		t.Error("it opens nothing")
+	}
+	for name, ok := range map[string]bool{
+		"another cluster":  valid(good, "edge-2", mine),
+		"another artifact": valid(good, "edge-1", other),
+		"no cluster":       valid(ticket("")(mine), "", mine),
+		"no ticket":        valid("", "edge-1", mine),
+		"cut":              valid(good[:20], "edge-1", mine),
+		"more":             valid(good+"A", "edge-1", mine),
+	} {
+		if ok {
+			t.Errorf("opened by %s", name)
+		}
+	}
+	secret = "another one"
+	if valid(good, "edge-1", mine) {
+		t.Error("made with another secret")
+	}
+	tickets.Secret = func() (string, error) { return "", errors.New("gone") }
+	if valid(good, "edge-1", mine) {
+		t.Error("opened without a secret")
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
