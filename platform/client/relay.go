@@ -17,10 +17,7 @@ const (
 
 // Relay hands other people's requests on within the hub: answers come back as they are, redirects among
 // them. CloseIdleConnections ends its connections.
-type Relay struct {
-	plain *byScheme
-	alone *http.Transport
-}
+type Relay struct{ https, http, alone *http.Transport }
 
 // NewRelay returns a Relay that trusts as New's clients do.
 func NewRelay(cfg Config) (*Relay, error) {
@@ -28,13 +25,13 @@ func NewRelay(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{plain: &byScheme{https: newTransport(roots), http: newTransport(roots)}, alone: newTransport(roots)}
-	r.plain.https.Protocols.SetHTTP1(true)
-	r.plain.https.Protocols.SetHTTP2(true)
-	r.plain.http.Protocols.SetUnencryptedHTTP2(true)
+	r := &Relay{https: newTransport(roots), http: newTransport(roots), alone: newTransport(roots)}
+	r.https.Protocols.SetHTTP1(true)
+	r.https.Protocols.SetHTTP2(true)
+	r.http.Protocols.SetUnencryptedHTTP2(true)
 	r.alone.Protocols.SetHTTP1(true)
 	r.alone.MaxIdleConnsPerHost = relayIdle
-	for _, t := range []*http.Transport{r.plain.https, r.plain.http, r.alone} {
+	for _, t := range r.all() {
 		t.Proxy = nil // within the hub
 		t.HTTP2.MaxReceiveBufferPerStream = relayWindow
 		t.ExpectContinueTimeout = relayPatience
@@ -50,14 +47,17 @@ func (r *Relay) RoundTrip(req *http.Request) (*http.Response, error) {
 	case req.Body != nil && req.Body != http.NoBody, req.Header.Get("Upgrade") != "":
 		return r.alone.RoundTrip(req)
 	case req.URL.Scheme == "http":
-		return r.plain.http.RoundTrip(req)
+		return r.http.RoundTrip(req)
 	default:
-		return r.plain.https.RoundTrip(req)
+		return r.https.RoundTrip(req)
 	}
 }
 
 // CloseIdleConnections ends what nobody uses.
 func (r *Relay) CloseIdleConnections() {
-	r.plain.CloseIdleConnections()
-	r.alone.CloseIdleConnections()
+	for _, t := range r.all() {
+		t.CloseIdleConnections()
+	}
 }
+
+func (r *Relay) all() []*http.Transport { return []*http.Transport{r.https, r.http, r.alone} }

@@ -68,19 +68,6 @@ func apiServer(t *testing.T) http.HandlerFunc {
 			w.Header().Set("Location", "/api/v1/")
 			w.Header().Set("Fairlead-Relay", "no session")
 			w.WriteHeader(http.StatusMovedPermanently)
-		case r.URL.Query().Get("watch") == "true":
-			w.Header().Set("Content-Type", "application/json")
-			for i := 0; ; i++ {
-				if _, err := fmt.Fprintf(w, "{\"n\":%d,\"text\":\"}{\\\"\"}\n", i); err != nil || r.Context().Err() != nil {
-					panic(http.ErrAbortHandler)
-				}
-				w.(http.Flusher).Flush()
-				select {
-				case <-r.Context().Done():
-					panic(http.ErrAbortHandler)
-				case <-events(r.Context()):
-				}
-			}
 		default:
 			body, err := io.ReadAll(r.Body)
 			w.Header().Set("Link", "</hint>")
