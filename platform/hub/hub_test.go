@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -80,5 +81,17 @@ func TestBackoffGrowsWithinItsBounds(t *testing.T) {
 	backoff.Reset()
 	if wait := backoff.Next(); wait > time.Second {
 		t.Errorf("waits %s after a success", wait)
+	}
+}
+
+func TestBackoffHonoursWhatTheHubAskedFor(t *testing.T) {
+	t.Parallel()
+	for text, least := range map[string]time.Duration{"7": 7 * time.Second, "100000": time.Minute, "x": 0, "": 0, "-3": 0} {
+		refused := connect.NewError(connect.CodeUnavailable, errors.New("busy"))
+		refused.Meta().Set("Retry-After", text)
+		backoff := hub.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
+		if wait := backoff.After(fmt.Errorf("sync: %w", refused)); wait < least || wait > least+time.Second {
+			t.Errorf("%q: %s", text, wait)
+		}
 	}
 }

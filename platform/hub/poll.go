@@ -86,7 +86,7 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			p.syncs.WithLabelValues("error").Inc()
-			wait = backoff.Next()
+			wait = backoff.After(err)
 			p.Log.Warn("the hub did not say what to apply; what is applied stays", "err", err, "retry_in", wait)
 		} else {
 			backoff.Reset()

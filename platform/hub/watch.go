@@ -29,7 +29,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
 		}
-		wait := backoff.Next()
+		wait := backoff.After(err)
 		switch {
 		case errors.Is(err, errGoAway):
 			p.Distributors.Failed(one.URL, nil)

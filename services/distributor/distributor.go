@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
+	"fairlead.dev/services/distributor/internal/pressure"
 	"fairlead.dev/services/distributor/internal/resolve"
 	"fairlead.dev/services/distributor/internal/rpc"
 	"fairlead.dev/services/distributor/internal/status"
@@ -40,17 +41,18 @@ type Service struct {
 	cfg  Config
 	deps Deps
 
-	replica *replica.Replica
-	store   *artifact.Store
-	plan    *plan.Plan
-	ledger  *ledger.Ledger
-	nudges  *nudge.Hub
-	reports *status.Reports
-	seen    *status.Seen
-	hub     *status.Hub
-	resolve *resolve.Resolver
-	metrics *observe.Metrics
-	tracer  trace.Tracer
+	replica  *replica.Replica
+	store    *artifact.Store
+	plan     *plan.Plan
+	ledger   *ledger.Ledger
+	nudges   *nudge.Hub
+	reports  *status.Reports
+	seen     *status.Seen
+	hub      *status.Hub
+	resolve  *resolve.Resolver
+	metrics  *observe.Metrics
+	tracer   trace.Tracer
+	pressure pressure.Gauge
 
 	// answers are what the resolver learned and the plan does not know yet.
 	answers chan plan.Answer
@@ -107,7 +109,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) serve(origin *edge.Edge) error {
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Tickets: s.replica.Tickets(), Log: s.deps.Log,
+		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,
@@ -140,7 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.nudges.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.nudges.Run, s.pressure.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

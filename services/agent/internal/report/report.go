@@ -195,7 +195,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 			continue
 		}
 		if err := r.send(ctx, pending); err != nil {
-			wait = backoff.Next()
+			wait = backoff.After(err)
 			if ctx.Err() == nil {
 				r.log.Warn("reports are not delivered yet", "err", err, "services", len(pending), "retry_in", wait)
 			}

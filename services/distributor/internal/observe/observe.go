@@ -16,6 +16,7 @@ type Metrics struct {
 	Nudges   prometheus.Counter
 	Resolves *prometheus.CounterVec // by result: resolved, no_folder, refused, unavailable
 	Reports  *prometheus.CounterVec // by result: durable, failed
+	Away     *prometheus.CounterVec // turned away, by class: sync, watch, report
 	Gets     *prometheus.CounterVec // of artifacts, by result: hit, miss, refused
 }
 
@@ -34,9 +35,10 @@ func New(r prometheus.Registerer, s State) (*Metrics, error) {
 		Resolves: counters("resolves_total", "Answers to what was asked of gitcaches, by result.", "result"),
 		Reports:  counters("reports_total", "Service reports taken in, by whether they got durable.", "result"),
 		Gets:     counters("artifact_gets_total", "Artifacts that agents asked for: on this node (hit), to be fetched first (miss), or not theirs (refused).", "result"),
+		Away:     counters("turned_away_total", "Calls that were told to come back later, by class.", "class"),
 		Nudges:   prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "nudges_total", Help: "Nudges put to watching agents."}),
 	}
-	for _, c := range append(gauges(s), m.Syncs, m.Resolves, m.Reports, m.Gets, m.Nudges) {
+	for _, c := range append(gauges(s), m.Syncs, m.Resolves, m.Reports, m.Away, m.Gets, m.Nudges) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

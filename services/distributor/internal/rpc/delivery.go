@@ -29,18 +29,30 @@ type Deps struct {
 	Reports *status.Reports
 	Seen    *status.Seen
 	Metrics *observe.Metrics
-	// NextPoll is the mean time between two polls of an agent.
+	// NextPoll is the mean time between two polls of an agent, when there is no pressure.
 	NextPoll time.Duration
+	// Pressure is how busy this process is, from 0 to 1.
+	Pressure func() float64
 	// Tickets are for the artifacts of what is delivered.
 	Tickets artifact.Tickets
 	Log     *slog.Logger
 }
 
 // Delivery implements DeliveryService.
-type Delivery struct{ deps Deps }
+type Delivery struct {
+	deps  Deps
+	syncs *class
+	opens *class // of Watch streams, while the first message is found
+}
 
 // NewDelivery returns the handler.
-func NewDelivery(d Deps) *Delivery { return &Delivery{deps: d} }
+func NewDelivery(d Deps) *Delivery {
+	return &Delivery{
+		deps:  d,
+		syncs: newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
+		opens: newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
+	}
+}
 
 var errNoAgent = connect.NewError(connect.CodePermissionDenied, errors.New("only agents have services delivered"))
 
@@ -50,6 +62,10 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if !ok {
 		return nil, errNoAgent
 	}
+	if err := d.syncs.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.syncs.leave()
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
 	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), has)
@@ -60,7 +76,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if err != nil {
 		return nil, toConnect(err, cluster)
 	}
-	now, wait := time.Now(), spread(d.deps.NextPoll)
+	now, wait := time.Now(), spread(d.nextPoll())
 	d.deps.Seen.Polled(cluster, now, now.Add(wait), req.GetAgent())
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait)}
 	switch {
@@ -121,6 +137,12 @@ func result(diff plan.Difference, err error) string {
 	return "changes"
 }
 
+// nextPoll is the mean time to the next poll: up to twice as long while this process is busy. Nudges come all the
+// same.
+func (d *Delivery) nextPoll() time.Duration {
+	return time.Duration(float64(d.deps.NextPoll) * (1 + d.deps.Pressure()))
+}
+
 // spread is a time from nine tenths of d to eleven: polls drift apart by themselves.
 func spread(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1) //nolint:gosec // jitter is no secret
@@ -136,6 +158,9 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 	n := float64(len(req.GetReports()))
 	if err != nil {
 		d.deps.Metrics.Reports.WithLabelValues("failed").Add(n)
+		if errors.Is(err, status.ErrBusy) {
+			d.deps.Metrics.Away.WithLabelValues("report").Inc()
+		}
 		return nil, reportError(err)
 	}
 	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)

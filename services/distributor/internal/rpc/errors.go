@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/services/distributor/internal/plan"
+	"fairlead.dev/services/distributor/internal/status"
 )
 
 // toConnect maps the plan's errors. In every case the agent keeps what it has.
@@ -26,6 +27,8 @@ func toConnect(err error, cluster string) error {
 func reportError(err error) error {
 	code := connect.CodeOf(err)
 	switch {
+	case errors.Is(err, status.ErrBusy):
+		return errTooMany()
 	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument, code == connect.CodeResourceExhausted:
 		return err
 	}

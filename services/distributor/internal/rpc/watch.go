@@ -31,15 +31,11 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 	// From here on no change is missed; what changed just before is told at once.
 	w := d.deps.Nudges.Watch(cluster)
 	defer w.Close()
-	changed, err := d.deps.Plan.Changed(cluster)
+	first, err := d.open(ctx, cluster)
 	if err != nil {
-		return toConnect(err, cluster)
+		return err
 	}
-	first := beat()
-	if time.Since(changed) < d.deps.NextPoll {
-		first = nudgeNow()
-	}
-	if err := out.Send(first); err != nil {
+	if err := out.Send(first); err != nil { // may take as long as the agent likes
 		return err
 	}
 	d.deps.Seen.Mark(cluster, time.Now())
@@ -49,6 +45,22 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 		d.deps.Seen.Lost(cluster, time.Now())
 	}
 	return err
+}
+
+// open takes a turn to find the first message.
+func (d *Delivery) open(ctx context.Context, cluster string) (*deliveryv1.WatchResponse, error) {
+	if err := d.opens.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.opens.leave()
+	changed, err := d.deps.Plan.Changed(cluster)
+	if err != nil {
+		return nil, toConnect(err, cluster)
+	}
+	if time.Since(changed) < 2*d.deps.NextPoll { // the longest that one may have been without
+		return nudgeNow(), nil
+	}
+	return beat(), nil
 }
 
 // isDraining says that the end of a stream is our own doing.

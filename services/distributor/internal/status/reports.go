@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -27,9 +28,11 @@ type Console interface {
 const (
 	// callTimeout bounds one call to the console.
 	callTimeout = 10 * time.Second
-	// maxWaiting bounds the reports that wait for the console, so that a storm of them costs a
-	// retry and not memory.
-	maxWaiting = 256
+	// maxWaiting and maxWaitingBytes bound the agents' calls that wait for the console, and what is in them: four
+	// full calls to the console, and as much memory as a distributor has to spare. More are told when to come
+	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
+	maxWaiting      = 4096
+	maxWaitingBytes = 64 << 20
 	// A call to the console carries at most so many clusters (its own limit) and bytes (half of what
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
@@ -45,10 +48,13 @@ type Reports struct {
 	console Console
 	queue   chan *job
 	log     *slog.Logger
+	bytes   atomic.Int64 // of what waits
 }
 
 type job struct {
 	reports *consolev1.ClusterReports
+	size    int
+	gone    atomic.Bool  // nobody waits for it any more
 	done    chan outcome // capacity 1
 }
 
@@ -62,9 +68,14 @@ func NewReports(c Console, log *slog.Logger) *Reports {
 	return &Reports{console: c, queue: make(chan *job, maxWaiting), log: log}
 }
 
-// Record returns once the reports are durable, or an error.
+// Record returns once the reports are durable, or an error. It keeps reports until it has returned.
 func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliveryv1.ServiceReport) ([]*deliveryv1.Acknowledgement, error) {
 	j := &job{reports: &consolev1.ClusterReports{Cluster: cluster, Reports: reports}, done: make(chan outcome, 1)}
+	j.size = proto.Size(j.reports)
+	defer r.bytes.Add(int64(-j.size))
+	if r.bytes.Add(int64(j.size)) > maxWaitingBytes {
+		return nil, ErrBusy
+	}
 	select {
 	case r.queue <- j:
 	default:
@@ -72,6 +83,7 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	}
 	select {
 	case <-ctx.Done():
+		j.gone.Store(true) // the agent says it again, and by then maybe something newer
 		return nil, ctx.Err()
 	case o := <-j.done:
 		return o.acknowledged, o.err
@@ -82,35 +94,41 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 func (r *Reports) Run(ctx context.Context) error {
 	var left *job // did not fit into the batch before
 	for ctx.Err() == nil {
-		batch := []*job{left}
-		if left == nil {
+		first := left
+		if left = nil; first == nil {
 			select {
 			case <-ctx.Done():
 				return nil
-			case batch[0] = <-r.queue:
+			case first = <-r.queue:
 			}
 		}
-		batch, left = r.gather(batch)
-		r.send(ctx, batch)
+		var batch []*job
+		if batch, left = r.gather(first); len(batch) > 0 {
+			r.send(ctx, batch)
+		}
 	}
 	return nil
 }
 
-// gather adds what waits already, up to the bounds of a call.
-func (r *Reports) gather(batch []*job) (full []*job, left *job) {
-	size := proto.Size(batch[0].reports)
-	for len(batch) < maxClusters {
-		select {
-		case j := <-r.queue:
-			if size += proto.Size(j.reports); size > maxBatchBytes {
+// gather adds what waits already, up to the bounds of a call, and leaves out what nobody waits for.
+func (r *Reports) gather(first *job) (batch []*job, left *job) {
+	size := 0
+	for j := first; ; {
+		if !j.gone.Load() {
+			if size += j.size; len(batch) > 0 && size > maxBatchBytes {
 				return batch, j
 			}
 			batch = append(batch, j)
+		}
+		if len(batch) == maxClusters {
+			return batch, nil
+		}
+		select {
+		case j = <-r.queue:
 		default:
 			return batch, nil
 		}
 	}
-	return batch, nil
 }
 
 func (r *Reports) send(ctx context.Context, batch []*job) {

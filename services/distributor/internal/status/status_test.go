@@ -119,36 +119,96 @@ func TestReportsThatWaitGoTogether(t *testing.T) {
 	})
 }
 
+// record makes many calls and counts those that are refused for now.
+func record(t *testing.T, r *status.Reports, calls, message int) (busy int) {
+	t.Helper()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for range calls {
+		all.Go(func() {
+			if _, err := r.Record(context.Background(), "c", reports("s", message)); errors.Is(err, status.ErrBusy) {
+				mu.Lock()
+				defer mu.Unlock()
+				busy++
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return busy
+}
+
 func TestReportsThatAreTooManyAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: 5 * time.Second}
 		r := status.NewReports(c, quiet)
 		stop := run(t, r.Run)
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		busy := 0
+		var first sync.WaitGroup
 		// One that the sender is busy with, while the others come.
-		all.Go(func() {
+		first.Go(func() {
 			if _, err := r.Record(context.Background(), "first", reports("s", 0)); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
-		for range 1000 {
+		if busy := record(t, r, 5000, 0); busy != 5000-4096 {
+			t.Errorf("%d of 5000 were refused", busy)
+		}
+		first.Wait()
+		if busy := record(t, r, 4000, 0); busy != 0 {
+			t.Errorf("%d were refused after the storm", busy)
+		}
+		stop()
+	})
+}
+
+func TestReportsThatAreTooLargeTogetherAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		if busy := record(t, r, 70, 1<<20); busy != 7 { // 63 of a little over 1 MiB fit into 64
+			t.Errorf("%d of 70 MiB were refused", busy)
+		}
+		if busy := record(t, r, 60, 1<<20); busy != 0 {
+			t.Errorf("%d were refused after the storm", busy)
+		}
+		stop()
+	})
+}
+
+func TestReportsThatNobodyWaitsForAreNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: 5 * time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		short, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		all.Go(func() { _, _ = r.Record(context.Background(), "first", reports("s", 0)) })
+		synctest.Wait()
+		for range 10 {
 			all.Go(func() {
-				if _, err := r.Record(context.Background(), "c", reports("s", 0)); errors.Is(err, status.ErrBusy) {
-					mu.Lock()
-					defer mu.Unlock()
-					busy++
-				} else if err != nil {
+				if _, err := r.Record(short, "gone", reports("s", 0)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
 		}
+		synctest.Wait()
+		all.Go(func() { _, _ = r.Record(context.Background(), "last", reports("s", 0)) })
 		all.Wait()
-		if busy != 1000-256 {
-			t.Errorf("%d of 1000 were refused", busy)
+		var sent []string
+		for _, req := range c.reports {
+			for _, cl := range req.GetClusters() {
+				sent = append(sent, cl.GetCluster())
+			}
+		}
+		if fmt.Sprint(sent) != "[first last]" {
+			t.Errorf("sent those of %v", sent)
 		}
 		stop()
 	})

@@ -1,0 +1,71 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"connectrpc.com/connect"
+)
+
+func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var away, through atomic.Int64
+		c := newClass(2, 3, func() { away.Add(1) })
+		ctx := context.Background()
+		for range 2 {
+			if err := c.enter(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			go func() {
+				if err := c.enter(ctx); err != nil {
+					t.Error(err)
+					return
+				}
+				through.Add(1)
+				c.leave()
+			}()
+		}
+		synctest.Wait()
+		pauses := map[string]bool{}
+		for range 50 {
+			err := c.enter(ctx)
+			told, ok := errors.AsType[*connect.Error](err)
+			if !ok || told.Code() != connect.CodeUnavailable {
+				t.Fatalf("one too many: %v", err)
+			}
+			if s, err := strconv.Atoi(told.Meta().Get("Retry-After")); err != nil || s < 2 || s > 15 {
+				t.Fatalf("Retry-After: %q", told.Meta().Get("Retry-After"))
+			}
+			pauses[told.Meta().Get("Retry-After")] = true
+		}
+		if len(pauses) < 3 || away.Load() != 50 || through.Load() != 0 {
+			t.Errorf("%d pauses, %d turned away, %d through", len(pauses), away.Load(), through.Load())
+		}
+		gone, cancel := context.WithCancel(ctx)
+		c.leave()
+		c.leave()
+		synctest.Wait()
+		if through.Load() != 3 {
+			t.Errorf("%d of those who waited came through", through.Load())
+		}
+		for range 2 {
+			if err := c.enter(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.enter(gone) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("who went while waiting: %v", err)
+		}
+	})
+}
