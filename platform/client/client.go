@@ -1,8 +1,9 @@
 // Package client makes the one HTTP client with which every part of Fairlead calls the others.
 //
 // It speaks HTTP/2 (with TLS for https, in clear text for http URLs) and HTTP/1.1 where an https
-// server offers nothing newer. It has no overall timeout, because streams live long: bound calls by
-// their context. It never follows a redirect, because a credential must not follow one.
+// server offers nothing newer, or where a request asks for an upgrade. It has no overall timeout, because
+// streams live long: bound calls by their context. It never follows a redirect, because a credential must
+// not follow one.
 package client
 
 import (
@@ -64,10 +65,11 @@ func New(cfg Config) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt := &byScheme{https: newTransport(roots), http: newTransport(roots)}
+	rt := &byScheme{https: newTransport(roots), http: newTransport(roots), upgrade: newTransport(roots)}
 	rt.https.Protocols.SetHTTP1(true)
 	rt.https.Protocols.SetHTTP2(true)
 	rt.http.Protocols.SetUnencryptedHTTP2(true)
+	rt.upgrade.Protocols.SetHTTP1(true)
 	traced := http.RoundTripper(propagating{rt})
 	if cfg.Tracer != nil {
 		traced = otelhttp.NewTransport(rt, otelhttp.WithTracerProvider(cfg.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
@@ -127,12 +129,16 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 	}
 }
 
-// byScheme exists because a transport that may speak HTTP/1.1 never tries HTTP/2 in clear text.
-type byScheme struct{ https, http *http.Transport }
+// byScheme exists because a transport that may speak HTTP/1.1 never tries HTTP/2 in clear text, and because only
+// HTTP/1.1 has connections that become something else.
+type byScheme struct{ https, http, upgrade *http.Transport }
 
 func (t *byScheme) RoundTrip(req *http.Request) (*http.Response, error) {
 	transport := t.https
-	if req.URL.Scheme == "http" {
+	switch {
+	case req.Header.Get("Upgrade") != "":
+		transport = t.upgrade
+	case req.URL.Scheme == "http":
 		transport = t.http
 	}
 	resp, err := transport.RoundTrip(req)
@@ -161,6 +167,7 @@ func refuseRedirect(resp *http.Response) (*http.Response, error) {
 func (t *byScheme) CloseIdleConnections() {
 	t.https.CloseIdleConnections()
 	t.http.CloseIdleConnections()
+	t.upgrade.CloseIdleConnections()
 }
 
 // propagating hands the caller's trace on.

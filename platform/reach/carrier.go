@@ -2,11 +2,130 @@ package reach
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
+	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/mux/muxws"
 )
+
+// The carriers, by the names that people see.
+const (
+	carrierConnect   = "connect"
+	carrierWebSocket = "websocket"
+)
+
+const (
+	// rememberFor is how long an endpoint that is reached by WebSocket only is not asked for HTTP/2 again.
+	rememberFor = time.Hour
+	// dialLimit bounds the WebSocket's handshake.
+	dialLimit = 10 * time.Second
+)
+
+// way is over which carrier an endpoint's hub is reached. One goroutine uses it.
+type way struct{ webSocketUntil time.Time }
+
+func (w *way) carrier() string {
+	if time.Now().Before(w.webSocketUntil) {
+		return carrierWebSocket
+	}
+	return carrierConnect
+}
+
+func (w *way) other() string {
+	if w.carrier() == carrierConnect {
+		return carrierWebSocket
+	}
+	return carrierConnect
+}
+
+func (w *way) remember(carrier string) {
+	if w.webSocketUntil = (time.Time{}); carrier == carrierWebSocket {
+		w.webSocketUntil = time.Now().Add(rememberFor)
+	}
+}
+
+// blamesCarrier says whether another carrier could do better after that error: not if the hub has refused in its own
+// words, and not if nobody was reached.
+func blamesCarrier(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeNotFound, connect.CodeResourceExhausted,
+		connect.CodeFailedPrecondition, connect.CodeCanceled:
+		return false
+	default:
+	}
+	failed, ok := errors.AsType[*net.OpError](err)
+	return !ok || failed.Op != "dial"
+}
+
+// dialCarrier opens a carrier to an endpoint. release frees what it took, when the session has ended.
+func (r *Reach) dialCarrier(ctx context.Context, endpoint, kind string) (c mux.Carrier, release func(), err error) {
+	if kind == carrierWebSocket {
+		c, err = r.dialWebSocket(ctx, endpoint)
+		return c, func() {}, err
+	}
+	tunnels := tunnelv1connect.NewTunnelServiceClient(r.cfg.HTTPClient, endpoint,
+		append(client.Options(), client.WithToken(r.cfg.Token))...)
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := tunnels.Connect(ctx)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return &carrier{stream: stream, cancel: cancel}, func() { cancel(); _ = stream.CloseResponse() }, nil
+}
+
+func (r *Reach) dialWebSocket(ctx context.Context, endpoint string) (mux.Carrier, error) {
+	token, err := r.cfg.Token.Token(ctx)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	header := http.Header{"Authorization": {"Bearer " + token}}
+	conn, err := muxws.Dial(ctx, r.cfg.HTTPClient, endpoint+tunnelv1connect.TunnelServiceConnectProcedure, header)
+	if err != nil {
+		return nil, inWords(err)
+	}
+	return webSocket{conn}, nil
+}
+
+// webSocket tells of the hub's refusals as a Connect stream does.
+type webSocket struct{ *muxws.Conn }
+
+func (w webSocket) Receive() ([]byte, error) {
+	batch, err := w.Conn.Receive()
+	if err != nil {
+		err = inWords(err)
+	}
+	return batch, err
+}
+
+// inWords gives a WebSocket's error the code that a Connect stream's would have.
+func inWords(err error) error {
+	if closed, ok := errors.AsType[*muxws.CloseError](err); ok && closed.Code > muxws.CodeBase {
+		return connect.NewError(connect.Code(closed.Code-muxws.CodeBase), err)
+	}
+	refused, ok := errors.AsType[*muxws.RefusedError](err)
+	if !ok {
+		return err
+	}
+	codes := map[int]connect.Code{
+		http.StatusUnauthorized: connect.CodeUnauthenticated, http.StatusForbidden: connect.CodePermissionDenied,
+		http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusServiceUnavailable: connect.CodeUnavailable,
+	}
+	if code, ok := codes[refused.Status]; ok {
+		return connect.NewError(code, err)
+	}
+	return err
+}
 
 // carrier is the agent's end of a Connect stream as a mux.Carrier.
 type carrier struct {

@@ -20,8 +20,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
-	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
@@ -78,6 +76,7 @@ type State struct {
 	Connected bool
 	Since     time.Time // of being connected or not
 	Err       error     // why it is not connected; nil at first
+	Carrier   string    // of the session: "connect", or "websocket" where HTTP/2 does not reach the hub
 }
 
 // New checks the configuration. It dials nothing.
@@ -161,15 +160,19 @@ func (r *Reach) Run(ctx context.Context) error {
 func (r *Reach) keep(ctx context.Context, endpoint string) {
 	defer r.forget(endpoint)
 	log := r.cfg.Log.With("endpoint", redacted(endpoint))
+	var over way
 	for failures := 0; ; {
 		began := time.Now()
-		connected, err := r.connect(ctx, endpoint, log)
+		connected, err := r.connect(ctx, endpoint, &over, log)
 		if ctx.Err() != nil {
 			return
 		}
 		r.setState(State{Endpoint: endpoint, Since: time.Now(), Err: err})
-		if connected && time.Since(began) >= longLived {
+		switch lived := time.Since(began) >= longLived; {
+		case connected && lived:
 			failures = 0
+		case connected && errors.Is(err, mux.ErrDead):
+			over.remember(over.other()) // something on the way keeps frames to itself
 		}
 		wait := pauseAfter(failures)
 		failures++
@@ -189,22 +192,24 @@ func pauseAfter(failures int) time.Duration {
 
 // connect opens a session and stays until it ends or goes away; then its last streams end in the
 // background. connected says that the handshake was done.
-func (r *Reach) connect(ctx context.Context, endpoint string, log *slog.Logger) (connected bool, err error) {
-	session, ended, err := r.dial(ctx, endpoint, log)
+func (r *Reach) connect(ctx context.Context, endpoint string, over *way, log *slog.Logger) (connected bool, err error) {
+	carrier := over.carrier()
+	session, ended, err := r.open(ctx, endpoint, carrier, log)
+	if err != nil && ctx.Err() == nil && blamesCarrier(err) {
+		carrier = over.other()
+		first := err
+		if session, ended, err = r.open(ctx, endpoint, carrier, log); err != nil {
+			err = fmt.Errorf("%w; over %s: %w", first, carrier, err)
+		} else {
+			log.InfoContext(ctx, "the hub is reached over another carrier", "carrier", carrier, "reason", first)
+		}
+	}
 	if err != nil {
 		return false, err
 	}
-	select {
-	case <-session.Ready():
-	case err := <-ended:
-		return false, r.explain(err)
-	case <-ctx.Done():
-		drain(ctx, session)
-		<-ended //nolint:errcheck // it was told to
-		return false, nil
-	}
-	r.setState(State{Endpoint: endpoint, Connected: true, Since: time.Now()})
-	log.InfoContext(ctx, "tunnel session open")
+	over.remember(carrier)
+	r.setState(State{Endpoint: endpoint, Connected: true, Since: time.Now(), Carrier: carrier})
+	log.InfoContext(ctx, "tunnel session open", "carrier", carrier)
 	select {
 	case <-session.Gone():
 		r.running.Go(func() { linger(ctx, session, ended) })
@@ -215,6 +220,24 @@ func (r *Reach) connect(ctx context.Context, endpoint string, log *slog.Logger) 
 		drain(ctx, session)
 		<-ended //nolint:errcheck // it was told to
 		return true, nil
+	}
+}
+
+// open dials a session and waits until its handshake is done.
+func (r *Reach) open(ctx context.Context, endpoint, carrier string, log *slog.Logger) (*mux.Session, <-chan error, error) {
+	session, ended, err := r.dial(ctx, endpoint, carrier, log)
+	if err != nil {
+		return nil, nil, r.explain(err)
+	}
+	select {
+	case <-session.Ready():
+		return session, ended, nil
+	case err := <-ended:
+		return nil, nil, r.explain(err)
+	case <-ctx.Done():
+		drain(ctx, session)
+		<-ended //nolint:errcheck // it was told to
+		return nil, nil, context.Cause(ctx)
 	}
 }
 
@@ -236,17 +259,17 @@ func linger(ctx context.Context, session *mux.Session, ended <-chan error) {
 }
 
 // dial starts a session and its serving. ended gets the session's error when all of it has ended.
-func (r *Reach) dial(ctx context.Context, endpoint string, log *slog.Logger) (*mux.Session, <-chan error, error) {
-	tunnels := tunnelv1connect.NewTunnelServiceClient(r.cfg.HTTPClient, endpoint,
-		append(client.Options(), client.WithToken(r.cfg.Token))...)
+func (r *Reach) dial(ctx context.Context, endpoint, carrier string, log *slog.Logger) (*mux.Session, <-chan error, error) {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stream, err := tunnels.Connect(streamCtx)
+	line, release, err := r.dialCarrier(streamCtx, endpoint, carrier)
 	if err != nil {
 		cancel()
 		return nil, nil, err
 	}
-	session, err := mux.NewAcceptor(&carrier{stream: stream, cancel: cancel}, map[string]string{"version": r.cfg.Version})
+	session, err := mux.NewAcceptor(line, map[string]string{"version": r.cfg.Version})
 	if err != nil {
+		_ = line.Close()
+		release()
 		cancel()
 		return nil, nil, err
 	}
@@ -258,7 +281,7 @@ func (r *Reach) dial(ctx context.Context, endpoint string, log *slog.Logger) (*m
 		err := session.Run(streamCtx)
 		cancel()
 		serving.Wait()
-		_ = stream.CloseResponse()
+		release()
 		ended <- err
 	})
 	return session, ended, nil

@@ -68,14 +68,16 @@ func (s *Service) serve() error {
 		tunnelv1connect.TunnelServiceListSessionsProcedure:  identity.RoleUser | identity.RoleConsole | identity.RoleTunnel,
 		tunnelv1connect.TunnelServiceWatchSessionsProcedure: identity.RoleUser | identity.RoleConsole,
 	}
+	deps := rpc.Deps{
+		Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
+		HTTP: s.replica.HTTP(), Options: s.replica.Options(), Log: s.deps.Log,
+	}
 	return s.replica.Serve(policy, s.ready,
 		// Lingering: sessions say GOAWAY and let requests finish before they end.
 		server.RPC(tunnelv1connect.TunnelServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return rpc.NewHandler(rpc.Deps{
-				Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
-				HTTP: s.replica.HTTP(), Options: s.replica.Options(), Log: s.deps.Log,
-			}, opts...)
+			return rpc.NewHandler(deps, opts...)
 		}).Lingering(),
+		server.HTTP(rpc.WebSocketPattern, rpc.NewWebSocket(deps), identity.RoleAgent),
 		server.Raw(proxy.Prefix, s.proxy, identity.RoleUser),
 		server.Raw(proxy.RelayPrefix, s.proxy.Relayed(), identity.RoleTunnel),
 	)

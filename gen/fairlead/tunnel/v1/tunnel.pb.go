@@ -402,8 +402,10 @@ type Session struct {
 	// Last measured round trip, in microseconds.
 	RoundTripMicros int64  `protobuf:"varint,6,opt,name=round_trip_micros,json=roundTripMicros,proto3" json:"round_trip_micros,omitempty"`
 	AgentVersion    string `protobuf:"bytes,7,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What carries it: "connect", or "websocket" where HTTP/2 does not reach the hub.
+	Carrier       string `protobuf:"bytes,8,opt,name=carrier,proto3" json:"carrier,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -485,6 +487,13 @@ func (x *Session) GetAgentVersion() string {
 	return ""
 }
 
+func (x *Session) GetCarrier() string {
+	if x != nil {
+		return x.Carrier
+	}
+	return ""
+}
+
 var File_fairlead_tunnel_v1_tunnel_proto protoreflect.FileDescriptor
 
 const file_fairlead_tunnel_v1_tunnel_proto_rawDesc = "" +
@@ -507,7 +516,7 @@ const file_fairlead_tunnel_v1_tunnel_proto_rawDesc = "" +
 	"\bsessions\x18\x01 \x03(\v2\x1b.fairlead.tunnel.v1.SessionR\bsessions\x12\x1b\n" +
 	"\tended_ids\x18\x02 \x03(\tR\bendedIds\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12'\n" +
-	"\x0fsilent_replicas\x18\x04 \x03(\tR\x0esilentReplicas\"\xf7\x01\n" +
+	"\x0fsilent_replicas\x18\x04 \x03(\tR\x0esilentReplicas\"\x91\x02\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -515,7 +524,8 @@ const file_fairlead_tunnel_v1_tunnel_proto_rawDesc = "" +
 	"\fconnect_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vconnectTime\x12\x18\n" +
 	"\astreams\x18\x05 \x01(\x05R\astreams\x12*\n" +
 	"\x11round_trip_micros\x18\x06 \x01(\x03R\x0froundTripMicros\x12#\n" +
-	"\ragent_version\x18\a \x01(\tR\fagentVersion2\xa3\x03\n" +
+	"\ragent_version\x18\a \x01(\tR\fagentVersion\x12\x18\n" +
+	"\acarrier\x18\b \x01(\tR\acarrier2\xa3\x03\n" +
 	"\rTunnelService\x12X\n" +
 	"\aConnect\x12\".fairlead.tunnel.v1.ConnectRequest\x1a#.fairlead.tunnel.v1.ConnectResponse\"\x00(\x010\x01\x12f\n" +
 	"\fListReplicas\x12'.fairlead.tunnel.v1.ListReplicasRequest\x1a(.fairlead.tunnel.v1.ListReplicasResponse\"\x03\x90\x02\x01\x12f\n" +

@@ -61,6 +61,11 @@ var errDraining = errors.New("this replica is going away: ask again")
 
 // Connect implements TunnelServiceHandler.
 func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+	return s.serve(ctx, newCarrier(ctx, stream))
+}
+
+// serve runs the caller's session until it ends, and says why in Connect's words.
+func (s *service) serve(ctx context.Context, carrier mux.Carrier) error {
 	cluster, ok := identity.Cluster(ctx)
 	if !ok {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("sessions are for agents"))
@@ -71,8 +76,7 @@ func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnel
 	if _, known := s.Catalog.Cluster(cluster); !known {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("cluster %q is not in the catalog", cluster))
 	}
-	err := s.Sessions.Serve(ctx, cluster, newCarrier(ctx, stream))
-	return codeOf(ctx, err)
+	return codeOf(ctx, s.Sessions.Serve(ctx, cluster, carrier))
 }
 
 func codeOf(ctx context.Context, err error) error {

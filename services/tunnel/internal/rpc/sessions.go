@@ -98,6 +98,7 @@ func (s *service) own() []*tunnelv1.Session {
 			Streams:         int32(min(stats.Streams, 1<<30)),
 			RoundTripMicros: stats.RoundTrip.Microseconds(),
 			AgentVersion:    one.Peer().Properties["version"],
+			Carrier:         one.Carrier,
 		})
 	}
 	return sessions

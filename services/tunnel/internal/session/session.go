@@ -62,6 +62,7 @@ type Session struct {
 	ID      string
 	Cluster string
 	Since   time.Time
+	Carrier string // by its name for people
 }
 
 // Directory is told which sessions there are.
@@ -119,7 +120,7 @@ func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrie
 	if err != nil {
 		return err
 	}
-	s := &Session{Session: m, ID: uuid.NewString(), Cluster: cluster, Since: time.Now()}
+	s := &Session{Session: m, ID: uuid.NewString(), Cluster: cluster, Since: time.Now(), Carrier: kindOf(carrier)}
 	var refused error
 	var around sync.WaitGroup
 	around.Go(func() {
@@ -139,6 +140,14 @@ func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrie
 	return err
 }
 
+// kindOf names a carrier for people.
+func kindOf(c mux.Carrier) string {
+	if named, ok := c.(interface{ Kind() string }); ok {
+		return named.Kind()
+	}
+	return "connect"
+}
+
 // register keeps a session in the books until its end.
 func (r *Registry) register(ctx context.Context, s *Session) error {
 	log := r.deps.Log.With("cluster", s.Cluster, "session", s.ID)
@@ -148,7 +157,7 @@ func (r *Registry) register(ctx context.Context, s *Session) error {
 		return err
 	}
 	r.deps.Directory.Add(s.Cluster, s.ID)
-	log.InfoContext(ctx, "agent connected", "version", s.Peer().Properties["version"])
+	log.InfoContext(ctx, "agent connected", "carrier", s.Carrier, "version", s.Peer().Properties["version"])
 	<-s.Done()
 	r.remove(s)
 	r.deps.Directory.Remove(s.ID)
