@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,14 +24,18 @@ type state struct {
 	clusters map[string]*consolev1.Cluster
 	services map[string]*Service
 	secrets  map[string]*consolev1.Secret
+	grants   map[string]*consolev1.Grant
 
 	bySource map[string]map[*Service]struct{}
+	// granted is grants in the order of names, for who asks with every request; nil: they have changed.
+	granted atomic.Pointer[[]*consolev1.Grant]
 }
 
 func newState() *state {
 	return &state{
 		sources: map[string]*consolev1.Source{}, clusters: map[string]*consolev1.Cluster{},
 		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
+		grants:   map[string]*consolev1.Grant{},
 		bySource: map[string]map[*Service]struct{}{},
 	}
 }
@@ -45,6 +50,8 @@ func kindOf(ch *consolev1.Change) consolev1.Kind {
 		return consolev1.Kind_KIND_SERVICE
 	case *consolev1.Change_Secret:
 		return consolev1.Kind_KIND_SECRET
+	case *consolev1.Change_Grant:
+		return consolev1.Kind_KIND_GRANT
 	case *consolev1.Change_Deleted:
 		return c.Deleted.GetKind()
 	}
@@ -65,6 +72,9 @@ func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, o
 		}
 	case *consolev1.Change_Secret:
 		kind, name, ok = set(s.secrets, consolev1.Kind_KIND_SECRET, withoutValues(c.Secret))
+	case *consolev1.Change_Grant:
+		kind, name, ok = set(s.grants, consolev1.Kind_KIND_GRANT, c.Grant)
+		s.granted.Store(nil)
 	case *consolev1.Change_Deleted:
 		return s.remove(c.Deleted)
 	}
@@ -102,6 +112,9 @@ func (s *state) remove(d *consolev1.Deleted) (consolev1.Kind, string, bool) {
 		}
 	case consolev1.Kind_KIND_SECRET:
 		ok = unset(s.secrets, d)
+	case consolev1.Kind_KIND_GRANT:
+		ok = unset(s.grants, d)
+		s.granted.Store(nil)
 	}
 	return d.GetKind(), d.GetName(), ok
 }
@@ -151,10 +164,11 @@ type contents struct {
 	clusters []*consolev1.Cluster
 	services []*Service
 	secrets  []*consolev1.Secret
+	grants   []*consolev1.Grant
 }
 
 func (s *state) contents() contents {
-	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets)}
+	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants)}
 }
 
 // changes is the contents as a stream would bring them.
@@ -176,6 +190,11 @@ func (c contents) changes(yield func(*consolev1.Change) bool) {
 	}
 	for _, r := range c.secrets {
 		if !yield(&consolev1.Change{Change: &consolev1.Change_Secret{Secret: r}}) {
+			return
+		}
+	}
+	for _, r := range c.grants {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Grant{Grant: r}}) {
 			return
 		}
 	}

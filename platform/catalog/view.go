@@ -34,6 +34,18 @@ func (c *Catalog) Secrets() []*consolev1.Secret {
 	return sorted(c.live.secrets)
 }
 
+// Grants returns all grants, in the order of names. The slice belongs to everybody: don't change it.
+func (c *Catalog) Grants() []*consolev1.Grant {
+	c.mu.RLock() // nobody changes grants meanwhile
+	defer c.mu.RUnlock()
+	if list := c.live.granted.Load(); list != nil {
+		return *list
+	}
+	list := sorted(c.live.grants)
+	c.live.granted.Store(&list)
+	return list
+}
+
 // Source returns one source.
 func (c *Catalog) Source(name string) (*consolev1.Source, bool) {
 	c.mu.RLock()

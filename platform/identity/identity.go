@@ -74,6 +74,8 @@ type Identity struct {
 	BeganAt   time.Time
 	IssuedAt  time.Time
 	ExpiresAt time.Time
+	// Final says that the token can't be renewed: it was made to be handed on.
+	Final bool
 }
 
 // Subject is how revocations and the audit trail name the identity: "agent:edge-1".

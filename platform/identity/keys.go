@@ -154,6 +154,7 @@ type claims struct {
 	// BeganMicros is of a renewed token: when the first of its line was issued.
 	BeganMicros int64    `json:"began_us,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
+	Final       bool     `json:"final,omitempty"`
 }
 
 // Sign issues the first token of a line for id, to live for ttl (at most MaxLifetime). The token's id
@@ -163,11 +164,28 @@ func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Iden
 	return k.sign(id, ttl)
 }
 
+// ErrFinal: a token that was made to be handed on is not renewed.
+var ErrFinal = errors.New("this token can't be renewed: get one as you got it, with `fairlead login` or from an administrator")
+
+// Lend issues a token for the identity of a verified one that lives for ttl, but no longer than that one, and
+// can't be renewed. A revocation reaches both.
+func (k *KeySet) Lend(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
+	ttl = min(ttl, time.Until(verified.ExpiresAt))
+	if verified.TokenID == "" || verified.BeganAt.IsZero() || ttl < time.Second {
+		return "", Identity{}, errors.New("lend token: there is no token, or it is about to expire")
+	}
+	verified.Final = true
+	return k.sign(verified, ttl)
+}
+
 // Renew issues a token for the identity of a verified one. It has the same token id and knows when its
 // line began, so that a revocation reaches it however often, and whenever, it was renewed.
 func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	if verified.TokenID == "" || verified.BeganAt.IsZero() {
 		return "", Identity{}, errors.New("renew token: there is no token to renew")
+	}
+	if verified.Final {
+		return "", Identity{}, ErrFinal
 	}
 	return k.sign(verified, ttl)
 }
@@ -206,6 +224,7 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		IssuedMicros: id.IssuedAt.UnixMicro(),
 		BeganMicros:  began,
 		Groups:       id.Groups,
+		Final:        id.Final,
 	}).Serialize()
 	if err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)

@@ -128,6 +128,7 @@ type api struct {
 	catalog  consolev1connect.CatalogServiceClient
 	identity consolev1connect.IdentityServiceClient
 	audit    consolev1connect.AuditServiceClient
+	grants   consolev1connect.GrantServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -158,6 +159,7 @@ func (r *running) as(t testing.TB, token string) api {
 		catalog:  consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
 		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
 		audit:    consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
+		grants:   consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
 	}
 }
 

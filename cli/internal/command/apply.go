@@ -20,11 +20,11 @@ func (a *app) apply() *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
-		Short: "Create or change sources, clusters, services and secrets",
+		Short: "Create or change sources, clusters, services, secrets and grants",
 		Long: `Create or change the resources that YAML documents describe.
 
 Everything is checked before anything is sent. Resources are written in the order in which they
-depend on each other: secrets, sources, clusters, services. Repeating it changes nothing.
+depend on each other: secrets, sources, clusters, services, grants. Repeating it changes nothing.
 
 A folder stands for its files *.yaml, *.yml and *.json, without subfolders. What the hub fills in
 (status; in metadata uid, revision, etag, createTime, updateTime) is ignored, so that the output

@@ -29,7 +29,9 @@ type kind struct {
 func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
-func kinds() []kind { return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind()} }
+func kinds() []kind {
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind()}
+}
 
 // findKind takes a kind in singular or plural.
 func findKind(name string) (kind, error) {
@@ -159,6 +161,28 @@ func secretKind() kind {
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name string) error {
 			_, err := h.Secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func grantKind() kind {
+	return kind{
+		kind: manifest.Grant,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Grants.GetGrant(ctx, &consolev1.GetGrantRequest{Name: name})
+			return res.GetGrant(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Grants.ListGrants(ctx, &consolev1.ListGrantsRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetGrants()), res.GetNextPageToken(), err
+		},
+		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
+			res, err := h.Grants.UpdateGrant(ctx, &consolev1.UpdateGrantRequest{Grant: m.(*consolev1.Grant), AllowMissing: true})
+			return res.GetOutcome(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+			_, err := h.Grants.DeleteGrant(ctx, &consolev1.DeleteGrantRequest{Name: name})
 			return err
 		},
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -49,6 +50,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.clusters(found)
 	case manifest.Service:
 		return v.services(found)
+	case manifest.Grant:
+		return v.grants(found), nil
 	default:
 		return v.secrets(found), nil
 	}
@@ -228,6 +231,30 @@ func (v view) secrets(found []manifest.Message) *table.Table {
 		}
 		slices.Sort(keys)
 		v.row(t, []string{s.GetMetadata().GetName(), v.ago(s.GetMetadata().GetUpdateTime()), strings.Join(keys, ", ")})
+	}
+	return t
+}
+
+func (v view) grants(found []manifest.Message) *table.Table {
+	t := v.newTable([]string{"NAME", "ROLE", "SUBJECTS", "CLUSTERS"})
+	for _, m := range found {
+		g := m.(*consolev1.Grant)
+		var subjects []string
+		for _, s := range g.GetSpec().GetSubjects() {
+			if s.GetUser() != "" {
+				subjects = append(subjects, "user:"+s.GetUser())
+			} else {
+				subjects = append(subjects, "group:"+s.GetGroup())
+			}
+		}
+		clusters := slices.Clone(g.GetSpec().GetClusters().GetNames())
+		for _, key := range slices.Sorted(maps.Keys(g.GetSpec().GetClusters().GetLabels())) {
+			clusters = append(clusters, key+"="+g.GetSpec().GetClusters().GetLabels()[key])
+		}
+		if g.GetSpec().GetClusters().GetAll() {
+			clusters = []string{"all"}
+		}
+		v.row(t, []string{g.GetMetadata().GetName(), g.GetSpec().GetRole(), strings.Join(subjects, ", "), strings.Join(clusters, ", ")})
 	}
 	return t
 }

@@ -35,6 +35,8 @@ type Hub struct {
 	Clusters consolev1connect.ClusterServiceClient
 	Services consolev1connect.ServiceServiceClient
 	Secrets  consolev1connect.SecretServiceClient
+	Grants   consolev1connect.GrantServiceClient
+	Audit    consolev1connect.AuditServiceClient
 }
 
 // Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
@@ -70,6 +72,8 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Clusters: consolev1connect.NewClusterServiceClient(hc, c.URL, opts...),
 		Services: consolev1connect.NewServiceServiceClient(hc, c.URL, opts...),
 		Secrets:  consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
+		Grants:   consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
+		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
 	}, nil
 }
 

@@ -40,12 +40,13 @@ const (
 	Source  Kind = "Source"
 	Cluster Kind = "Cluster"
 	Service Kind = "Service"
+	Grant   Kind = "Grant"
 
 	list Kind = "List"
 )
 
 // Kinds in the order in which they depend on each other.
-func Kinds() []Kind { return []Kind{Secret, Source, Cluster, Service} }
+func Kinds() []Kind { return []Kind{Secret, Source, Cluster, Service, Grant} }
 
 // new returns an empty message of the kind; nil if there is no such kind.
 func (k Kind) new() Message {
@@ -58,6 +59,8 @@ func (k Kind) new() Message {
 		return &consolev1.Cluster{}
 	case Service:
 		return &consolev1.Service{}
+	case Grant:
+		return &consolev1.Grant{}
 	default:
 		return nil
 	}

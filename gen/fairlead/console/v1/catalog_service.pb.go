@@ -30,6 +30,7 @@ const (
 	Kind_KIND_CLUSTER     Kind = 2
 	Kind_KIND_SERVICE     Kind = 3
 	Kind_KIND_SECRET      Kind = 4
+	Kind_KIND_GRANT       Kind = 5
 )
 
 // Enum value maps for Kind.
@@ -40,6 +41,7 @@ var (
 		2: "KIND_CLUSTER",
 		3: "KIND_SERVICE",
 		4: "KIND_SECRET",
+		5: "KIND_GRANT",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -47,6 +49,7 @@ var (
 		"KIND_CLUSTER":     2,
 		"KIND_SERVICE":     3,
 		"KIND_SECRET":      4,
+		"KIND_GRANT":       5,
 	}
 )
 
@@ -439,6 +442,7 @@ type Change struct {
 	//	*Change_Service
 	//	*Change_Secret
 	//	*Change_Deleted
+	//	*Change_Grant
 	Change        isChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -526,6 +530,15 @@ func (x *Change) GetDeleted() *Deleted {
 	return nil
 }
 
+func (x *Change) GetGrant() *Grant {
+	if x != nil {
+		if x, ok := x.Change.(*Change_Grant); ok {
+			return x.Grant
+		}
+	}
+	return nil
+}
+
 type isChange_Change interface {
 	isChange_Change()
 }
@@ -552,6 +565,10 @@ type Change_Deleted struct {
 	Deleted *Deleted `protobuf:"bytes,5,opt,name=deleted,proto3,oneof"`
 }
 
+type Change_Grant struct {
+	Grant *Grant `protobuf:"bytes,6,opt,name=grant,proto3,oneof"`
+}
+
 func (*Change_Source) isChange_Change() {}
 
 func (*Change_Cluster) isChange_Change() {}
@@ -561,6 +578,8 @@ func (*Change_Service) isChange_Change() {}
 func (*Change_Secret) isChange_Change() {}
 
 func (*Change_Deleted) isChange_Change() {}
+
+func (*Change_Grant) isChange_Change() {}
 
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -645,24 +664,27 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\vSnapshotEnd\"\v\n" +
 	"\tHeartbeat\"@\n" +
 	"\aChanges\x125\n" +
-	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xae\x02\n" +
+	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xe2\x02\n" +
 	"\x06Change\x125\n" +
 	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
 	"\acluster\x18\x02 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x128\n" +
 	"\aservice\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x125\n" +
 	"\x06secret\x18\x04 \x01(\v2\x1b.fairlead.console.v1.SecretH\x00R\x06secret\x128\n" +
-	"\adeleted\x18\x05 \x01(\v2\x1c.fairlead.console.v1.DeletedH\x00R\adeletedB\b\n" +
+	"\adeleted\x18\x05 \x01(\v2\x1c.fairlead.console.v1.DeletedH\x00R\adeleted\x122\n" +
+	"\x05grant\x18\x06 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grantB\b\n" +
 	"\x06change\"^\n" +
 	"\aDeleted\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid*b\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid*r\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\x10\n" +
 	"\fKIND_CLUSTER\x10\x02\x12\x10\n" +
 	"\fKIND_SERVICE\x10\x03\x12\x0f\n" +
-	"\vKIND_SECRET\x10\x042d\n" +
+	"\vKIND_SECRET\x10\x04\x12\x0e\n" +
+	"\n" +
+	"KIND_GRANT\x10\x052d\n" +
 	"\x0eCatalogService\x12R\n" +
 	"\x05Watch\x12!.fairlead.console.v1.WatchRequest\x1a\".fairlead.console.v1.WatchResponse\"\x000\x01B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13CatalogServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -695,6 +717,7 @@ var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(*Cluster)(nil),       // 10: fairlead.console.v1.Cluster
 	(*Service)(nil),       // 11: fairlead.console.v1.Service
 	(*Secret)(nil),        // 12: fairlead.console.v1.Secret
+	(*Grant)(nil),         // 13: fairlead.console.v1.Grant
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
@@ -709,14 +732,15 @@ var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	11, // 9: fairlead.console.v1.Change.service:type_name -> fairlead.console.v1.Service
 	12, // 10: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
 	8,  // 11: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
-	0,  // 12: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 13: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 14: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 12: fairlead.console.v1.Change.grant:type_name -> fairlead.console.v1.Grant
+	0,  // 13: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 14: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 15: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }
@@ -737,6 +761,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		(*Change_Service)(nil),
 		(*Change_Secret)(nil),
 		(*Change_Deleted)(nil),
+		(*Change_Grant)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -403,7 +404,10 @@ func (x *JoinClusterResponse) GetEndpoints() *Endpoints {
 }
 
 type RenewTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Asks for a token that lives for so long and can't be renewed, to be handed on: to kubectl, or to a page in a
+	// browser. Unset: one like the caller's.
+	Lifetime      *durationpb.Duration `protobuf:"bytes,1,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +440,13 @@ func (x *RenewTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RenewTokenRequest.ProtoReflect.Descriptor instead.
 func (*RenewTokenRequest) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RenewTokenRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
 }
 
 type RenewTokenResponse struct {
@@ -490,6 +501,119 @@ func (x *RenewTokenResponse) GetEndpoints() *Endpoints {
 	return nil
 }
 
+type CreateUserTokenRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	User   string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Groups []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Default and most: 12 hours.
+	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateUserTokenRequest) Reset() {
+	*x = CreateUserTokenRequest{}
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateUserTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateUserTokenRequest) ProtoMessage() {}
+
+func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CreateUserTokenRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CreateUserTokenRequest) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *CreateUserTokenRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+type CreateUserTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Endpoints     *Endpoints             `protobuf:"bytes,2,opt,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateUserTokenResponse) Reset() {
+	*x = CreateUserTokenResponse{}
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateUserTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateUserTokenResponse) ProtoMessage() {}
+
+func (x *CreateUserTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateUserTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateUserTokenResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CreateUserTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *CreateUserTokenResponse) GetEndpoints() *Endpoints {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
 type CreateJoinTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -499,7 +623,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +635,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +648,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateJoinTokenRequest) GetCluster() string {
@@ -544,7 +668,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +680,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +693,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateJoinTokenResponse) GetJoinToken() string {
@@ -599,7 +723,7 @@ type RevokeTokensRequest struct {
 
 func (x *RevokeTokensRequest) Reset() {
 	*x = RevokeTokensRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +735,7 @@ func (x *RevokeTokensRequest) String() string {
 func (*RevokeTokensRequest) ProtoMessage() {}
 
 func (x *RevokeTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +748,7 @@ func (x *RevokeTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokensRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokensRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RevokeTokensRequest) GetWhich() isRevokeTokensRequest_Which {
@@ -678,7 +802,7 @@ type RevokeTokensResponse struct {
 
 func (x *RevokeTokensResponse) Reset() {
 	*x = RevokeTokensResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +814,7 @@ func (x *RevokeTokensResponse) String() string {
 func (*RevokeTokensResponse) ProtoMessage() {}
 
 func (x *RevokeTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +827,7 @@ func (x *RevokeTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokensResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokensResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{13}
 }
 
 type GetTrustBundleRequest struct {
@@ -714,7 +838,7 @@ type GetTrustBundleRequest struct {
 
 func (x *GetTrustBundleRequest) Reset() {
 	*x = GetTrustBundleRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +850,7 @@ func (x *GetTrustBundleRequest) String() string {
 func (*GetTrustBundleRequest) ProtoMessage() {}
 
 func (x *GetTrustBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +863,7 @@ func (x *GetTrustBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustBundleRequest.ProtoReflect.Descriptor instead.
 func (*GetTrustBundleRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{14}
 }
 
 type GetTrustBundleResponse struct {
@@ -754,7 +878,7 @@ type GetTrustBundleResponse struct {
 
 func (x *GetTrustBundleResponse) Reset() {
 	*x = GetTrustBundleResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +890,7 @@ func (x *GetTrustBundleResponse) String() string {
 func (*GetTrustBundleResponse) ProtoMessage() {}
 
 func (x *GetTrustBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +903,7 @@ func (x *GetTrustBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustBundleResponse.ProtoReflect.Descriptor instead.
 func (*GetTrustBundleResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTrustBundleResponse) GetKeys() []byte {
@@ -819,7 +943,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +955,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +968,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Revocation) GetWhich() isRevocation_Which {
@@ -903,7 +1027,7 @@ type RotateSigningKeyRequest struct {
 
 func (x *RotateSigningKeyRequest) Reset() {
 	*x = RotateSigningKeyRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1039,7 @@ func (x *RotateSigningKeyRequest) String() string {
 func (*RotateSigningKeyRequest) ProtoMessage() {}
 
 func (x *RotateSigningKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1052,7 @@ func (x *RotateSigningKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKeyRequest.ProtoReflect.Descriptor instead.
 func (*RotateSigningKeyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{17}
 }
 
 type RotateSigningKeyResponse struct {
@@ -940,7 +1064,7 @@ type RotateSigningKeyResponse struct {
 
 func (x *RotateSigningKeyResponse) Reset() {
 	*x = RotateSigningKeyResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1076,7 @@ func (x *RotateSigningKeyResponse) String() string {
 func (*RotateSigningKeyResponse) ProtoMessage() {}
 
 func (x *RotateSigningKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1089,7 @@ func (x *RotateSigningKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKeyResponse.ProtoReflect.Descriptor instead.
 func (*RotateSigningKeyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RotateSigningKeyResponse) GetKeyId() string {
@@ -979,7 +1103,7 @@ var File_fairlead_console_v1_identity_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\n" +
-	"*fairlead/console/v1/identity_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"j\n" +
+	"*fairlead/console/v1/identity_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"j\n" +
 	"\x05Token\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12;\n" +
@@ -1008,9 +1132,20 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\x13JoinClusterResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12<\n" +
-	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\x13\n" +
-	"\x11RenewTokenRequest\"\x84\x01\n" +
+	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\\\n" +
+	"\x11RenewTokenRequest\x12G\n" +
+	"\blifetime\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\xc0\xd1\x022\x02\b<R\blifetime\"\x84\x01\n" +
 	"\x12RenewTokenResponse\x120\n" +
+	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
+	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\xac\x01\n" +
+	"\x16CreateUserTokenRequest\x12\x1e\n" +
+	"\x04user\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x04user\x12)\n" +
+	"\x06groups\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\xfd\x01R\x06groups\x12G\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\xc0\xd1\x022\x02\b<R\blifetime\"\x89\x01\n" +
+	"\x17CreateUserTokenResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
 	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\";\n" +
 	"\x16CreateJoinTokenRequest\x12!\n" +
@@ -1040,12 +1175,13 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\x05which\"\x19\n" +
 	"\x17RotateSigningKeyRequest\"1\n" +
 	"\x18RotateSigningKeyResponse\x12\x15\n" +
-	"\x06key_id\x18\x01 \x01(\tR\x05keyId2\x89\x06\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId2\xf9\x06\n" +
 	"\x0fIdentityService\x12t\n" +
 	"\x11ExchangeHubSecret\x12-.fairlead.console.v1.ExchangeHubSecretRequest\x1a..fairlead.console.v1.ExchangeHubSecretResponse\"\x00\x12b\n" +
 	"\vJoinCluster\x12'.fairlead.console.v1.JoinClusterRequest\x1a(.fairlead.console.v1.JoinClusterResponse\"\x00\x12_\n" +
 	"\n" +
 	"RenewToken\x12&.fairlead.console.v1.RenewTokenRequest\x1a'.fairlead.console.v1.RenewTokenResponse\"\x00\x12n\n" +
+	"\x0fCreateUserToken\x12+.fairlead.console.v1.CreateUserTokenRequest\x1a,.fairlead.console.v1.CreateUserTokenResponse\"\x00\x12n\n" +
 	"\x0fCreateJoinToken\x12+.fairlead.console.v1.CreateJoinTokenRequest\x1a,.fairlead.console.v1.CreateJoinTokenResponse\"\x00\x12h\n" +
 	"\fRevokeTokens\x12(.fairlead.console.v1.RevokeTokensRequest\x1a).fairlead.console.v1.RevokeTokensResponse\"\x03\x90\x02\x02\x12n\n" +
 	"\x0eGetTrustBundle\x12*.fairlead.console.v1.GetTrustBundleRequest\x1a+.fairlead.console.v1.GetTrustBundleResponse\"\x03\x90\x02\x01\x12q\n" +
@@ -1064,7 +1200,7 @@ func file_fairlead_console_v1_identity_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_identity_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_identity_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fairlead_console_v1_identity_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fairlead_console_v1_identity_service_proto_goTypes = []any{
 	(*Token)(nil),                     // 0: fairlead.console.v1.Token
 	(*ExchangeHubSecretRequest)(nil),  // 1: fairlead.console.v1.ExchangeHubSecretRequest
@@ -1074,48 +1210,57 @@ var file_fairlead_console_v1_identity_service_proto_goTypes = []any{
 	(*JoinClusterResponse)(nil),       // 5: fairlead.console.v1.JoinClusterResponse
 	(*RenewTokenRequest)(nil),         // 6: fairlead.console.v1.RenewTokenRequest
 	(*RenewTokenResponse)(nil),        // 7: fairlead.console.v1.RenewTokenResponse
-	(*CreateJoinTokenRequest)(nil),    // 8: fairlead.console.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),   // 9: fairlead.console.v1.CreateJoinTokenResponse
-	(*RevokeTokensRequest)(nil),       // 10: fairlead.console.v1.RevokeTokensRequest
-	(*RevokeTokensResponse)(nil),      // 11: fairlead.console.v1.RevokeTokensResponse
-	(*GetTrustBundleRequest)(nil),     // 12: fairlead.console.v1.GetTrustBundleRequest
-	(*GetTrustBundleResponse)(nil),    // 13: fairlead.console.v1.GetTrustBundleResponse
-	(*Revocation)(nil),                // 14: fairlead.console.v1.Revocation
-	(*RotateSigningKeyRequest)(nil),   // 15: fairlead.console.v1.RotateSigningKeyRequest
-	(*RotateSigningKeyResponse)(nil),  // 16: fairlead.console.v1.RotateSigningKeyResponse
-	(*timestamppb.Timestamp)(nil),     // 17: google.protobuf.Timestamp
+	(*CreateUserTokenRequest)(nil),    // 8: fairlead.console.v1.CreateUserTokenRequest
+	(*CreateUserTokenResponse)(nil),   // 9: fairlead.console.v1.CreateUserTokenResponse
+	(*CreateJoinTokenRequest)(nil),    // 10: fairlead.console.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),   // 11: fairlead.console.v1.CreateJoinTokenResponse
+	(*RevokeTokensRequest)(nil),       // 12: fairlead.console.v1.RevokeTokensRequest
+	(*RevokeTokensResponse)(nil),      // 13: fairlead.console.v1.RevokeTokensResponse
+	(*GetTrustBundleRequest)(nil),     // 14: fairlead.console.v1.GetTrustBundleRequest
+	(*GetTrustBundleResponse)(nil),    // 15: fairlead.console.v1.GetTrustBundleResponse
+	(*Revocation)(nil),                // 16: fairlead.console.v1.Revocation
+	(*RotateSigningKeyRequest)(nil),   // 17: fairlead.console.v1.RotateSigningKeyRequest
+	(*RotateSigningKeyResponse)(nil),  // 18: fairlead.console.v1.RotateSigningKeyResponse
+	(*timestamppb.Timestamp)(nil),     // 19: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 20: google.protobuf.Duration
 }
 var file_fairlead_console_v1_identity_service_proto_depIdxs = []int32{
-	17, // 0: fairlead.console.v1.Token.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 0: fairlead.console.v1.Token.expire_time:type_name -> google.protobuf.Timestamp
 	0,  // 1: fairlead.console.v1.ExchangeHubSecretResponse.token:type_name -> fairlead.console.v1.Token
 	3,  // 2: fairlead.console.v1.ExchangeHubSecretResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
 	0,  // 3: fairlead.console.v1.JoinClusterResponse.token:type_name -> fairlead.console.v1.Token
 	3,  // 4: fairlead.console.v1.JoinClusterResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	0,  // 5: fairlead.console.v1.RenewTokenResponse.token:type_name -> fairlead.console.v1.Token
-	3,  // 6: fairlead.console.v1.RenewTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	17, // 7: fairlead.console.v1.CreateJoinTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 8: fairlead.console.v1.GetTrustBundleResponse.revocations:type_name -> fairlead.console.v1.Revocation
-	17, // 9: fairlead.console.v1.GetTrustBundleResponse.issue_time:type_name -> google.protobuf.Timestamp
-	17, // 10: fairlead.console.v1.Revocation.revoke_time:type_name -> google.protobuf.Timestamp
-	1,  // 11: fairlead.console.v1.IdentityService.ExchangeHubSecret:input_type -> fairlead.console.v1.ExchangeHubSecretRequest
-	4,  // 12: fairlead.console.v1.IdentityService.JoinCluster:input_type -> fairlead.console.v1.JoinClusterRequest
-	6,  // 13: fairlead.console.v1.IdentityService.RenewToken:input_type -> fairlead.console.v1.RenewTokenRequest
-	8,  // 14: fairlead.console.v1.IdentityService.CreateJoinToken:input_type -> fairlead.console.v1.CreateJoinTokenRequest
-	10, // 15: fairlead.console.v1.IdentityService.RevokeTokens:input_type -> fairlead.console.v1.RevokeTokensRequest
-	12, // 16: fairlead.console.v1.IdentityService.GetTrustBundle:input_type -> fairlead.console.v1.GetTrustBundleRequest
-	15, // 17: fairlead.console.v1.IdentityService.RotateSigningKey:input_type -> fairlead.console.v1.RotateSigningKeyRequest
-	2,  // 18: fairlead.console.v1.IdentityService.ExchangeHubSecret:output_type -> fairlead.console.v1.ExchangeHubSecretResponse
-	5,  // 19: fairlead.console.v1.IdentityService.JoinCluster:output_type -> fairlead.console.v1.JoinClusterResponse
-	7,  // 20: fairlead.console.v1.IdentityService.RenewToken:output_type -> fairlead.console.v1.RenewTokenResponse
-	9,  // 21: fairlead.console.v1.IdentityService.CreateJoinToken:output_type -> fairlead.console.v1.CreateJoinTokenResponse
-	11, // 22: fairlead.console.v1.IdentityService.RevokeTokens:output_type -> fairlead.console.v1.RevokeTokensResponse
-	13, // 23: fairlead.console.v1.IdentityService.GetTrustBundle:output_type -> fairlead.console.v1.GetTrustBundleResponse
-	16, // 24: fairlead.console.v1.IdentityService.RotateSigningKey:output_type -> fairlead.console.v1.RotateSigningKeyResponse
-	18, // [18:25] is the sub-list for method output_type
-	11, // [11:18] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	20, // 5: fairlead.console.v1.RenewTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	0,  // 6: fairlead.console.v1.RenewTokenResponse.token:type_name -> fairlead.console.v1.Token
+	3,  // 7: fairlead.console.v1.RenewTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	20, // 8: fairlead.console.v1.CreateUserTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	0,  // 9: fairlead.console.v1.CreateUserTokenResponse.token:type_name -> fairlead.console.v1.Token
+	3,  // 10: fairlead.console.v1.CreateUserTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	19, // 11: fairlead.console.v1.CreateJoinTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	16, // 12: fairlead.console.v1.GetTrustBundleResponse.revocations:type_name -> fairlead.console.v1.Revocation
+	19, // 13: fairlead.console.v1.GetTrustBundleResponse.issue_time:type_name -> google.protobuf.Timestamp
+	19, // 14: fairlead.console.v1.Revocation.revoke_time:type_name -> google.protobuf.Timestamp
+	1,  // 15: fairlead.console.v1.IdentityService.ExchangeHubSecret:input_type -> fairlead.console.v1.ExchangeHubSecretRequest
+	4,  // 16: fairlead.console.v1.IdentityService.JoinCluster:input_type -> fairlead.console.v1.JoinClusterRequest
+	6,  // 17: fairlead.console.v1.IdentityService.RenewToken:input_type -> fairlead.console.v1.RenewTokenRequest
+	8,  // 18: fairlead.console.v1.IdentityService.CreateUserToken:input_type -> fairlead.console.v1.CreateUserTokenRequest
+	10, // 19: fairlead.console.v1.IdentityService.CreateJoinToken:input_type -> fairlead.console.v1.CreateJoinTokenRequest
+	12, // 20: fairlead.console.v1.IdentityService.RevokeTokens:input_type -> fairlead.console.v1.RevokeTokensRequest
+	14, // 21: fairlead.console.v1.IdentityService.GetTrustBundle:input_type -> fairlead.console.v1.GetTrustBundleRequest
+	17, // 22: fairlead.console.v1.IdentityService.RotateSigningKey:input_type -> fairlead.console.v1.RotateSigningKeyRequest
+	2,  // 23: fairlead.console.v1.IdentityService.ExchangeHubSecret:output_type -> fairlead.console.v1.ExchangeHubSecretResponse
+	5,  // 24: fairlead.console.v1.IdentityService.JoinCluster:output_type -> fairlead.console.v1.JoinClusterResponse
+	7,  // 25: fairlead.console.v1.IdentityService.RenewToken:output_type -> fairlead.console.v1.RenewTokenResponse
+	9,  // 26: fairlead.console.v1.IdentityService.CreateUserToken:output_type -> fairlead.console.v1.CreateUserTokenResponse
+	11, // 27: fairlead.console.v1.IdentityService.CreateJoinToken:output_type -> fairlead.console.v1.CreateJoinTokenResponse
+	13, // 28: fairlead.console.v1.IdentityService.RevokeTokens:output_type -> fairlead.console.v1.RevokeTokensResponse
+	15, // 29: fairlead.console.v1.IdentityService.GetTrustBundle:output_type -> fairlead.console.v1.GetTrustBundleResponse
+	18, // 30: fairlead.console.v1.IdentityService.RotateSigningKey:output_type -> fairlead.console.v1.RotateSigningKeyResponse
+	23, // [23:31] is the sub-list for method output_type
+	15, // [15:23] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_identity_service_proto_init() }
@@ -1127,11 +1272,11 @@ func file_fairlead_console_v1_identity_service_proto_init() {
 		(*ExchangeHubSecretRequest_Service)(nil),
 		(*ExchangeHubSecretRequest_Administrator)(nil),
 	}
-	file_fairlead_console_v1_identity_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_fairlead_console_v1_identity_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*RevokeTokensRequest_TokenId)(nil),
 		(*RevokeTokensRequest_Subject)(nil),
 	}
-	file_fairlead_console_v1_identity_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_fairlead_console_v1_identity_service_proto_msgTypes[16].OneofWrappers = []any{
 		(*Revocation_TokenId)(nil),
 		(*Revocation_Subject)(nil),
 	}
@@ -1141,7 +1286,7 @@ func file_fairlead_console_v1_identity_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_identity_service_proto_rawDesc), len(file_fairlead_console_v1_identity_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1473,6 +1473,269 @@ func (x *Secret) GetData() map[string]string {
 	return nil
 }
 
+// Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
+// the cluster's own RBAC holds besides.
+type Grant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Metadata      *Metadata              `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Spec          *GrantSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Grant) GetMetadata() *Metadata {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Grant) GetSpec() *GrantSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type GrantSpec struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Subjects []*GrantSubject        `protobuf:"bytes,1,rep,name=subjects,proto3" json:"subjects,omitempty"`
+	// viewer: read, but for secrets. deployer: write, too. operator: also exec, attach, port-forward, proxy and cp.
+	// admin: also secrets.
+	Role          string         `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Clusters      *GrantClusters `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantSpec) Reset() {
+	*x = GrantSpec{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantSpec) ProtoMessage() {}
+
+func (x *GrantSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
+func (*GrantSpec) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GrantSpec) GetSubjects() []*GrantSubject {
+	if x != nil {
+		return x.Subjects
+	}
+	return nil
+}
+
+func (x *GrantSpec) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *GrantSpec) GetClusters() *GrantClusters {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+// GrantSubject is whom a grant is for.
+type GrantSubject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Subject:
+	//
+	//	*GrantSubject_User
+	//	*GrantSubject_Group
+	Subject       isGrantSubject_Subject `protobuf_oneof:"subject"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantSubject) Reset() {
+	*x = GrantSubject{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantSubject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantSubject) ProtoMessage() {}
+
+func (x *GrantSubject) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
+func (*GrantSubject) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *GrantSubject) GetUser() string {
+	if x != nil {
+		if x, ok := x.Subject.(*GrantSubject_User); ok {
+			return x.User
+		}
+	}
+	return ""
+}
+
+func (x *GrantSubject) GetGroup() string {
+	if x != nil {
+		if x, ok := x.Subject.(*GrantSubject_Group); ok {
+			return x.Group
+		}
+	}
+	return ""
+}
+
+type isGrantSubject_Subject interface {
+	isGrantSubject_Subject()
+}
+
+type GrantSubject_User struct {
+	User string `protobuf:"bytes,1,opt,name=user,proto3,oneof"`
+}
+
+type GrantSubject_Group struct {
+	Group string `protobuf:"bytes,2,opt,name=group,proto3,oneof"`
+}
+
+func (*GrantSubject_User) isGrantSubject_Subject() {}
+
+func (*GrantSubject_Group) isGrantSubject_Subject() {}
+
+// GrantClusters chooses clusters.
+type GrantClusters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// Those that have all of these labels.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Every cluster, those to come as well.
+	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantClusters) Reset() {
+	*x = GrantClusters{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantClusters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantClusters) ProtoMessage() {}
+
+func (x *GrantClusters) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
+func (*GrantClusters) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *GrantClusters) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *GrantClusters) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *GrantClusters) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
 var File_fairlead_console_v1_resources_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_resources_proto_rawDesc = "" +
@@ -1584,7 +1847,29 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x03(\v2%.fairlead.console.v1.Secret.DataEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\ar\x05\x10\x01\x18\xfd\x01*\x06r\x04\x18\x80\x80\x04R\x04data\x1a7\n" +
 	"\tDataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05Grant\x12A\n" +
+	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12:\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\xdc\x01\n" +
+	"\tGrantSpec\x12I\n" +
+	"\bsubjects\x18\x01 \x03(\v2!.fairlead.console.v1.GrantSubjectB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12<\n" +
+	"\x04role\x18\x02 \x01(\tB(\xbaH%r#R\x06viewerR\bdeployerR\boperatorR\x05adminR\x04role\x12F\n" +
+	"\bclusters\x18\x03 \x01(\v2\".fairlead.console.v1.GrantClustersB\x06\xbaH\x03\xc8\x01\x01R\bclusters\"f\n" +
+	"\fGrantSubject\x12 \n" +
+	"\x04user\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x04user\x12\"\n" +
+	"\x05group\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x05groupB\x10\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"\x8c\x03\n" +
+	"\rGrantClusters\x12)\n" +
+	"\x05names\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\x05names\x12_\n" +
+	"\x06labels\x18\x02 \x03(\v2..fairlead.console.v1.GrantClusters.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\ar\x05\x10\x01\x18\xfd\x01*\x04r\x02\x18?R\x06labels\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
+	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*\x94\x01\n" +
 	"\x10VerificationMode\x12!\n" +
 	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +
@@ -1618,7 +1903,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -1641,60 +1926,70 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*HubTruth)(nil),              // 18: fairlead.console.v1.HubTruth
 	(*ClusterTruth)(nil),          // 19: fairlead.console.v1.ClusterTruth
 	(*Secret)(nil),                // 20: fairlead.console.v1.Secret
-	nil,                           // 21: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 22: fairlead.console.v1.Secret.DataEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 25: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 26: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 27: fairlead.delivery.v1.ServiceReport
+	(*Grant)(nil),                 // 21: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 22: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 23: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 24: fairlead.console.v1.GrantClusters
+	nil,                           // 25: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 26: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 27: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 30: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 31: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 32: fairlead.delivery.v1.ServiceReport
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	21, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	23, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	23, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	25, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	28, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	28, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
 	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
 	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	24, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	29, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
 	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
 	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
 	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	25, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	23, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	23, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	30, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	28, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	28, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
 	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
 	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	23, // 18: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	23, // 19: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	23, // 20: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	28, // 18: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	28, // 19: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	28, // 20: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
 	3,  // 21: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
 	15, // 22: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
 	16, // 23: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
 	1,  // 24: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	23, // 25: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	28, // 25: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
 	17, // 26: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
 	18, // 27: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
 	19, // 28: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	25, // 29: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	23, // 30: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	30, // 29: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	28, // 30: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
 	10, // 31: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	25, // 32: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	26, // 33: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	23, // 34: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	30, // 32: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	31, // 33: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	28, // 34: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
 	10, // 35: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	27, // 36: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	23, // 37: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	32, // 36: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	28, // 37: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
 	3,  // 38: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 39: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	26, // 39: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 40: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 41: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	23, // 42: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	24, // 43: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	27, // 44: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -1702,13 +1997,17 @@ func file_fairlead_console_v1_resources_proto_init() {
 	if File_fairlead_console_v1_resources_proto != nil {
 		return
 	}
+	file_fairlead_console_v1_resources_proto_msgTypes[20].OneofWrappers = []any{
+		(*GrantSubject_User)(nil),
+		(*GrantSubject_Group)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -176,6 +176,10 @@ type GitTruth struct {
 
 // HubTruth is what distributors hand to the cluster.
 type HubTruth struct {
+	// Source (its uid) and Ref say where the revision is known from if it is not here: a commit is kept once per
+	// ref, for all services whose content it did not change.
+	Source      string    `json:"source,omitempty"`
+	Ref         string    `json:"ref,omitempty"`
 	Digest      string    `json:"digest,omitempty"`
 	Revision    Revision  `json:"revision,omitzero"`
 	Artifact    Artifact  `json:"artifact,omitzero"`
@@ -265,6 +269,7 @@ type Change struct {
 	Cluster *Cluster
 	Service *Service
 	Secret  *Secret
+	Grant   *Grant
 	Deleted *Deleted
 }
 
@@ -299,6 +304,9 @@ func DecodeChange(c store.Change) (Change, error) {
 	case store.KindSecret:
 		s, err := decodeSecret(c.Resource)
 		return Change{Secret: &s}, err
+	case store.KindGrant:
+		g := &Grant{Meta: meta}
+		return Change{Grant: g}, decode(c.Resource, &g.Spec)
 	}
 	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	"connectrpc.com/connect"
@@ -33,13 +34,25 @@ func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinCluster
 	return &consolev1.JoinClusterResponse{Token: encodeToken(token), Cluster: cluster, Endpoints: s.endpoints()}, nil
 }
 
-func (s *identities) RenewToken(ctx context.Context, _ *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
+func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
-	token, err := s.Authority.Renew(ctx, caller)
+	token, err := s.Authority.Renew(ctx, caller, req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RenewTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
+}
+
+func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateUserTokenRequest) (*consolev1.CreateUserTokenResponse, error) {
+	if caller, _ := platform.FromContext(ctx); caller.Final {
+		// What was handed on for minutes must not become another one for hours.
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("a token that was handed on makes no others: log in with `fairlead login`"))
+	}
+	token, err := s.Authority.CreateUserToken(ctx, actor(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.CreateUserTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
 }
 
 func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJoinTokenRequest) (*consolev1.CreateJoinTokenResponse, error) {

@@ -37,6 +37,11 @@ func Policy() identity.Policy {
 		consolev1connect.SecretServiceDeleteSecretProcedure: write,
 		consolev1connect.SecretServiceAccessSecretProcedure: identity.RoleGitcache,
 
+		consolev1connect.GrantServiceGetGrantProcedure:    read,
+		consolev1connect.GrantServiceListGrantsProcedure:  read,
+		consolev1connect.GrantServiceUpdateGrantProcedure: write,
+		consolev1connect.GrantServiceDeleteGrantProcedure: write,
+
 		consolev1connect.HeadServiceClaimSourceProcedure:  identity.RoleGitcache,
 		consolev1connect.HeadServicePublishHeadsProcedure: identity.RoleGitcache,
 
@@ -54,6 +59,7 @@ func Policy() identity.Policy {
 		consolev1connect.IdentityServiceJoinClusterProcedure:       identity.RoleOpen,
 		consolev1connect.IdentityServiceRenewTokenProcedure:        identity.RoleAny,
 		consolev1connect.IdentityServiceCreateJoinTokenProcedure:   write,
+		consolev1connect.IdentityServiceCreateUserTokenProcedure:   write,
 		consolev1connect.IdentityServiceRevokeTokensProcedure:      write,
 		consolev1connect.IdentityServiceGetTrustBundleProcedure:    identity.RoleHub,
 		consolev1connect.IdentityServiceRotateSigningKeyProcedure:  write,

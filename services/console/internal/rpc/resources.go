@@ -214,6 +214,8 @@ func encodeKind(k store.Kind) consolev1.Kind {
 		return consolev1.Kind_KIND_SERVICE
 	case store.KindSecret:
 		return consolev1.Kind_KIND_SECRET
+	case store.KindGrant:
+		return consolev1.Kind_KIND_GRANT
 	}
 	return consolev1.Kind_KIND_UNSPECIFIED
 }

@@ -21,10 +21,11 @@ const (
 	KindCluster Kind = "cluster"
 	KindService Kind = "service"
 	KindSecret  Kind = "secret"
+	KindGrant   Kind = "grant"
 )
 
 // Kinds is all of them, a kind behind those that it may name.
-func Kinds() []Kind { return []Kind{KindSecret, KindSource, KindCluster, KindService} }
+func Kinds() []Kind { return []Kind{KindSecret, KindSource, KindCluster, KindService, KindGrant} }
 
 // Draft is what a caller says about a resource.
 type Draft struct {

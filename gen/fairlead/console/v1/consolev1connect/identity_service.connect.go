@@ -42,6 +42,9 @@ const (
 	// IdentityServiceRenewTokenProcedure is the fully-qualified name of the IdentityService's
 	// RenewToken RPC.
 	IdentityServiceRenewTokenProcedure = "/fairlead.console.v1.IdentityService/RenewToken"
+	// IdentityServiceCreateUserTokenProcedure is the fully-qualified name of the IdentityService's
+	// CreateUserToken RPC.
+	IdentityServiceCreateUserTokenProcedure = "/fairlead.console.v1.IdentityService/CreateUserToken"
 	// IdentityServiceCreateJoinTokenProcedure is the fully-qualified name of the IdentityService's
 	// CreateJoinToken RPC.
 	IdentityServiceCreateJoinTokenProcedure = "/fairlead.console.v1.IdentityService/CreateJoinToken"
@@ -70,6 +73,9 @@ type IdentityServiceClient interface {
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
 	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
+	// CreateUserToken makes a token for a user with groups, such as a person who has no login of their own yet.
+	// Called by administrators. Errors: InvalidArgument (a name that nobody may have).
+	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenResponse, error)
 	// CreateJoinToken makes a single-use token that lets one agent join as this cluster, for
 	// 15 minutes. Called by administrators. Errors: NotFound (no such cluster).
 	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
@@ -113,6 +119,12 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("RenewToken")),
 			connect.WithClientOptions(opts...),
 		),
+		createUserToken: connect.NewClient[v1.CreateUserTokenRequest, v1.CreateUserTokenResponse](
+			httpClient,
+			baseURL+IdentityServiceCreateUserTokenProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("CreateUserToken")),
+			connect.WithClientOptions(opts...),
+		),
 		createJoinToken: connect.NewClient[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse](
 			httpClient,
 			baseURL+IdentityServiceCreateJoinTokenProcedure,
@@ -147,6 +159,7 @@ type identityServiceClient struct {
 	exchangeHubSecret *connect.Client[v1.ExchangeHubSecretRequest, v1.ExchangeHubSecretResponse]
 	joinCluster       *connect.Client[v1.JoinClusterRequest, v1.JoinClusterResponse]
 	renewToken        *connect.Client[v1.RenewTokenRequest, v1.RenewTokenResponse]
+	createUserToken   *connect.Client[v1.CreateUserTokenRequest, v1.CreateUserTokenResponse]
 	createJoinToken   *connect.Client[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse]
 	revokeTokens      *connect.Client[v1.RevokeTokensRequest, v1.RevokeTokensResponse]
 	getTrustBundle    *connect.Client[v1.GetTrustBundleRequest, v1.GetTrustBundleResponse]
@@ -174,6 +187,15 @@ func (c *identityServiceClient) JoinCluster(ctx context.Context, req *v1.JoinClu
 // RenewToken calls fairlead.console.v1.IdentityService.RenewToken.
 func (c *identityServiceClient) RenewToken(ctx context.Context, req *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error) {
 	response, err := c.renewToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CreateUserToken calls fairlead.console.v1.IdentityService.CreateUserToken.
+func (c *identityServiceClient) CreateUserToken(ctx context.Context, req *v1.CreateUserTokenRequest) (*v1.CreateUserTokenResponse, error) {
+	response, err := c.createUserToken.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -230,6 +252,9 @@ type IdentityServiceHandler interface {
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
 	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
+	// CreateUserToken makes a token for a user with groups, such as a person who has no login of their own yet.
+	// Called by administrators. Errors: InvalidArgument (a name that nobody may have).
+	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenResponse, error)
 	// CreateJoinToken makes a single-use token that lets one agent join as this cluster, for
 	// 15 minutes. Called by administrators. Errors: NotFound (no such cluster).
 	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
@@ -269,6 +294,12 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("RenewToken")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceCreateUserTokenHandler := connect.NewUnaryHandlerSimple(
+		IdentityServiceCreateUserTokenProcedure,
+		svc.CreateUserToken,
+		connect.WithSchema(identityServiceMethods.ByName("CreateUserToken")),
+		connect.WithHandlerOptions(opts...),
+	)
 	identityServiceCreateJoinTokenHandler := connect.NewUnaryHandlerSimple(
 		IdentityServiceCreateJoinTokenProcedure,
 		svc.CreateJoinToken,
@@ -303,6 +334,8 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 			identityServiceJoinClusterHandler.ServeHTTP(w, r)
 		case IdentityServiceRenewTokenProcedure:
 			identityServiceRenewTokenHandler.ServeHTTP(w, r)
+		case IdentityServiceCreateUserTokenProcedure:
+			identityServiceCreateUserTokenHandler.ServeHTTP(w, r)
 		case IdentityServiceCreateJoinTokenProcedure:
 			identityServiceCreateJoinTokenHandler.ServeHTTP(w, r)
 		case IdentityServiceRevokeTokensProcedure:
@@ -330,6 +363,10 @@ func (UnimplementedIdentityServiceHandler) JoinCluster(context.Context, *v1.Join
 
 func (UnimplementedIdentityServiceHandler) RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.IdentityService.RenewToken is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.IdentityService.CreateUserToken is not implemented"))
 }
 
 func (UnimplementedIdentityServiceHandler) CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error) {

@@ -1,0 +1,159 @@
+package console_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+)
+
+func grant(name, role string, clusters *consolev1.GrantClusters) *consolev1.Grant {
+	return &consolev1.Grant{Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{
+			{Subject: &consolev1.GrantSubject_User{User: "ada"}}, {Subject: &consolev1.GrantSubject_Group{Group: "dev's \u0000 é"}},
+		},
+		Role: role, Clusters: clusters,
+	}}
+}
+
+func TestGrantsAreKeptAndFollowed(t *testing.T) {
+	t.Parallel()
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testGrants(t, newHub(t, db).start(t))
+		})
+	}
+}
+
+func testGrants(t *testing.T, r *running) {
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	want := grant("dev", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+	put := func(g *consolev1.Grant) (consolev1.Outcome, error) {
+		res, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{Grant: g, AllowMissing: true})
+		return res.GetOutcome(), err
+	}
+	for _, outcome := range []consolev1.Outcome{consolev1.Outcome_OUTCOME_CREATED, consolev1.Outcome_OUTCOME_UNCHANGED} {
+		if got, err := put(want); err != nil || got != outcome {
+			t.Fatalf("got %v, %v; want %v", got, err, outcome)
+		}
+	}
+	got, err := admin.grants.GetGrant(t.Context(), &consolev1.GetGrantRequest{Name: "dev"})
+	if err != nil || !proto.Equal(got.GetGrant().GetSpec(), want.GetSpec()) {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("delete a cluster that people are let into: %v", err)
+	}
+	for what, g := range map[string]*consolev1.Grant{
+		"no cluster":   grant("x", "viewer", &consolev1.GrantClusters{}),
+		"two choices":  grant("x", "viewer", &consolev1.GrantClusters{All: true, Names: []string{"edge-1"}}),
+		"unknown role": grant("x", "root", &consolev1.GrantClusters{All: true}),
+		"empty labels": {Metadata: &consolev1.Metadata{Name: "x"}, Spec: &consolev1.GrantSpec{Role: "viewer", Clusters: &consolev1.GrantClusters{All: true}}},
+	} {
+		if _, err := put(g); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := put(grant("x", "viewer", &consolev1.GrantClusters{Names: []string{"nowhere"}})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("a cluster that does not exist: %v", err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := r.service(t, identity.ServiceTunnel).catalog.Watch(ctx, &consolev1.WatchRequest{
+		Kinds: []consolev1.Kind{consolev1.Kind_KIND_GRANT},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var told []string
+	for len(told) < 3 && stream.Receive() {
+		if stream.Msg().GetSnapshotEnd() != nil {
+			if _, err := put(grant("ops", "operator", &consolev1.GrantClusters{Labels: map[string]string{"env": "prod"}})); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := admin.grants.DeleteGrant(t.Context(), &consolev1.DeleteGrantRequest{Name: "dev"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range stream.Msg().GetChanges().GetChanges() {
+			if c.GetDeleted() != nil {
+				told = append(told, "-"+c.GetDeleted().GetName())
+			} else {
+				told = append(told, c.GetGrant().GetMetadata().GetName()+" "+c.GetGrant().GetSpec().GetRole())
+			}
+		}
+	}
+	if got := strings.Join(told, ", "); got != "dev viewer, ops operator, -dev" {
+		t.Errorf("told %s: %v", got, stream.Err())
+	}
+}
+
+func TestLentTokenIsShortAndFinal(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	minute := durationpb.New(time.Minute)
+	lent, err := admin.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{Lifetime: minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(lent.GetToken().GetExpireTime().AsTime()); left > time.Minute {
+		t.Errorf("it lives for %s", left)
+	}
+	holder := r.as(t, lent.GetToken().GetToken())
+	if _, err := holder.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); err != nil {
+		t.Errorf("it is not good: %v", err)
+	}
+	if _, err := holder.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("it was renewed: %v", err)
+	}
+	again, err := holder.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{Lifetime: durationpb.New(time.Hour)})
+	if err == nil && again.GetToken().GetExpireTime().AsTime().After(lent.GetToken().GetExpireTime().AsTime()) {
+		t.Errorf("it was lent for longer: %v", again.GetToken().GetExpireTime().AsTime())
+	}
+	if _, err := holder.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "eve"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("it made another one: %v", err)
+	}
+	if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: lent.GetToken().GetId()}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("it outlives its revocation: %v", err)
+	}
+}
+
+func TestUserTokenHasItsGroups(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	made, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "bob", Groups: []string{"dev"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob := r.as(t, made.GetToken().GetToken())
+	if _, err := bob.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); err != nil {
+		t.Errorf("it is not good: %v", err)
+	}
+	if _, err := bob.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "x"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("bob is an administrator: %v", err)
+	}
+	for _, user := range []string{"system:admin", "a\x00b"} {
+		if _, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: user}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%q: %v", user, err)
+		}
+	}
+	if _, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "bob", Groups: []string{"system:masters"}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("system:masters: %v", err)
+	}
+}

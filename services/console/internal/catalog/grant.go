@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"context"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Grant says who may do what at which clusters.
+type Grant struct {
+	Meta Meta
+	Spec GrantSpec
+}
+
+// GrantSpec is whom, what and where. One of Names, Labels and All of the clusters is set.
+type GrantSpec struct {
+	Users    []string      `json:"users,omitempty"`
+	Groups   []string      `json:"groups,omitempty"`
+	Role     string        `json:"role"`
+	Clusters GrantClusters `json:"clusters"`
+}
+
+// GrantClusters chooses clusters.
+type GrantClusters struct {
+	Names  []string          `json:"names,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	All    bool              `json:"all,omitempty"`
+}
+
+// UpdateGrant writes a grant.
+func (c *Catalog) UpdateGrant(ctx context.Context, actor string, in Grant, want Expectation) (Grant, Outcome, error) {
+	if !dnsLabel.MatchString(in.Meta.Name) {
+		return Grant{}, "", badName(in.Meta.Name)
+	}
+	d := store.Draft{Kind: store.KindGrant, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	seen := map[string]bool{}
+	for _, name := range in.Spec.Clusters.Names {
+		if !dnsLabel.MatchString(name) {
+			return Grant{}, "", refuse(Invalid, "spec.clusters.names: %q is not a name of a cluster", name)
+		}
+		if !seen[name] {
+			seen[name] = true
+			// So that the cluster can't go, and another get its name, while somebody is let into it.
+			d.Refs = append(d.Refs, store.Ref{Kind: store.KindCluster, Name: name})
+		}
+	}
+	return update(ctx, c, actor, edit{draft: d, spec: in.Spec, want: want}, c.grants)
+}
+
+// DeleteGrant removes a grant.
+func (c *Catalog) DeleteGrant(ctx context.Context, actor, name, etag string) error {
+	return c.remove(ctx, actor, store.KindGrant, name, etag, nil)
+}
+
+// GetGrant returns a grant.
+func (c *Catalog) GetGrant(ctx context.Context, name string) (Grant, error) {
+	return get(ctx, c, store.KindGrant, name, c.grants)
+}
+
+// ListGrants returns a page of grants and the token of the next one.
+func (c *Catalog) ListGrants(ctx context.Context, page Page) ([]Grant, string, error) {
+	return list(ctx, c, store.KindGrant, page, c.grants)
+}
+
+func (c *Catalog) grants(_ context.Context, _ store.View, rows []store.Resource) ([]Grant, error) {
+	out := make([]Grant, len(rows))
+	for i, r := range rows {
+		out[i].Meta = metaOf(r)
+		if err := decode(r, &out[i].Spec); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,72 @@
+package rpc
+
+import (
+	"context"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+)
+
+type grants struct{ Deps }
+
+func (s *grants) GetGrant(ctx context.Context, req *consolev1.GetGrantRequest) (*consolev1.GetGrantResponse, error) {
+	out, err := s.Catalog.GetGrant(ctx, req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.GetGrantResponse{Grant: encodeGrant(out)}, nil
+}
+
+func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsRequest) (*consolev1.ListGrantsResponse, error) {
+	list, next, err := s.Catalog.ListGrants(ctx, page(req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListGrantsResponse{Grants: each(list, encodeGrant), NextPageToken: next}, nil
+}
+
+func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {
+	in := decodeGrant(req.GetGrant())
+	out, outcome, err := s.Catalog.UpdateGrant(ctx, actor(ctx), in, expectation(in.Meta, req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UpdateGrantResponse{Grant: encodeGrant(out), Outcome: encodeOutcome(outcome)}, nil
+}
+
+func (s *grants) DeleteGrant(ctx context.Context, req *consolev1.DeleteGrantRequest) (*consolev1.DeleteGrantResponse, error) {
+	if err := s.Catalog.DeleteGrant(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.DeleteGrantResponse{}, nil
+}
+
+func decodeGrant(g *consolev1.Grant) catalog.Grant {
+	spec, clusters := g.GetSpec(), g.GetSpec().GetClusters()
+	out := catalog.Grant{Meta: decodeMeta(g.GetMetadata()), Spec: catalog.GrantSpec{
+		Role:     spec.GetRole(),
+		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
+	}}
+	for _, s := range spec.GetSubjects() {
+		if s.GetUser() != "" {
+			out.Spec.Users = append(out.Spec.Users, s.GetUser())
+		} else {
+			out.Spec.Groups = append(out.Spec.Groups, s.GetGroup())
+		}
+	}
+	return out
+}
+
+func encodeGrant(g catalog.Grant) *consolev1.Grant {
+	spec := &consolev1.GrantSpec{
+		Role:     g.Spec.Role,
+		Clusters: &consolev1.GrantClusters{Names: g.Spec.Clusters.Names, Labels: g.Spec.Clusters.Labels, All: g.Spec.Clusters.All},
+	}
+	for _, name := range g.Spec.Users {
+		spec.Subjects = append(spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: name}})
+	}
+	for _, name := range g.Spec.Groups {
+		spec.Subjects = append(spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_Group{Group: name}})
+	}
+	return &consolev1.Grant{Metadata: encodeMeta(g.Meta), Spec: spec}
+}
