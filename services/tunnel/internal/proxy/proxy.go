@@ -119,6 +119,10 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	ctx, settle := muxhttp.PassInformational(r.Context(), w)
 	resp, failed := x.ask(r.WithContext(ctx))
 	settle()
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !x.sent.ended.Load() {
+		// What follows on the connection may be the rest of a body that is malformed, and no request.
+		w.Header().Set("Connection", "close")
+	}
 	if failed != nil {
 		x.refuse(w, failed)
 		return
@@ -198,12 +202,16 @@ func (x *exchange) request(r *http.Request) *http.Request {
 // listener, so that another session can be tried.
 type counter struct {
 	io.Reader
-	n atomic.Int64
+	n     atomic.Int64
+	ended atomic.Bool // well, and all was read
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n.Add(int64(n))
+	if err == io.EOF { //nolint:errorlint // a bare one: the others are of bodies that broke off
+		c.ended.Store(true)
+	}
 	return n, err
 }
 
