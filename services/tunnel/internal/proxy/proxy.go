@@ -209,7 +209,7 @@ type counter struct {
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n.Add(int64(n))
-	if err == io.EOF { //nolint:errorlint // a bare one: the others are of bodies that broke off
+	if err == io.EOF { // bare: the others are of bodies that broke off
 		c.ended.Store(true)
 	}
 	return n, err
