@@ -66,13 +66,13 @@ func blamesCarrier(err error) bool {
 }
 
 // dialCarrier opens a carrier to an endpoint. release frees what it took, when the session has ended.
-func (r *Reach) dialCarrier(ctx context.Context, endpoint, kind string) (c mux.Carrier, release func(), err error) {
+func (k *slot) dialCarrier(ctx context.Context, kind string) (c mux.Carrier, release func(), err error) {
 	if kind == carrierWebSocket {
-		c, err = r.dialWebSocket(ctx, endpoint)
+		c, err = k.dialWebSocket(ctx)
 		return c, func() {}, err
 	}
-	tunnels := tunnelv1connect.NewTunnelServiceClient(r.cfg.HTTPClient, endpoint,
-		append(client.Options(), client.WithToken(r.cfg.Token))...)
+	tunnels := tunnelv1connect.NewTunnelServiceClient(k.http, k.endpoint,
+		append(client.Options(), client.WithToken(k.cfg.Token))...)
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := tunnels.Connect(ctx)
 	if err != nil {
@@ -82,15 +82,15 @@ func (r *Reach) dialCarrier(ctx context.Context, endpoint, kind string) (c mux.C
 	return &carrier{stream: stream, cancel: cancel}, func() { cancel(); _ = stream.CloseResponse() }, nil
 }
 
-func (r *Reach) dialWebSocket(ctx context.Context, endpoint string) (mux.Carrier, error) {
-	token, err := r.cfg.Token.Token(ctx)
+func (k *slot) dialWebSocket(ctx context.Context) (mux.Carrier, error) {
+	token, err := k.cfg.Token.Token(ctx)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnauthenticated, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	header := http.Header{"Authorization": {"Bearer " + token}}
-	conn, err := muxws.Dial(ctx, r.cfg.HTTPClient, endpoint+tunnelv1connect.TunnelServiceConnectProcedure, header)
+	conn, err := muxws.Dial(ctx, k.http, k.endpoint+tunnelv1connect.TunnelServiceConnectProcedure, header)
 	if err != nil {
 		return nil, inWords(err)
 	}

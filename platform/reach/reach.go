@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	// sessionsPerEndpoint: one carries many streams; more are for several replicas behind one
-	// endpoint, which come with relaying.
-	sessionsPerEndpoint = 1
+	// sessions that an agent holds, to distinct replicas, so that one may go: one session carries many streams.
+	sessions = 2
 	// endpointsEvery is how often Endpoints is asked again.
 	endpointsEvery = 5 * time.Second
 	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once.
@@ -49,6 +48,9 @@ type Config struct {
 	// HTTPClient dials the tunnels. It should be used for nothing else: after a connection went silent
 	// its idle connections are closed.
 	HTTPClient *http.Client
+	// Another makes such a client with connections of its own: behind one address there may be several replicas,
+	// and the second session is to reach another one. Nil: one session per endpoint is enough.
+	Another func() (*http.Client, error)
 	// Token is the agent's credential at the hub.
 	Token identity.TokenSource
 	// Kube is the API server's base URL.
@@ -66,8 +68,10 @@ type Reach struct {
 	handler http.Handler
 	running sync.WaitGroup // sessions, also those that drain while their replacements live
 
-	mu     sync.Mutex // guards states
-	states map[string]State
+	mu      sync.Mutex // guards what follows
+	states  map[*slot]State
+	held    map[string]int // sessions that take requests, by replica
+	changed chan struct{}  // closed and made anew when held changes
 }
 
 // State is how one endpoint is doing.
@@ -92,18 +96,23 @@ func New(cfg Config) (*Reach, error) {
 	return &Reach{
 		cfg:     cfg,
 		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, log: cfg.Log},
-		states:  make(map[string]State),
+		states:  make(map[*slot]State),
+		held:    make(map[string]int),
+		changed: make(chan struct{}),
 	}, nil
 }
 
-// States returns how the endpoints are doing, by URL.
+// States returns how the endpoints are doing, by URL. One is connected if it has a session at all.
 func (r *Reach) States() []State {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := make([]State, 0, len(r.states))
+	best := make(map[string]State)
 	for _, s := range r.states {
-		list = append(list, s)
+		if old, ok := best[s.Endpoint]; !ok || s.Connected && !old.Connected {
+			best[s.Endpoint] = s
+		}
 	}
+	r.mu.Unlock()
+	list := slices.Collect(maps.Values(best))
 	slices.SortFunc(list, func(a, b State) int {
 		switch {
 		case a.Endpoint < b.Endpoint:
@@ -144,8 +153,9 @@ func (r *Reach) Run(ctx context.Context) error {
 			}
 			keepCtx, stop := context.WithCancel(ctx)
 			kept[endpoint] = stop
-			for range sessionsPerEndpoint {
-				r.running.Go(func() { r.keep(keepCtx, endpoint) })
+			r.running.Go(func() { r.keep(keepCtx, &slot{Reach: r, endpoint: endpoint}) })
+			if len(wanted) < sessions && r.cfg.Another != nil {
+				r.running.Go(func() { r.keep(keepCtx, &slot{Reach: r, endpoint: endpoint, second: true}) })
 			}
 		}
 		select {
@@ -153,91 +163,6 @@ func (r *Reach) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-	}
-}
-
-// keep has one session to an endpoint at any time, as far as that is possible.
-func (r *Reach) keep(ctx context.Context, endpoint string) {
-	defer r.forget(endpoint)
-	log := r.cfg.Log.With("endpoint", redacted(endpoint))
-	var over way
-	for failures := 0; ; {
-		began := time.Now()
-		connected, err := r.connect(ctx, endpoint, &over, log)
-		if ctx.Err() != nil {
-			return
-		}
-		r.setState(State{Endpoint: endpoint, Since: time.Now(), Err: err})
-		switch lived := time.Since(began) >= longLived; {
-		case connected && lived:
-			failures = 0
-		case connected && errors.Is(err, mux.ErrDead):
-			over.remember(over.other()) // something on the way keeps frames to itself
-		}
-		wait := pauseAfter(failures)
-		failures++
-		log.WarnContext(ctx, "tunnel session ended; dialling again", "err", err, "connected", connected, "retry_in", wait.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-// pauseAfter has full jitter.
-func pauseAfter(failures int) time.Duration {
-	return rand.N(min(mostPause, firstPause<<min(failures, 10))) //nolint:gosec // jitter is no secret
-}
-
-// connect opens a session and stays until it ends or goes away; then its last streams end in the
-// background. connected says that the handshake was done.
-func (r *Reach) connect(ctx context.Context, endpoint string, over *way, log *slog.Logger) (connected bool, err error) {
-	carrier := over.carrier()
-	session, ended, err := r.open(ctx, endpoint, carrier, log)
-	if err != nil && ctx.Err() == nil && blamesCarrier(err) {
-		carrier = over.other()
-		first := err
-		if session, ended, err = r.open(ctx, endpoint, carrier, log); err != nil {
-			err = fmt.Errorf("%w; over %s: %w", first, carrier, err)
-		} else {
-			log.InfoContext(ctx, "the hub is reached over another carrier", "carrier", carrier, "reason", first)
-		}
-	}
-	if err != nil {
-		return false, err
-	}
-	over.remember(carrier)
-	r.setState(State{Endpoint: endpoint, Connected: true, Since: time.Now(), Carrier: carrier})
-	log.InfoContext(ctx, "tunnel session open", "carrier", carrier)
-	select {
-	case <-session.Gone():
-		r.running.Go(func() { linger(ctx, session, ended) })
-		return true, errors.New("the tunnel replica is going away")
-	case err := <-ended:
-		return true, r.explain(err)
-	case <-ctx.Done():
-		drain(ctx, session)
-		<-ended //nolint:errcheck // it was told to
-		return true, nil
-	}
-}
-
-// open dials a session and waits until its handshake is done.
-func (r *Reach) open(ctx context.Context, endpoint, carrier string, log *slog.Logger) (*mux.Session, <-chan error, error) {
-	session, ended, err := r.dial(ctx, endpoint, carrier, log)
-	if err != nil {
-		return nil, nil, r.explain(err)
-	}
-	select {
-	case <-session.Ready():
-		return session, ended, nil
-	case err := <-ended:
-		return nil, nil, r.explain(err)
-	case <-ctx.Done():
-		drain(ctx, session)
-		<-ended //nolint:errcheck // it was told to
-		return nil, nil, context.Cause(ctx)
 	}
 }
 
@@ -259,14 +184,14 @@ func linger(ctx context.Context, session *mux.Session, ended <-chan error) {
 }
 
 // dial starts a session and its serving. ended gets the session's error when all of it has ended.
-func (r *Reach) dial(ctx context.Context, endpoint, carrier string, log *slog.Logger) (*mux.Session, <-chan error, error) {
+func (k *slot) dial(ctx context.Context, carrier string, log *slog.Logger) (*mux.Session, <-chan error, error) {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	line, release, err := r.dialCarrier(streamCtx, endpoint, carrier)
+	line, release, err := k.dialCarrier(streamCtx, carrier)
 	if err != nil {
 		cancel()
 		return nil, nil, err
 	}
-	session, err := mux.NewAcceptor(line, map[string]string{"version": r.cfg.Version})
+	session, err := mux.NewAcceptor(line, map[string]string{"version": k.cfg.Version})
 	if err != nil {
 		_ = line.Close()
 		release()
@@ -274,14 +199,18 @@ func (r *Reach) dial(ctx context.Context, endpoint, carrier string, log *slog.Lo
 		return nil, nil, err
 	}
 	ended := make(chan error, 1)
-	r.running.Go(func() {
+	hc, another := k.http, k.cfg.Another != nil
+	k.running.Go(func() {
 		defer cancel()
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = muxhttp.Serve(streamCtx, session, r.handler, log) }) // ends with the session, whose error counts
+		serving.Go(func() { _ = muxhttp.Serve(streamCtx, session, k.handler, log) }) // ends with the session, whose error counts
 		err := session.Run(streamCtx)
 		cancel()
 		serving.Wait()
 		release()
+		if another {
+			hc.CloseIdleConnections()
+		}
 		ended <- err
 	})
 	return session, ended, nil
@@ -289,8 +218,8 @@ func (r *Reach) dial(ctx context.Context, endpoint, carrier string, log *slog.Lo
 
 // explain turns a session's end into words with a next step, and drops connections that went silent,
 // which would be dialled over again.
-func (r *Reach) explain(err error) error {
-	r.cfg.HTTPClient.CloseIdleConnections()
+func (k *slot) explain(err error) error {
+	k.http.CloseIdleConnections()
 	switch connect.CodeOf(err) {
 	case connect.CodeUnauthenticated:
 		return fmt.Errorf("%w. If that goes on, give the agent a new join token", err)
@@ -299,18 +228,6 @@ func (r *Reach) explain(err error) error {
 	default:
 		return err
 	}
-}
-
-func (r *Reach) setState(s State) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.states[s.Endpoint] = s
-}
-
-func (r *Reach) forget(endpoint string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.states, endpoint)
 }
 
 func redacted(endpoint string) string {

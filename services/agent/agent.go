@@ -235,6 +235,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 	a.reach, err = reach.New(reach.Config{
 		Endpoints:  func() []string { return a.joiner.Endpoints().Tunnels },
 		HTTPClient: a.tunnels,
+		Another:    func() (*http.Client, error) { return client.New(client.Config{CAFile: a.cfg.HubCAFile}) },
 		Token:      a.joiner.Tokens(),
 		Kube:       server,
 		Transport:  a.people,
