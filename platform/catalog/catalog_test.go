@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -572,10 +573,15 @@ func TestIndexAgreesWithTheServices(t *testing.T) {
 		await(t, sub, func() bool { _, ok := c.Cluster(marker); return ok })
 		for _, key := range []string{"a", "b", "c"} {
 			var bySource []*catalog.Service
+			folders := map[catalog.FolderID]int{}
 			for _, s := range c.Services() {
 				if s.Folder().Source == key {
 					bySource = append(bySource, s)
+					folders[s.FolderID()]++
 				}
+			}
+			if !maps.Equal(c.FoldersOf(key), folders) {
+				rt.Fatalf("folders of %s: %v", key, c.FoldersOf(key))
 			}
 			if !slices.Equal(c.ServicesOf(key), bySource) {
 				rt.Fatalf("services of %s: %v", key, c.ServicesOf(key))

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -26,7 +25,7 @@ type state struct {
 	secrets  map[string]*consolev1.Secret
 	grants   map[string]*consolev1.Grant
 
-	bySource map[string]map[*Service]struct{}
+	bySource map[string]*uses
 	// granted is grants in the order of names, for who asks with every request; nil: they have changed.
 	granted atomic.Pointer[[]*consolev1.Grant]
 }
@@ -36,7 +35,7 @@ func newState() *state {
 		sources: map[string]*consolev1.Source{}, clusters: map[string]*consolev1.Cluster{},
 		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
 		grants:   map[string]*consolev1.Grant{},
-		bySource: map[string]map[*Service]struct{}{},
+		bySource: map[string]*uses{},
 	}
 }
 
@@ -138,24 +137,12 @@ func (s *state) put(is *Service) {
 		s.take(was)
 	}
 	s.services[is.Name] = is
-	source := is.Folder().Source
-	if s.bySource[source] == nil {
-		s.bySource[source] = map[*Service]struct{}{}
-	}
-	s.bySource[source][is] = struct{}{}
+	s.use(is)
 }
 
 func (s *state) take(is *Service) {
 	delete(s.services, is.Name)
-	source := is.Folder().Source
-	if delete(s.bySource[source], is); len(s.bySource[source]) == 0 {
-		delete(s.bySource, source)
-	}
-}
-
-// servicesOf returns the services that name a source, in the order of names.
-func (s *state) servicesOf(source string) []*Service {
-	return slices.SortedFunc(maps.Keys(s.bySource[source]), func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
+	s.disuse(is)
 }
 
 // contents is what a snapshot is made of; none of it changes any more.

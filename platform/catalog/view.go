@@ -78,13 +78,6 @@ func (c *Catalog) Secret(name string) (*consolev1.Secret, bool) {
 	return s, ok
 }
 
-// ServicesOf returns the services that name a source, in the order of names.
-func (c *Catalog) ServicesOf(source string) []*Service {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.live.servicesOf(source)
-}
-
 const (
 	headRef = "HEAD"
 	// SemverPrefix begins refs that choose the highest version of a range among the tags. No branch can

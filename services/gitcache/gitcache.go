@@ -145,7 +145,7 @@ func (s *Service) newOwner() error {
 		return err
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
-		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.builder.Keep,
+		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
 		Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
 	})
@@ -153,6 +153,12 @@ func (s *Service) newOwner() error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return s.newMover()
+}
+
+// forget forgets sources whose mirrors were removed.
+func (s *Service) forget() {
+	s.builder.Keep(s.mirrors.Exists)
+	s.sender.Keep(s.mirrors.Exists)
 }
 
 func (s *Service) serve() error {

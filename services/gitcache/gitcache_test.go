@@ -646,29 +646,56 @@ func TestADownloadFromAReplicaThatHangsEndsWithTheService(t *testing.T) {
 	}
 }
 
-func TestADeletedSourceIsForgotten(t *testing.T) {
+// TestASourceThatComesBackIsAsItWas: a console that has lost its catalog for a while costs no clone.
+func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
 	n := f.one()
 	f.published("HEAD", first)
+	digest := n.resolve("HEAD", "deploy").GetArtifact().GetDigest()
+	gone := filepath.Join(n.dir, "mirrors", "uid-shop", "gone")
+	wait := func(want bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the mirror is noted as gone: %t", want), func() error {
+			if _, err := os.Stat(gone); (err == nil) != want {
+				return fmt.Errorf("not yet: %w", err)
+			}
+			return nil
+		})
+	}
 	f.console.deleteSource("shop")
+	wait(true)
+	if e := n.ask("HEAD", "deploy").GetError(); e.GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
+		t.Errorf("resolved a deleted source: %v", e)
+	}
+	f.git.SetFault(gittest.Status(http.StatusServiceUnavailable))
+	lists := f.git.Count("list")
+	f.console.setSource(f.repo.URL(), "")
+	f.published("HEAD", first)
+	wait(false)
+	if got := n.download(n.resolve("HEAD", "deploy").GetArtifact().GetDigest())["a"]; got != "1" || n.resolve("HEAD", "deploy").GetArtifact().GetDigest() != digest {
+		t.Errorf("served %q", got)
+	}
+	if f.git.Count("list") <= lists {
+		t.Error("a source that came back was not polled")
+	}
+
+	// It stays away, and after some hours the catalog changes again.
+	f.console.deleteSource("shop")
+	wait(true)
+	then := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(gone, then, then); err != nil {
+		t.Fatal(err)
+	}
+	f.console.addSource("other", f.repo.URL())
 	eventually(t, "the mirror goes", func() error {
-		left, err := os.ReadDir(filepath.Join(n.dir, "mirrors"))
+		left, err := filepath.Glob(filepath.Join(n.dir, "mirrors", "*shop*"))
 		if err == nil && len(left) > 0 {
 			return errors.New("it is still there")
 		}
 		return err
 	})
-	lists := f.git.Count("list")
-	if e := n.ask("HEAD", "deploy").GetError(); e.GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
-		t.Errorf("resolved a deleted source: %v", e)
-	}
-	f.console.setSource(f.repo.URL(), "")
-	f.published("HEAD", first)
-	if f.git.Count("list") <= lists {
-		t.Error("a source that came back was not polled")
-	}
 }
 
 func TestADamagedMirrorIsClonedAgain(t *testing.T) {

@@ -82,7 +82,7 @@ func TestADeletedSourceIsForgotten(t *testing.T) {
 	}
 	w.builder.places.put(Place{Source: "u2"}, found{})
 	w.builder.Pin([]Place{place(commit, "a"), place(commit, "b")})
-	w.builder.Keep(map[string]bool{"u2": true})
+	w.builder.Keep(func(uid string) bool { return uid == "u2" })
 	m := w.builder.memo
 	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.len() != 1 || len(w.builder.refused) != 0 {
 		t.Errorf("left: %d contents of %d sources, %d places, %d refusals", len(m.byID), len(m.sources), w.builder.places.len(), len(w.builder.refused))

@@ -254,12 +254,12 @@ func (m *memo) pin(wanted map[string]map[key]bool) []artifact.Digest {
 	return current
 }
 
-// keep forgets all sources but these.
-func (m *memo) keep(uids map[string]bool) {
+// keep forgets all sources but those that are here.
+func (m *memo) keep(here func(uid string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for uid, of := range m.sources {
-		if uids[uid] {
+		if here(uid) {
 			continue
 		}
 		for of.recent.Len() > 0 {

@@ -33,11 +33,11 @@ func (b *Builder) built(source string, id key) {
 // repin tells the store. pins is held.
 func (b *Builder) repin() { b.deps.Store.Pin(b.memo.pin(b.pinned)) }
 
-// Keep forgets all sources but these.
-func (b *Builder) Keep(uids map[string]bool) {
-	b.memo.keep(uids)
-	b.places.keep(uids)
+// Keep forgets all sources but those whose mirrors are still here.
+func (b *Builder) Keep(here func(uid string) bool) {
+	b.memo.keep(here)
+	b.places.keep(here)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.refused, func(_ key, r refusal) bool { return !uids[r.source] })
+	maps.DeleteFunc(b.refused, func(_ key, r refusal) bool { return !here(r.source) })
 }

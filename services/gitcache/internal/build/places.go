@@ -55,12 +55,20 @@ func (s *places) expect(n int) {
 	s.current = n
 }
 
-// keep forgets all sources but these.
-func (s *places) keep(uids map[string]bool) {
+// keep forgets all sources but those that are here.
+func (s *places) keep(here func(uid string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := map[string]bool{} // it is a question to the disk
 	for _, some := range []map[Place]found{s.now, s.was} {
-		maps.DeleteFunc(some, func(p Place, _ found) bool { return !uids[p.Source] })
+		maps.DeleteFunc(some, func(p Place, _ found) bool {
+			is, asked := known[p.Source]
+			if !asked {
+				is = here(p.Source)
+				known[p.Source] = is
+			}
+			return !is
+		})
 	}
 }
 

@@ -57,13 +57,9 @@ func (c *Copies) Places(name string) []build.Place {
 		return nil
 	}
 	var places []build.Place
-	seen, folders := map[build.Place]bool{}, map[catalog.FolderID]bool{}
-	for _, service := range c.catalog.ServicesOf(name) {
-		if folders[service.FolderID()] {
-			continue
-		}
-		folders[service.FolderID()] = true
-		p, ok := placeOf(s, service.Folder())
+	seen := map[build.Place]bool{}
+	for id := range c.catalog.FoldersOf(name) {
+		p, ok := placeOf(s, id.Value())
 		if ok && !seen[p] {
 			seen[p] = true
 			places = append(places, p)

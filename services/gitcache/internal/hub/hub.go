@@ -134,16 +134,27 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
 		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(),
-		Verification: verification(git.GetVerification()), Wants: map[string][]string{},
+		Verification: verification(git.GetVerification()), Wants: map[string]int{},
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
 	}
-	for _, service := range c.catalog.ServicesOf(name) {
-		ref := catalog.CanonicalRef(service.Folder().Ref)
-		plan.Wants[ref] = append(plan.Wants[ref], service.Name)
+	for id, services := range c.catalog.FoldersOf(name) {
+		plan.Wants[catalog.CanonicalRef(id.Value().Ref)] += services
 	}
+	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
+}
+
+// users are the services that want a ref of a source, in the order of names.
+func (c *Catalog) users(source, ref string) []string {
+	var names []string
+	for _, s := range c.catalog.ServicesOf(source) {
+		if catalog.CanonicalRef(s.Folder().Ref) == ref {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 func verification(v *consolev1.Verification) owner.Verification {

@@ -15,3 +15,12 @@ func descriptors(most int) int {
 
 // yield lets everything else on the machine go before a group of processes. It helps or it doesn't.
 func yield(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }
+
+// diskFree is the part of a folder's disk that is free, as this process may use it.
+func diskFree(dir string) float64 {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return 1
+	}
+	return float64(st.Bavail) / float64(st.Blocks)
+}

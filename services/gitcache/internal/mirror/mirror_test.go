@@ -206,7 +206,16 @@ func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
 	}
 }
 
-func TestKeepRemovesTheOthers(t *testing.T) {
+// backdate makes a mirror whose source is gone one that is for so long.
+func backdate(t *testing.T, dir string, d time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-d)
+	if err := os.Chtimes(filepath.Join(dir, "gone"), then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMirrorsOfSourcesThatAreGoneStayForSomeHours(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".gone-of-a-killed-process", "repo.git"), 0o700); err != nil {
@@ -216,18 +225,38 @@ func TestKeepRemovesTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range []string{"u1", "u2", "../../escape", ""} {
+	disk := 0.5
+	all.SetFree(func() float64 { return disk })
+	for _, uid := range []string{"u1", "u2", "u3", "../../escape", ""} {
 		if _, err := all.Mirror(uid); err != nil {
 			t.Fatalf("%q: %v", uid, err)
 		}
 	}
-	if n, err := all.Keep(map[string]bool{"u1": true, "../../escape": true}); n != 3 || err != nil {
-		t.Errorf("removed %d, %v", n, err)
+	keep := func(wantRemoved, wantWaiting, wantLeft int, uids ...string) {
+		t.Helper()
+		wanted := map[string]bool{}
+		for _, uid := range uids {
+			wanted[uid] = true
+		}
+		if removed, waiting, err := all.Keep(wanted); removed != wantRemoved || waiting != wantWaiting || err != nil {
+			t.Errorf("removed %d, %d wait, %v", removed, waiting, err)
+		}
+		if left, err := os.ReadDir(dir); len(left) != wantLeft || err != nil {
+			t.Errorf("left: %v, %v", left, err)
+		}
 	}
-	left, _ := os.ReadDir(dir)
-	if len(left) != 2 {
-		t.Errorf("left: %v", left)
+	keep(1, 5, 5) // the catalog is empty all of a sudden: only what a killed process left goes
+	backdate(t, filepath.Join(dir, "u1"), 7*time.Hour)
+	backdate(t, filepath.Join(dir, "u2"), 7*time.Hour)
+	keep(1, 2, 4, "u1", "../../escape") // u1 came back in time
+	if all.Exists("u2") || !all.Exists("u1") || !all.Exists("u3") || !all.Exists("") {
+		t.Errorf("u2 stays, or another went")
 	}
+	keep(0, 3, 4, "../../escape")
+	backdate(t, filepath.Join(dir, "u1"), 5*time.Hour)
+	keep(0, 3, 4, "../../escape")
+	disk = 0.01
+	keep(3, 0, 1, "../../escape")
 	if up, _ := os.ReadDir(filepath.Dir(filepath.Dir(dir))); strings.Contains(strings.Join(names(up), " "), "escape") {
 		t.Error("a mirror was made outside of the folder")
 	}

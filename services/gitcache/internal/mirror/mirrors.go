@@ -30,6 +30,7 @@ type Mirrors struct {
 	log     *slog.Logger
 	readers *readers
 	upkeep  *upkeep
+	free    func(dir string) float64 // the part of its disk
 
 	mu   sync.Mutex // guards open
 	open map[string]*Mirror
@@ -40,7 +41,7 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of mirrors: %w", err)
 	}
-	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), open: map[string]*Mirror{}}, nil
+	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), free: diskFree, open: map[string]*Mirror{}}, nil
 }
 
 // Mirror returns the mirror of a source, which may be empty. All callers get the same one.

@@ -8,54 +8,93 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // gonePrefix begins the names of folders that are being removed. No mirror's begins so.
 const gonePrefix = ".gone-"
 
-// Keep removes all mirrors but those of these sources, and returns how many went.
-func (s *Mirrors) Keep(uids map[string]bool) (int, error) {
-	gone, err := s.others(uids)
+const (
+	// goneName is in the folder of a mirror whose source is gone: when it was seen to be, by its time.
+	goneName = "gone"
+	// keepGone is how long such a mirror stays. A console that was restored from a backup, or lost a source,
+	// must not cost a clone of everything, which upstream may not even give at that moment.
+	keepGone = 6 * time.Hour
+	// freeDisk: with a smaller part of the disk free none of them stays.
+	freeDisk = 0.05
+)
+
+// Keep removes the mirrors of sources that are gone for a while, and returns how many went and how many
+// wait for it. Those of a source that came back are as they were.
+func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
+	gone, waiting, err := s.others(uids)
 	if err != nil {
-		return 0, err
+		return 0, waiting, err
 	}
 	for i, dir := range gone {
 		if err := os.RemoveAll(dir); err != nil {
-			return i, fmt.Errorf("remove mirror: %w", err)
+			return i, waiting, fmt.Errorf("remove mirror: %w", err)
 		}
 	}
-	return len(gone), nil
+	return len(gone), waiting, nil
 }
 
-// others puts all mirrors aside but those of these sources, and says where they are. What a killed process
-// has not removed is there, too.
-func (s *Mirrors) others(uids map[string]bool) (gone []string, err error) {
-	wanted := map[string]bool{}
+// others puts the mirrors aside whose sources are gone for long enough, and says where they are. What a
+// killed process has not removed is there, too.
+func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err error) {
+	wanted, open := map[string]bool{}, map[string]string{}
 	for uid := range uids {
 		wanted[folder(uid)] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for uid := range s.open {
+		open[folder(uid)] = uid
+	}
 	found, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("list mirrors: %w", err)
+		return nil, 0, fmt.Errorf("list mirrors: %w", err)
 	}
-	for uid := range s.open {
-		if !uids[uid] {
-			s.forget(uid)
-		}
-	}
+	scarce := s.free(s.dir) < freeDisk
 	for _, e := range found {
-		if wanted[e.Name()] {
+		name := e.Name()
+		mark := filepath.Join(s.dir, name, goneName)
+		switch {
+		case wanted[name]:
+			if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return gone, waiting, fmt.Errorf("keep mirror: %w", err)
+			}
+			continue
+		case !strings.HasPrefix(name, gonePrefix) && !scarce && stays(mark):
+			waiting++
 			continue
 		}
-		dir, err := s.aside(e.Name())
+		if uid, ok := open[name]; ok {
+			s.forget(uid)
+		}
+		dir, err := s.aside(name)
 		if err != nil {
-			return nil, err
+			return gone, waiting, err
 		}
 		gone = append(gone, dir)
 	}
-	return gone, nil
+	return gone, waiting, nil
+}
+
+// stays says whether a mirror whose source is gone is kept, and notes since when it is gone. One that can't be
+// noted goes: it would stay for ever.
+func stays(mark string) bool {
+	info, err := os.Stat(mark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.WriteFile(mark, nil, 0o600) == nil
+	}
+	return err == nil && time.Since(info.ModTime()) < keepGone
+}
+
+// Exists says whether there is a mirror of a source, also of one that is gone.
+func (s *Mirrors) Exists(uid string) bool {
+	_, err := os.Stat(filepath.Join(s.dir, folder(uid)))
+	return err == nil
 }
 
 // Remove removes one mirror. Whoever reads it finds it empty from now on.

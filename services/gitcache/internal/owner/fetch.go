@@ -61,7 +61,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 			continue
 		}
 		if !l.AllowsAny() {
-			p.drop(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", short(id), named(s.Wants[ref]), r.URL.Host))
+			p.drop(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", short(id), s.users(ref), r.URL.Host))
 			continue
 		}
 		err := t.fetchInto(ctx, r, l, []plumbing.Hash{id}, t.mirror)
@@ -69,7 +69,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 			return ctx.Err()
 		}
 		if err != nil {
-			p.drop(ref, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), named(s.Wants[ref]), err.Error()))
+			p.drop(ref, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), s.users(ref), err.Error()))
 		}
 	}
 	return nil

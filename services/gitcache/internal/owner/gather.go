@@ -67,8 +67,8 @@ func (t *tenure) peel(id plumbing.Hash) (plumbing.Hash, error) {
 // incomplete says what is missing and what is kept.
 func (t *tenure) incomplete(s Source, ref string, commit plumbing.Hash, err error) string {
 	what := fmt.Sprintf("ref %q", ref)
-	if services := s.Wants[ref]; len(services) > 0 {
-		what += " of " + named(services)
+	if s.Wants[ref] > 0 {
+		what += " of " + s.users(ref)
 	}
 	kept := "Nothing of it is published"
 	if old, known := t.heads[ref]; known {

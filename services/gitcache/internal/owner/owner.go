@@ -23,6 +23,8 @@ const (
 	// followPause gathers changes of the catalog: each costs a look at all sources, 5 ms for 1,000 of them,
 	// and every commit of any is one.
 	followPause = 100 * time.Millisecond
+	// goneEvery is how often it is looked whether mirrors of sources that are gone can go.
+	goneEvery = 10 * time.Minute
 	// DefaultTTL of a lease: how long a source is without an owner after a replica died.
 	DefaultTTL = 15 * time.Second
 )
@@ -51,8 +53,8 @@ type Deps struct {
 	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
 	// it, and tells whether anything came. It ends with its context. nil: nobody has anything.
 	Warm func(ctx context.Context, uid, name string) (news bool)
-	// Kept is told which sources still have mirrors, once others' were removed; nil: nobody cares.
-	Kept func(uids map[string]bool)
+	// Kept is told when mirrors of sources that are gone may have been removed; nil: nobody cares.
+	Kept func()
 	// Turned is told when this replica came to own a source, or gave it back; nil: nobody cares.
 	Turned  func()
 	Metrics *Metrics
@@ -66,7 +68,11 @@ type Owner struct {
 	deps   Deps
 	upkeep chan struct{} // slots
 
-	kept map[string]bool // the sources at the last removal of mirrors; for Run's goroutine only
+	// Of the last removal of mirrors, for Run's goroutine only: the sources that there were, and how many
+	// mirrors of others are kept for a while.
+	kept    map[string]bool
+	keptAt  time.Time
+	waiting int
 
 	mu    sync.Mutex // guards loops; each loop guards itself
 	loops map[string]*loop
@@ -81,7 +87,7 @@ func New(cfg Config, deps Deps) *Owner {
 		deps.Warm = func(context.Context, string, string) bool { return false }
 	}
 	if deps.Kept == nil {
-		deps.Kept = func(map[string]bool) {}
+		deps.Kept = func() {}
 	}
 	if deps.Turned == nil {
 		deps.Turned = func() {}
@@ -98,6 +104,8 @@ func (o *Owner) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
+	gone := time.NewTicker(goneEvery)
+	defer gone.Stop()
 	for {
 		o.follow(ctx, &running)
 		select {
@@ -109,6 +117,7 @@ func (o *Owner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-o.deps.Catalog.Changed():
+		case <-gone.C:
 		}
 	}
 }
@@ -130,16 +139,24 @@ func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
 		o.deps.Log.InfoContext(ctx, "source was deleted", "source", l.current().Name)
 	}
 	// What a memory of the catalog does not know may exist all the same.
-	if !live || maps.Equal(present, o.kept) {
-		return
+	if live && (!maps.Equal(present, o.kept) || o.waiting > 0 && time.Since(o.keptAt) >= goneEvery) {
+		o.keep(ctx, present)
 	}
-	removed, err := o.deps.Mirrors.Keep(present)
-	o.deps.Kept(present)
+}
+
+// keep removes the mirrors of sources that are gone for a while.
+func (o *Owner) keep(ctx context.Context, present map[string]bool) {
+	removed, waiting, err := o.deps.Mirrors.Keep(present)
+	o.deps.Kept()
 	if err == nil {
-		o.kept = present
+		o.kept, o.keptAt = present, time.Now()
 	} else {
 		o.deps.Log.WarnContext(ctx, "mirrors of deleted sources are still there", "err", err)
 	}
+	if waiting > o.waiting {
+		o.deps.Log.InfoContext(ctx, "mirrors of deleted sources are kept for some hours, in case that they come back", "mirrors", waiting)
+	}
+	o.waiting = waiting
 	if removed > 0 {
 		o.deps.Log.InfoContext(ctx, "removed mirrors of deleted sources", "mirrors", removed)
 	}

@@ -41,7 +41,7 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	o := t.mirror.Objects()
 	defer o.Close()
 	has := func(id plumbing.Hash) bool { return !p.fresh && o.Has(id) }
-	for _, ref := range slices.Sorted(maps.Keys(wanted(s))) {
+	for _, ref := range wanted(s) {
 		f, why := t.find(s, l, ref)
 		if f == nil {
 			p.lose(ref, why)
@@ -78,7 +78,7 @@ func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
 func (t *tenure) choose(s Source, l *fetch.Listing, ref, text string) (*found, string) {
 	r, err := semver.Parse(text)
 	if err != nil {
-		return nil, fmt.Sprintf("ref %q of %s: %s", ref, named(s.Wants[ref]), err)
+		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.users(ref), err)
 	}
 	choice := r.Choose(maps.Keys(l.Refs))
 	old, known := t.heads[ref]
@@ -129,13 +129,9 @@ func (p *plan) drop(ref, text string) {
 	p.lose(ref, text)
 }
 
-func wanted(s Source) map[string][]string {
-	wants := maps.Clone(s.Wants)
-	if wants == nil {
-		wants = map[string][]string{}
-	}
-	if _, ok := wants[RefHead]; !ok {
-		wants[RefHead] = nil
-	}
-	return wants
+// wanted are the refs to follow, in order.
+func wanted(s Source) []string {
+	refs := append(slices.Collect(maps.Keys(s.Wants)), RefHead)
+	slices.Sort(refs)
+	return slices.Compact(refs)
 }

@@ -33,8 +33,10 @@ type Source struct {
 	Proxy        string
 	Submodules   bool // fetch them, too
 	Verification Verification
-	// Wants are canonical refs and the names of the services that want them. HEAD is wanted always.
-	Wants map[string][]string
+	// Wants are canonical refs, and how many services want them. HEAD is wanted always.
+	Wants map[string]int
+	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
+	Users func(ref string) []string
 }
 
 // Verification says what must be signed to be published. The zero value is nothing.
@@ -47,8 +49,10 @@ func (v Verification) equal(o Verification) bool {
 	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
 
+// equal tells whether two say the same of what is asked of upstream. How many services want a ref does not
+// matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
-	same := func(a, b []string) bool { return slices.Equal(a, b) }
+	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)

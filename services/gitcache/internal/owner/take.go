@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -18,7 +17,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 	o := t.mirror.Objects()
 	defer o.Close()
 	heads := map[string]mirror.Head{}
-	for _, ref := range slices.Sorted(maps.Keys(wanted(s))) {
+	for _, ref := range wanted(s) {
 		old, known := t.heads[ref]
 		if known {
 			heads[ref] = old

@@ -163,13 +163,12 @@ func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict,
 // unsigned says what speaks against a ref. The default branch is missed by nobody but by services that
 // use it, or by a source that is only being set up.
 func (t *tenure) unsigned(s Source, ref string, f *found, v verdict) string {
-	services := s.Wants[ref]
-	if len(services) == 0 && (len(s.Wants) > 0 || s.Verification.Tag) {
+	if s.Wants[ref] == 0 && (len(s.Wants) > 0 || s.Verification.Tag) {
 		return ""
 	}
 	of := ""
-	if len(services) > 0 {
-		of = " of " + named(services)
+	if s.Wants[ref] > 0 {
+		of = " of " + s.users(ref)
 	}
 	kept := "Nothing of it is published"
 	switch old, known := t.heads[ref]; {

@@ -37,7 +37,7 @@ func told(s Source, troubles []trouble) (message string, refs []string) {
 
 // unusable says that what a ref points to is no commit, or can't be read.
 func unusable(s Source, ref string, err error) string {
-	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, named(s.Wants[ref]), err)
+	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, s.users(ref), err)
 }
 
 // emptied says that upstream has no refs at all.
@@ -51,8 +51,7 @@ func (t *tenure) emptied() string {
 // lost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
 // services that use it.
 func (t *tenure) lost(s Source, ref string) string {
-	services := s.Wants[ref]
-	if len(services) == 0 {
+	if s.Wants[ref] == 0 {
 		return ""
 	}
 	what := fmt.Sprintf("ref %q", ref)
@@ -60,9 +59,9 @@ func (t *tenure) lost(s Source, ref string) string {
 		what = "the default branch"
 	}
 	if h, ok := t.heads[ref]; ok {
-		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, named(services), short(h.Commit))
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.users(ref), short(h.Commit))
 	}
-	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, named(services))
+	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, s.users(ref))
 }
 
 // lostTag says that the tag is gone that a range had chosen.
@@ -73,7 +72,7 @@ func (t *tenure) lostTag(s Source, ref string, choice semver.Choice) string {
 		next = fmt.Sprintf("the highest in the range is now %s", name(choice.Tag))
 	}
 	return fmt.Sprintf("tag %s, which %q of %s had chosen, is gone upstream, and %s; its last good commit %s is kept. Push the tag again, or change the range so that it leaves %s out",
-		name(h.Resolved), ref, named(s.Wants[ref]), next, short(h.Commit), name(h.Resolved))
+		name(h.Resolved), ref, s.users(ref), next, short(h.Commit), name(h.Resolved))
 }
 
 // noTag says that a range finds nothing.
@@ -82,7 +81,7 @@ func noTag(s Source, ref string, choice semver.Choice) string {
 	if choice.Highest != "" {
 		highest = "the highest version is " + name(choice.Highest)
 	}
-	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, named(s.Wants[ref]), highest)
+	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, s.users(ref), highest)
 }
 
 // name is a tag as people call it.
@@ -91,7 +90,15 @@ func name(tag string) string { return fmt.Sprintf("%q", strings.TrimPrefix(tag, 
 // maxNamed services in one message; the rest is counted.
 const maxNamed = 5
 
-func named(services []string) string {
+// users names the services that want a ref.
+func (s Source) users(ref string) string {
+	var services []string
+	if s.Users != nil {
+		services = s.Users(ref)
+	}
+	if len(services) == 0 { // not any more
+		return "a service"
+	}
 	quoted := make([]string, 0, maxNamed)
 	for _, s := range services[:min(maxNamed, len(services))] {
 		quoted = append(quoted, fmt.Sprintf("%q", s))

@@ -127,3 +127,10 @@ func (s *Sender) Copies(uid string) []string {
 	}
 	return slices.Sorted(maps.Keys(s.copies[uid]))
 }
+
+// Keep forgets all sources but those that are here.
+func (s *Sender) Keep(here func(uid string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.copies, func(uid string, _ map[string]time.Time) bool { return !here(uid) })
+}
