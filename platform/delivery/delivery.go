@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -27,12 +28,24 @@ const (
 	setFormat     = "fairlead set 1"
 )
 
-// ServiceDigest changes when, and only when, there is something for the agent to do.
-func ServiceDigest(s Service) string {
+// Digest is a digest as it is kept where there are many.
+type Digest [sha256.Size]byte
+
+// String is the digest as it is sent.
+func (d Digest) String() string { return digestPrefix + hex.EncodeToString(d[:]) }
+
+const digestPrefix = "sha256:"
+
+// DigestOf changes when, and only when, there is something for the agent to do.
+func DigestOf(s Service) (d Digest) {
 	h := sha256.New()
 	write(h, serviceFormat, s.Name, s.Namespace, s.Path, s.Artifact, s.Config)
-	return sum(h)
+	h.Sum(d[:0])
+	return d
 }
+
+// ServiceDigest is DigestOf as it is sent.
+func ServiceDigest(s Service) string { return DigestOf(s).String() }
 
 // SetDigest is the digest over all that a cluster has or should have, from service name to service
 // digest. It does not depend on an order. Of nothing it is empty.
@@ -48,6 +61,23 @@ func SetDigest(services map[string]string) string {
 	return sum(h)
 }
 
+// OrderedSetDigest is SetDigest of services that come in the order of their names.
+func OrderedSetDigest(services iter.Seq2[string, Digest]) string {
+	h, some := sha256.New(), false
+	write(h, setFormat)
+	text := make([]byte, len(digestPrefix)+hex.EncodedLen(sha256.Size))
+	copy(text, digestPrefix)
+	for name, d := range services {
+		some = true
+		hex.Encode(text[len(digestPrefix):], d[:])
+		write(h, name, string(text))
+	}
+	if !some {
+		return ""
+	}
+	return sum(h)
+}
+
 // write adds parts with their lengths, so that no two lists of parts run into the same bytes.
 func write(h hash.Hash, parts ...string) {
 	var n [8]byte
@@ -58,4 +88,4 @@ func write(h hash.Hash, parts ...string) {
 	}
 }
 
-func sum(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
+func sum(h hash.Hash) string { return digestPrefix + hex.EncodeToString(h.Sum(nil)) }

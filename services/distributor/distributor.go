@@ -99,7 +99,7 @@ func (s *Service) openState() (err error) {
 	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Memory: unstoredBytes, Log: s.deps.Log}); err != nil {
 		return err
 	}
-	var last []*plan.Delivery
+	var last plan.Memory
 	if s.ledger, last, err = ledger.Open(s.replica.Dir("deliveries"), s.deps.Log); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) serve(origin *edge.Edge) error {
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Stale: s.replica.Catalog.Stale, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
+		Plan: s.plan, Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,

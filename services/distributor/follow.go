@@ -30,14 +30,21 @@ func (s *Service) learn(ctx context.Context, a plan.Answer) {
 func (s *Service) follow(ctx context.Context) error {
 	sub := s.replica.Catalog.Subscribe()
 	defer sub.Close()
+	overdue := time.NewTicker(time.Second)
+	defer overdue.Stop()
 	for {
 		var change plan.Change
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sub.C():
-			change = follow.Apply(s.plan, s.replica.Catalog, sub.Take(), time.Now())
+			change = follow.Apply(s.plan, s.replica.Catalog, sub, time.Now())
 			s.seen.Forget(func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok })
+		case <-overdue.C:
+			if !s.plan.Waiting() {
+				continue
+			}
+			change = s.plan.Overdue(time.Now())
 		case a := <-s.answers:
 			change = s.plan.Answer(time.Now(), s.gather(a)...)
 		}
@@ -69,24 +76,28 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 	}
 	s.metrics.Nudges.Add(float64(s.nudges.Nudge(c.Clusters)))
 	s.resolve.Kick()
-	s.hub.Changed(c.Services)
+	s.hub.Changed(c.Services, c.Lines)
 	s.trace(ctx, c.Delivered)
 }
 
 // trace puts what is delivered into the trace that follows its commit: one span per commit, however many
 // services it is delivered to.
-func (s *Service) trace(ctx context.Context, delivered []*plan.Delivery) {
+func (s *Service) trace(ctx context.Context, delivered []plan.Delivered) {
 	services := map[string]int{} // by trace context
 	for _, d := range delivered {
-		s.deps.Log.DebugContext(ctx, "delivered", "service", d.Service, "source", d.Want.Source, "revision", d.Revision.Commit, "digest", d.Artifact.Digest)
-		if services[d.Revision.Traceparent]++; services[d.Revision.Traceparent] > 1 || d.Revision.Traceparent == "" {
+		c := d.Content
+		s.deps.Log.DebugContext(ctx, "delivered", "source", c.Want.Source, "path", c.Want.Path, "revision", c.Revision.Commit, "digest", c.Artifact.Digest, "services", d.Services)
+		if c.Revision.Traceparent == "" {
 			continue
 		}
-		_, span := s.tracer.Start(telemetry.Extract(ctx, d.Revision.Traceparent), "distribute",
-			trace.WithAttributes(attribute.String("source", d.Want.Source), attribute.String("revision", d.Revision.Commit)))
-		defer func() {
-			span.SetAttributes(attribute.Int("services", services[d.Revision.Traceparent]))
-			span.End()
-		}()
+		if _, begun := services[c.Revision.Traceparent]; !begun {
+			_, span := s.tracer.Start(telemetry.Extract(ctx, c.Revision.Traceparent), "distribute",
+				trace.WithAttributes(attribute.String("source", c.Want.Source), attribute.String("revision", c.Revision.Commit)))
+			defer func() {
+				span.SetAttributes(attribute.Int("services", services[c.Revision.Traceparent]))
+				span.End()
+			}()
+		}
+		services[c.Revision.Traceparent] += d.Services
 	}
 }

@@ -383,6 +383,7 @@ type console struct {
 	changed chan struct{} // closed and replaced at every change
 	log     []*consolev1.Change
 	hub     map[string]*consolev1.ServiceHub
+	refs    map[string]*consolev1.RefHub // by uid of the source and ref
 	seen    map[string]*consolev1.ClusterSeen
 	lost    map[string]bool   // clusters whose stream broke
 	reports map[string]uint64 // "<cluster>/<service>" -> sequence
@@ -397,7 +398,7 @@ func newConsole(t *testing.T) *console {
 	}
 	return &console{
 		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
+		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
 	}
 }
 
@@ -519,6 +520,9 @@ func (c *console) RecordHub(_ context.Context, req *consolev1.RecordHubRequest) 
 	for _, s := range req.GetServices() {
 		c.hub[s.GetService()] = s
 	}
+	for _, r := range req.GetRefs() {
+		c.refs[r.GetSourceUid()+" "+r.GetRef()] = r
+	}
 	return &consolev1.RecordHubResponse{}, nil
 }
 
@@ -541,7 +545,13 @@ func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest
 func (c *console) hubOf(service string) *consolev1.HubTruth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hub[service].GetHub()
+	s, ok := c.hub[service]
+	if !ok || s.GetHub().GetRevision() != nil || s.GetHub().GetDigest() == "" {
+		return s.GetHub()
+	}
+	hub := proto.CloneOf(s.GetHub())
+	hub.Revision = c.refs[s.GetSourceUid()+" "+s.GetRef()].GetRevision()
+	return hub
 }
 
 func meta(name string) *consolev1.Metadata {

@@ -103,7 +103,7 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	if err != nil {
 		return nil, err
 	}
-	hubs, err := v.Hub(ctx, uidsOf(rows))
+	hubs, err := hubTruths(ctx, v, uidsOf(rows))
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,7 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
 		s.Status.Git = gitTruth(source, s.Spec.Ref)
-		if s.Status.Hub, _, err = decodeHub(hubs[s.Meta.UID]); err != nil {
-			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
-		}
+		s.Status.Hub = hubs[s.Meta.UID]
 		if s.Status.Cluster, err = clusterTruth(reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster.Meta.UID}]); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
 		}

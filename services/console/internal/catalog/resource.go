@@ -176,6 +176,10 @@ type GitTruth struct {
 
 // HubTruth is what distributors hand to the cluster.
 type HubTruth struct {
+	// Source (its uid) and Ref say where the revision is known from if it is not here: a commit is kept once per
+	// ref, for all services whose content it did not change.
+	Source      string    `json:"source,omitempty"`
+	Ref         string    `json:"ref,omitempty"`
 	Digest      string    `json:"digest,omitempty"`
 	Revision    Revision  `json:"revision,omitzero"`
 	Artifact    Artifact  `json:"artifact,omitzero"`

@@ -56,7 +56,7 @@ func verdict(s Service, cluster Cluster, now time.Time) (State, string, time.Tim
 		return Pending, fmt.Sprintf("The agent of cluster %q joined at %s and has not asked for work yet. Check that it runs and reaches a distributor.",
 			cluster.Meta.Name, clock(status.JoinTime)), status.JoinTime
 	case hub.Revision.Commit != git.Head.Revision.Commit:
-		return Progressing, fmt.Sprintf("%s is fetched; the hub still hands out %s.", short(git.Head.Revision.Commit), short(hub.Revision.Commit)), git.Head.FetchTime
+		return Progressing, fmt.Sprintf("%s is fetched; the hub still hands out %s.", short(git.Head.Revision.Commit), cmp.Or(short(hub.Revision.Commit), "what was before")), git.Head.FetchTime
 	}
 	return applied(s)
 }

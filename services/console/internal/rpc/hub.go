@@ -56,7 +56,11 @@ func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
 
 func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
 	err := s.Catalog.RecordHub(ctx, each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
-		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: decodeHub(h.GetHub())}
+		hub := decodeHub(h.GetHub())
+		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()
+		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub}
+	}), each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
+		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: moment(r.GetResolveTime())}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)

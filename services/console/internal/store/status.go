@@ -49,13 +49,6 @@ func (v View) Heads(ctx context.Context, uids []string) (map[string]Heads, error
 	})
 }
 
-// Hub returns the hub truths of services, as JSON by uid.
-func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
-	return byKey(ctx, v, "SELECT service_uid, state FROM hub WHERE service_uid IN ", uids, func(rows *sql.Rows) (uid string, state []byte, err error) {
-		return uid, state, rows.Scan(&uid, &state)
-	})
-}
-
 // ReportKey is a service and a cluster, by uid.
 type ReportKey struct{ Service, Cluster string }
 
@@ -149,13 +142,6 @@ func (s *Store) PutReports(ctx context.Context, reports []Report) error {
 			r := reports[i]
 			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
 		})
-}
-
-// PutHub keeps hub truths, by service uid.
-func (s *Store) PutHub(ctx context.Context, states map[string][]byte) error {
-	uids := sortedKeys(states)
-	return s.each(ctx, len(uids), "INSERT INTO hub (service_uid, state) VALUES ($1, $2) ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state",
-		func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
 }
 
 // PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the

@@ -146,6 +146,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, stmt := range []string{
 			"DELETE FROM hub WHERE service_uid NOT IN (SELECT uid FROM resources)",
+			"DELETE FROM hub_refs WHERE source_uid NOT IN (SELECT uid FROM resources)",
 			"DELETE FROM reports WHERE service_uid NOT IN (SELECT uid FROM resources) OR cluster_uid NOT IN (SELECT uid FROM resources)",
 			"DELETE FROM seen WHERE cluster_uid NOT IN (SELECT uid FROM resources)",
 		} {

@@ -84,6 +84,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM refs WHERE uid = $1",
 		"DELETE FROM heads WHERE source_uid = $1",
 		"DELETE FROM hub WHERE service_uid = $1",
+		"DELETE FROM hub_refs WHERE source_uid = $1",
 		"DELETE FROM reports WHERE service_uid = $1",
 		"DELETE FROM reports WHERE cluster_uid = $1",
 		"DELETE FROM seen WHERE cluster_uid = $1",

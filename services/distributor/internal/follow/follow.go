@@ -2,7 +2,6 @@
 package follow
 
 import (
-	"strings"
 	"time"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
@@ -11,81 +10,87 @@ import (
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
-// defaultNamespace is where objects go that name none, in services that name none.
-const defaultNamespace = "default"
-
 // Catalog is what is followed.
 type Catalog interface {
 	Current() bool
+	Revision() int64
 	Services() []*catalog.Service
 	Service(name string) (*catalog.Service, bool)
-	ServicesOf(source string) []*catalog.Service
+	Sources() []*consolev1.Source
 	Source(name string) (*consolev1.Source, bool)
 	Clusters() []*consolev1.Cluster
 	Cluster(name string) (*consolev1.Cluster, bool)
 }
 
+// Changes tells what changed since it was asked last.
+type Changes interface{ Take() catalog.Delta }
+
 // Apply brings what changed in the catalog into the plan.
-func Apply(p *plan.Plan, c Catalog, d catalog.Delta, now time.Time) plan.Change {
+func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change {
+	low := c.Revision() // first: up to here everything is told
+	d := changes.Take()
 	return p.Update(now, func(u *plan.Update) {
 		if d.All {
 			all(u, c)
-			return
+		} else {
+			some(u, c, d)
 		}
-		for name := range d.Clusters {
-			_, exists := c.Cluster(name)
-			u.Cluster(name, exists)
-		}
-		for name := range d.Services {
-			if s, ok := c.Service(name); ok {
-				put(u, c, s)
-			} else {
-				u.Remove(name)
-			}
-		}
-		for source := range d.Sources {
-			for _, s := range c.ServicesOf(source) {
-				put(u, c, s)
-			}
-		}
+		u.At(low, c.Revision()) // last: nothing newer was read
 	})
+}
+
+func some(u *plan.Update, c Catalog, d catalog.Delta) {
+	for name := range d.Clusters {
+		_, exists := c.Cluster(name)
+		u.Cluster(name, exists)
+	}
+	for name := range d.Sources {
+		s, _ := c.Source(name)
+		u.Source(name, source(s))
+	}
+	for name := range d.Services {
+		if s, ok := c.Service(name); ok {
+			u.Service(s)
+		} else {
+			u.Remove(name)
+		}
+	}
 }
 
 func all(u *plan.Update, c Catalog) {
 	if c.Current() { // asked before it is read: what is read is no older
 		u.Current()
 	}
-	services, clusters := map[string]struct{}{}, map[string]struct{}{}
 	for _, r := range c.Clusters() {
-		clusters[r.GetMetadata().GetName()] = struct{}{}
 		u.Cluster(r.GetMetadata().GetName(), true)
 	}
-	for _, s := range c.Services() {
-		services[s.Name] = struct{}{}
-		put(u, c, s)
+	for _, s := range c.Sources() { // before the services: what is remembered of them is known by their heads
+		u.Source(s.GetMetadata().GetName(), source(s))
 	}
-	u.Only(services, clusters)
+	for _, s := range c.Services() {
+		u.Service(s)
+	}
+	u.Only(has(c.Service), has(c.Cluster), has(c.Source))
 	u.Loaded()
 }
 
-func put(u *plan.Update, c Catalog, s *catalog.Service) {
-	folder := s.Folder()
-	spec := plan.Spec{
-		Name: s.Name, UID: s.UID, Cluster: s.Cluster(), Namespace: s.Namespace(),
-		Source: folder.Source, Ref: folder.Ref, Path: strings.Trim(folder.Path, "/"),
-		Include: plan.Rules(folder.Include), Ignore: plan.Rules(folder.Ignore),
+func has[T any](get func(string) (T, bool)) func(string) bool {
+	return func(name string) bool { _, ok := get(name); return ok }
+}
+
+// source is nil for nil.
+func source(s *consolev1.Source) *plan.Source {
+	if s == nil {
+		return nil
 	}
-	if spec.Namespace == "" {
-		spec.Namespace = defaultNamespace
+	out := &plan.Source{
+		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
+		Heads: make(map[string]plan.Revision, len(s.GetStatus().GetHeads())),
 	}
-	var head plan.Revision
-	if source, ok := c.Source(spec.Source); ok {
-		spec.SourceUID, spec.Submodules = source.GetMetadata().GetUid(), source.GetSpec().GetGit().GetSubmodules()
-		if h, ok := catalog.Head(source, spec.Ref); ok {
-			head = revision(h.GetRevision())
-		}
+	for _, h := range s.GetStatus().GetHeads() {
+		out.Heads[h.GetRef()] = revision(h.GetRevision())
 	}
-	u.Service(spec, head)
+	return out
 }
 
 func revision(r *artifactv1.Revision) plan.Revision {

@@ -1,8 +1,9 @@
 // Package ledger keeps what was delivered last, so that a restart with everything else away serves the
 // same.
 //
-// It is a log of lines, each with its checksum: a delivery, or a service that is gone; the last line
-// about a service counts. It is rewritten when most of it is history. Losing some of it costs a
+// It is a log of lines, each with its checksum: what was had for a folder, however many services it is for,
+// or a service that is delivered something else; the last line about each counts. It is rewritten when most
+// of it is history. Losing some of it costs a
 // question to a gitcache, so a line that is damaged is skipped and what follows a torn end is cut off.
 package ledger
 
@@ -15,11 +16,11 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"fairlead.dev/platform/durable"
@@ -27,7 +28,7 @@ import (
 )
 
 const (
-	fileName = "deliveries.log"
+	fileName = "contents.log"
 	// maxLine bounds one record, in bytes; names, paths and commit subjects are all far below it.
 	maxLine = 1 << 20
 	// slack is how many lines of history are never worth a rewrite.
@@ -36,10 +37,11 @@ const (
 	checksumLen = 9
 )
 
-// entry is one line.
+// entry is one line: one of these is set.
 type entry struct {
-	Delivery *plan.Delivery `json:"delivery,omitempty"`
-	Gone     string         `json:"gone,omitempty"` // a service
+	Content *plan.Content `json:"content,omitempty"`
+	Gone    *plan.Key     `json:"gone,omitempty"` // a content
+	Apart   *plan.Apart   `json:"apart,omitempty"`
 }
 
 // Ledger is the open log. For one goroutine.
@@ -47,24 +49,28 @@ type Ledger struct {
 	path  string
 	log   *slog.Logger
 	file  *os.File
-	live  map[string]*plan.Delivery
+	live  plan.Memory
 	lines int // in the file
 }
 
 // Open reads the ledger in dir, creating the folder if need be, and returns what was delivered last.
-func Open(dir string, log *slog.Logger) (*Ledger, []*plan.Delivery, error) {
+func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
 	if err := durable.Sweep(dir); err != nil {
-		return nil, nil, fmt.Errorf("open ledger: %w", err)
+		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
 	}
-	l := &Ledger{path: filepath.Join(dir, fileName), log: log, live: map[string]*plan.Delivery{}}
+	l := &Ledger{path: filepath.Join(dir, fileName), log: log, live: empty()}
 	if err := l.load(); err != nil {
-		return nil, nil, fmt.Errorf("open ledger: %w", err)
+		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
 	}
 	// A new file: without history, damage or a torn end.
 	if err := l.rewrite(); err != nil {
-		return nil, nil, fmt.Errorf("open ledger: %w", err)
+		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
 	}
-	return l, slices.Collect(maps.Values(l.live)), nil
+	return l, plan.Memory{Contents: maps.Clone(l.live.Contents), Apart: maps.Clone(l.live.Apart)}, nil
+}
+
+func empty() plan.Memory {
+	return plan.Memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}}
 }
 
 func (l *Ledger) load() error {
@@ -84,25 +90,41 @@ func (l *Ledger) load() error {
 }
 
 // read gives what the lines of a ledger come to, and how many of them are damaged.
-func read(r io.Reader) (live map[string]*plan.Delivery, bad int, err error) {
-	live = map[string]*plan.Delivery{}
+func read(r io.Reader) (live plan.Memory, bad int, err error) {
+	live = empty()
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		e, ok := decode(lines.Bytes())
-		switch {
-		case !ok:
+		if !ok {
 			bad++
-		case e.Delivery != nil:
-			live[e.Delivery.Service] = e.Delivery
-		default:
-			delete(live, e.Gone)
+			continue
 		}
+		e.into(live)
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return live, bad + 1, nil // not a ledger from here on
 	}
 	return live, bad, lines.Err()
+}
+
+// into brings a line in. False: it changes nothing.
+func (e entry) into(live plan.Memory) bool {
+	switch {
+	case e.Content != nil:
+		live.Contents[e.Content.Key()] = e.Content
+		return true
+	case e.Gone != nil:
+		_, known := live.Contents[*e.Gone]
+		delete(live.Contents, *e.Gone)
+		return known
+	case e.Apart.Over:
+		_, known := live.Apart[e.Apart.Service]
+		delete(live.Apart, e.Apart.Service)
+		return known
+	}
+	live.Apart[e.Apart.Service] = *e.Apart
+	return true
 }
 
 func decode(line []byte) (entry, bool) {
@@ -115,7 +137,13 @@ func decode(line []byte) (entry, bool) {
 	}
 	var e entry
 	err = json.Unmarshal(line[checksumLen:], &e)
-	return e, err == nil && (e.Delivery != nil) != (e.Gone != "")
+	set := 0
+	for _, is := range []bool{e.Content != nil, e.Gone != nil, e.Apart != nil} {
+		if is {
+			set++
+		}
+	}
+	return e, err == nil && set == 1
 }
 
 func encode(out *bytes.Buffer, e entry) error {
@@ -132,18 +160,11 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 // Record adds what a change of the plan did. An error means that it may be forgotten by the next start.
 func (l *Ledger) Record(c plan.Change) error {
 	var out bytes.Buffer
-	for _, name := range c.Gone {
-		if l.live[name] == nil {
+	for e := range entries(c) {
+		if !e.into(l.live) {
 			continue
 		}
-		delete(l.live, name)
-		if err := encode(&out, entry{Gone: name}); err != nil {
-			return fmt.Errorf("record deliveries: %w", err)
-		}
-	}
-	for _, d := range c.Delivered {
-		l.live[d.Service] = d
-		if err := encode(&out, entry{Delivery: d}); err != nil {
+		if err := encode(&out, e); err != nil {
 			return fmt.Errorf("record deliveries: %w", err)
 		}
 	}
@@ -156,9 +177,30 @@ func (l *Ledger) Record(c plan.Change) error {
 	return nil
 }
 
+// entries are the lines for a change. What is gone comes first: it may be back.
+func entries(c plan.Change) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		for i := range c.Gone {
+			if !yield(entry{Gone: &c.Gone[i]}) {
+				return
+			}
+		}
+		for i := range c.Apart {
+			if !yield(entry{Apart: &c.Apart[i]}) {
+				return
+			}
+		}
+		for _, d := range c.Delivered {
+			if !yield(entry{Content: d.Content}) {
+				return
+			}
+		}
+	}
+}
+
 func (l *Ledger) write(b []byte) error {
 	lines := bytes.Count(b, []byte("\n"))
-	if l.file == nil || l.lines+lines > 2*len(l.live)+slack {
+	if l.file == nil || l.lines+lines > 2*l.count()+slack {
 		return l.rewrite()
 	}
 	_, err := l.file.Write(b)
@@ -178,20 +220,27 @@ func (l *Ledger) write(b []byte) error {
 // rewrite begins a new file with what is live, and goes on in it.
 func (l *Ledger) rewrite() error {
 	var out bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(l.live)) {
-		if err := encode(&out, entry{Delivery: l.live[name]}); err != nil {
+	for _, c := range l.live.Contents {
+		if err := encode(&out, entry{Content: c}); err != nil {
+			return err
+		}
+	}
+	for _, a := range l.live.Apart {
+		if err := encode(&out, entry{Apart: &a}); err != nil {
 			return err
 		}
 	}
 	err := errors.Join(durable.WriteFile(l.path, out.Bytes(), 0o600), l.Close())
 	// The old file may have no name any more; if that failed, a new one is begun next time.
-	l.file, l.lines = nil, len(l.live)
+	l.file, l.lines = nil, l.count()
 	if err != nil {
 		return err
 	}
 	l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
 	return err
 }
+
+func (l *Ledger) count() int { return len(l.live.Contents) + len(l.live.Apart) }
 
 // Close closes the file; everything is on the disk already.
 func (l *Ledger) Close() error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -15,25 +16,40 @@ import (
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
-func open(t testing.TB, dir string) (*Ledger, map[string]plan.Delivery) {
+func open(t testing.TB, dir string) (*Ledger, map[string]plan.Content) {
 	t.Helper()
 	l, last, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]plan.Delivery{}
-	for _, d := range last {
-		got[d.Service] = *d
-	}
-	return l, got
+	return l, paths(last)
 }
 
-func delivered(service, commit string) *plan.Delivery {
-	return &plan.Delivery{
-		Service: service, UID: "uid", Want: plan.Want{Source: "s", SourceUID: "u", Commit: commit, Path: "p"}, Namespace: "n",
+// paths are contents by their folder's path.
+func paths(m plan.Memory) map[string]plan.Content {
+	got := map[string]plan.Content{}
+	for _, c := range m.Contents {
+		got[c.Want.Path] = *c
+	}
+	return got
+}
+
+func content(path, commit string) plan.Content {
+	return plan.Content{
+		Ref: "HEAD", Want: plan.Want{Source: "s", SourceUID: "u", Commit: commit, Path: path, Include: "a\nb"},
 		Revision: plan.Revision{Commit: commit, Time: time.Unix(1e9, 0).UTC(), Subject: "a \"subject\"\nof two lines"},
 		Artifact: plan.Artifact{Digest: "sha256:x", Size: 1, Files: 2},
 	}
+}
+
+func delivered(path, commit string) plan.Delivered {
+	c := content(path, commit)
+	return plan.Delivered{Content: &c}
+}
+
+func gone(path string) plan.Key {
+	c := content(path, "any")
+	return c.Key()
 }
 
 func record(t testing.TB, l *Ledger, c plan.Change) {
@@ -47,10 +63,10 @@ func TestLedgerGivesBackTheLastOfEach(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []*plan.Delivery{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
-	record(t, l, plan.Change{Delivered: []*plan.Delivery{delivered("a", "2")}, Gone: []string{"b", "never there"}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "2")}, Gone: []plan.Key{gone("b"), gone("never there")}})
 	// No Close: a kill.
-	want := map[string]plan.Delivery{"a": *delivered("a", "2"), "c": *delivered("c", "1")}
+	want := map[string]plan.Content{"a": content("a", "2"), "c": content("c", "1")}
 	for range 2 {
 		if _, got := open(t, dir); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
@@ -63,7 +79,7 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []*plan.Delivery{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
 	whole, err := os.ReadFile(filepath.Join(dir, fileName))
 	if err != nil {
 		t.Fatal(err)
@@ -72,14 +88,14 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	for n := range whole {
 		got, _, err := read(bytes.NewReader(whole[:n]))
 		ended := bytes.Count(whole[:n+1], []byte("\n"))
-		if err != nil || len(got) != ended && len(got) != bytes.Count(whole[:n], []byte("\n")) {
-			t.Fatalf("cut at %d: %d deliveries, %v", n, len(got), err)
+		if err != nil || len(got.Contents) != ended && len(got.Contents) != bytes.Count(whole[:n], []byte("\n")) {
+			t.Fatalf("cut at %d: %d contents, %v", n, len(got.Contents), err)
 		}
 		flipped := bytes.Clone(whole)
 		flipped[n] ^= 1
 		got, bad, err := read(bytes.NewReader(flipped))
-		if err != nil || len(got) < 1 || bad == 0 {
-			t.Fatalf("flipped at %d: %d deliveries, %d bad, %v", n, len(got), bad, err)
+		if err != nil || len(got.Contents) < 1 || bad == 0 {
+			t.Fatalf("flipped at %d: %d contents, %d bad, %v", n, len(got.Contents), bad, err)
 		}
 	}
 	if len(lines) != 4 {
@@ -101,15 +117,15 @@ func TestLedgerIsRewrittenWhenItIsMostlyHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := bytes.Count(b, []byte("\n")); n > slack+2 {
-		t.Errorf("%d lines for one service", n)
+		t.Errorf("%d lines for one folder", n)
 	}
 	if _, got := open(t, dir); got["a"].Revision.Commit != fmt.Sprint(4*slack-1) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func history(from, n int) []*plan.Delivery {
-	var out []*plan.Delivery
+func history(from, n int) []plan.Delivered {
+	var out []plan.Delivered
 	for i := range n {
 		out = append(out, delivered("a", fmt.Sprint(from+i)))
 	}
@@ -120,12 +136,12 @@ func TestWriteThatFailsBeginsANewFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []*plan.Delivery{delivered("a", "1")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}})
 	_ = l.file.Close() // the disk goes away under it
-	if err := l.Record(plan.Change{Delivered: []*plan.Delivery{delivered("b", "1")}}); err == nil {
+	if err := l.Record(plan.Change{Delivered: []plan.Delivered{delivered("b", "1")}}); err == nil {
 		t.Fatal("no error")
 	}
-	record(t, l, plan.Change{Delivered: []*plan.Delivery{delivered("c", "1")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("c", "1")}})
 	if _, got := open(t, dir); len(got) != 3 {
 		t.Errorf("got %v", got)
 	}
@@ -137,26 +153,45 @@ func TestLedgerAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir() // another one each time
 		l, _ := open(t, dir)
-		model := map[string]plan.Delivery{}
+		model, apart := map[string]plan.Content{}, map[string]plan.Apart{}
+		take := func(t *rapid.T, c plan.Change) {
+			if err := l.Record(c); err != nil {
+				t.Fatal(err)
+			}
+		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"deliver": func(t *rapid.T) {
-				d := delivered(name.Draw(t, "service"), rapid.String().Draw(t, "commit"))
-				if err := l.Record(plan.Change{Delivered: []*plan.Delivery{d}}); err != nil {
-					t.Fatal(err)
-				}
-				model[d.Service] = *d
+				c := content(name.Draw(t, "folder"), rapid.String().Draw(t, "commit"))
+				take(t, plan.Change{Delivered: []plan.Delivered{{Content: &c}}})
+				model[c.Want.Path] = c
 			},
 			"gone": func(t *rapid.T) {
-				n := name.Draw(t, "service")
-				if err := l.Record(plan.Change{Gone: []string{n}}); err != nil {
-					t.Fatal(err)
-				}
+				n := name.Draw(t, "folder")
+				take(t, plan.Change{Gone: []plan.Key{gone(n)}})
 				delete(model, n)
 			},
+			"apart": func(t *rapid.T) {
+				a := plan.Apart{Service: name.Draw(t, "service"), UID: "1"}
+				if rapid.Bool().Draw(t, "nothing") {
+					c := content("p", "1")
+					a.Content = &c
+				}
+				take(t, plan.Change{Apart: []plan.Apart{a}})
+				apart[a.Service] = a
+			},
+			"over": func(t *rapid.T) {
+				n := name.Draw(t, "service")
+				take(t, plan.Change{Apart: []plan.Apart{{Service: n, Over: true}}})
+				delete(apart, n)
+			},
 			"restart": func(rt *rapid.T) {
-				var got map[string]plan.Delivery
-				if l, got = open(t, dir); !maps.Equal(got, model) {
-					rt.Fatalf("got %v, want %v", got, model)
+				again, last, err := Open(dir, slog.New(slog.DiscardHandler))
+				if err != nil {
+					rt.Fatal(err)
+				}
+				l = again
+				if got := paths(last); !maps.Equal(got, model) || !reflect.DeepEqual(last.Apart, apart) {
+					rt.Fatalf("got %v and %v, want %v and %v", got, last.Apart, model, apart)
 				}
 			},
 		})
@@ -166,7 +201,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("00000000 {}\n"))
 	var good bytes.Buffer
-	if err := encode(&good, entry{Delivery: delivered("a", "1")}); err != nil {
+	if err := encode(&good, entry{Content: delivered("a", "1").Content}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good.Bytes())
@@ -175,9 +210,9 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, d := range live {
-			if d == nil {
-				t.Error("no delivery")
+		for key, c := range live.Contents {
+			if c == nil || c.Key() != key {
+				t.Error("no content")
 			}
 		}
 	})

@@ -47,18 +47,28 @@ func (u *Update) answer(w *want, a Answer) {
 	f := a.Failure
 	switch {
 	case f == nil:
-		w.answered, w.artifact, w.problem = true, a.Artifact, nil
+		u.resolve(w, a.Artifact)
+		return
 	case f.Kind != Unavailable:
-		w.answered, w.problem, w.from = true, f.words(w.key), u.now
-	default:
-		if w.problem == nil {
-			w.from = u.now.Add(patience)
-		}
-		w.problem = f.words(w.key)
+		w.answered, w.from = true, u.now
+		delete(u.plan.open, w)
+	case w.problem == nil:
+		w.from = u.now.Add(patience)
 	}
-	for s := range w.services {
-		u.deliver(s)
+	w.tried = true
+	u.solve(w, f.words(w.key))
+}
+
+// problem says why the service's newest content can't be delivered, if it can't.
+func (s *service) problem() Problem {
+	f := s.folder
+	switch {
+	case f.line.source.is == nil:
+		return Problem{Text: missingSource(s.is.Name, f.key.Source), From: f.sourceless}
+	case f.want != nil && f.want.problem != nil:
+		return Problem{Text: f.want.problem(s.is.Name), From: f.want.from}
 	}
+	return Problem{}
 }
 
 // words is how a failure is told to a person who looks at a service.
@@ -82,8 +92,8 @@ func (f *Failure) words(w Want) func(service string) string {
 	}
 }
 
-func missingSource(s Spec) string {
-	return fmt.Sprintf("service %q: source %q is not in the catalog. Create it, or correct spec.source.", s.Name, s.Source)
+func missingSource(service, source string) string {
+	return fmt.Sprintf("service %q: source %q is not in the catalog. Create it, or correct spec.source.", service, source)
 }
 
 // short is as much of a commit id as people read.

@@ -1,21 +1,23 @@
 // Package plan is what every cluster should have: the catalog's services, each with the newest content
 // that could be had for it.
 //
-// A service keeps what was last delivered until something newer is resolved, so an error in between
-// (a folder that is gone, a gitcache that is away) changes nothing in a cluster. A service that was
-// never resolved is not delivered and not removed either: only a service that the catalog does not
-// have for a cluster is.
+// Content belongs to folders: services for one folder of a source at one ref get the same. A service keeps
+// what was last delivered until something newer is resolved, so an error in between (a folder that is gone,
+// a gitcache that is away) changes nothing in a cluster. A service that was never resolved is not delivered
+// and not removed either: only a service that the catalog does not have for a cluster is.
 //
-// Everything is computed when it changes, so that a cluster that has all it should have is answered
-// by one comparison of strings.
+// Everything is computed when it changes, so that a cluster that has all it should have is answered by one
+// comparison of strings; and only what changes is computed: a commit touches the folders of its source, and
+// of their services those whose folder has other content than before.
 package plan
 
 import (
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
 )
 
@@ -35,59 +37,56 @@ type Artifact struct {
 	Files  int32           `json:"files"`
 }
 
-// Spec is what the catalog says of a service.
-type Spec struct {
-	Name, UID, Cluster string
-	Namespace          string // never empty
-	Source, SourceUID  string // no UID: the source is not in the catalog
-	Ref, Path          string
-	Include, Ignore    Rules
-	Submodules         bool // of the source: they belong to the content
+// Source is what the catalog says of one that exists.
+type Source struct {
+	UID        string
+	Submodules bool                // they belong to the content
+	Heads      map[string]Revision // by canonical ref
 }
 
 // Want is a folder at a commit: what a gitcache is asked for. All that its content depends on is in it,
 // because the answer is never asked for again.
 type Want struct {
-	Source     string `json:"source"`
-	SourceUID  string `json:"source_uid"`
-	Commit     string `json:"commit"`
-	Path       string `json:"path"`
-	Include    Rules  `json:"include,omitempty"`
-	Ignore     Rules  `json:"ignore,omitempty"`
-	Submodules bool   `json:"submodules,omitempty"`
+	Source     string        `json:"source"`
+	SourceUID  string        `json:"source_uid"`
+	Commit     string        `json:"commit"`
+	Path       string        `json:"path"`
+	Include    catalog.Rules `json:"include,omitempty"`
+	Ignore     catalog.Rules `json:"ignore,omitempty"`
+	Submodules bool          `json:"submodules,omitempty"`
 }
 
-// Rules are lines as in .gitignore, in one string: so a Want can be compared. The catalog takes no rule
-// of more than one line.
-type Rules string
-
-// NewRules puts rules together.
-func NewRules(lines []string) Rules { return Rules(strings.Join(lines, "\n")) }
-
-// Lines takes rules apart.
-func (r Rules) Lines() []string {
-	if r == "" {
-		return nil
-	}
-	return strings.Split(string(r), "\n")
+// Content is what was had for a folder. It is never changed once it is made.
+type Content struct {
+	Ref      string   `json:"ref"` // canonical
+	Want     Want     `json:"want"`
+	Revision Revision `json:"revision"`
+	Artifact Artifact `json:"artifact"`
 }
 
-// Delivery is all that an agent needs of one service. It is never changed once it is made.
+// Key says what content was for, whatever the commit, and the source's spec.
+type Key struct {
+	Ref  string
+	Want Want // without a commit, and without Submodules
+}
+
+// Key returns what the content is for.
+func (c *Content) Key() Key {
+	k := Key{c.Ref, c.Want}
+	k.Want.Commit, k.Want.Submodules = "", false
+	return k
+}
+
+// Delivery is all that an agent needs of one service.
 type Delivery struct {
-	Service   string   `json:"service"`
-	UID       string   `json:"uid"` // of the service
-	Want      Want     `json:"want"`
-	Namespace string   `json:"namespace"`
-	Revision  Revision `json:"revision"`
-	Artifact  Artifact `json:"artifact"`
+	Service   string
+	UID       string // of the service
+	Want      Want
+	Namespace string
+	Revision  Revision
+	Artifact  Artifact
 	// Digest changes when, and only when, there is something for the agent to do.
-	Digest string `json:"-"`
-}
-
-func (d *Delivery) seal() {
-	d.Digest = delivery.ServiceDigest(delivery.Service{
-		Name: d.Service, Namespace: d.Namespace, Path: d.Want.Path, Artifact: string(d.Artifact.Digest),
-	})
+	Digest string
 }
 
 // Problem is why the newest content of a service can't be delivered.
@@ -101,28 +100,86 @@ type Problem struct {
 type Plan struct {
 	mu       sync.RWMutex // guards everything below
 	ready    bool
-	current  bool // made from a catalog that the console has confirmed since the start
+	current  bool  // made from a catalog that the console has confirmed since the start
+	low      int64 // all changes of the catalog up to this one are in
+	high     int64 // and none above this one; 0: unknown, both
 	services map[string]*service
 	clusters map[string]*cluster
+	sources  map[string]*source
+	folders  map[catalog.Folder]*folder
 	wants    map[Want]*want
-	last     map[string]*Delivery // from disk, by service, until the service shows up in the catalog
+	open     map[*want]struct{} // wants without an answer
+	waiting  map[*line]struct{} // lines that are not told, because a folder has not been asked for yet
 	inUse    map[artifact.Digest]int
+	last     Memory // until the catalog has come in
 }
 
+// service is small: there are hundreds of thousands.
 type service struct {
-	spec      Spec
-	head      Revision // zero: the ref was not fetched yet
-	want      *want    // nil without a head
-	delivered *Delivery
-	recalled  bool            // delivered is from the disk, and not confirmed yet: agents may have newer
-	before    artifact.Digest // delivered before that; an agent may be about to download it
-	problem   Problem
+	is     *catalog.Service
+	folder *folder
+	// own is what is delivered if that is not what the folder has: nothing stands for nothing.
+	own    *Content
+	before *Content // delivered before, of another folder; an agent may be about to download it
+	digest delivery.Digest
+	place  int32 // in folder.services
 }
 
-// want is a question to the gitcaches and its answer, shared by the services that ask it.
+// nothing is the content of a service that has none though its folder has.
+var nothing = new(Content) //nolint:gochecknoglobals // a mark; it is never looked into
+
+func (s *service) delivered() *Content {
+	switch s.own {
+	case nil:
+		return s.folder.content
+	case nothing:
+		return nil
+	}
+	return s.own
+}
+
+// folder is what services share: a folder of a source at a ref. Its key is normalized: see normal.
+type folder struct {
+	key      catalog.Folder
+	line     *line
+	services []*service
+	apart    map[*service]struct{} // those with something of their own
+	want     *want                 // nil without a head
+	content  *Content              // newest that was had; nil: none
+	before   artifact.Digest       // of the content before
+	recalled bool                  // content is from the disk, and not confirmed yet: agents may have newer
+	late     bool                  // the console was told that its services are behind its line
+	some     bool                  // or that some of them are
+	// good is the change of the catalog up to which content is known to be the newest, while that is not so
+	// any more: who has seen a later one may have newer.
+	good       int64
+	sourceless time.Time // since when the source is missing
+}
+
+// settled says whether content is that of the head.
+func (f *folder) settled() bool { return f.want != nil && f.want.answered && f.want.problem == nil }
+
+// line is a ref of a source, with the folders that are delivered from it.
+type line struct {
+	source  *source
+	ref     string
+	head    *Revision // nil: not fetched yet
+	since   time.Time // of head
+	told    string    // commit that the console was told
+	folders map[*folder]struct{}
+}
+
+type source struct {
+	name  string
+	is    *Source // nil: not in the catalog
+	lines map[string]*line
+}
+
+// want is a question to the gitcaches and its answer, shared by the folders that ask it.
 type want struct {
 	key      Want
-	services map[*service]struct{}
+	folders  map[*folder]struct{}
+	tried    bool // there was an answer, be it that there is none yet
 	answered bool
 	artifact Artifact // if answered and there is no problem
 	problem  func(service string) string
@@ -130,43 +187,87 @@ type want struct {
 }
 
 type cluster struct {
-	exists   bool // in the catalog
-	services map[string]*service
-	digest   string // over what is delivered
+	name     string
+	exists   bool       // in the catalog
+	services []*service // in the order of names
+	digest   string     // over what is delivered
 	changed  time.Time
+	// withheld: its agent was told less than there is, for it may have newer.
+	withheld atomic.Bool
 }
 
 // Change is what an update did.
 type Change struct {
 	// Clusters whose agents have something to do now.
 	Clusters map[string]struct{}
-	// Services whose delivery or problem is another one now, for the console.
+	// Services whose delivery or problem is another one now, for the console, and Lines that all their
+	// services have now, but for those that say otherwise: they are told after the services.
 	Services map[string]struct{}
-	// Delivered are the services whose delivery is another one now, for the disk; Gone are those
-	// that have left the catalog.
-	Delivered []*Delivery
-	Gone      []string
+	Lines    []Line
+	// Delivered is what was had for folders, and for how many services it is another content than before.
+	Delivered []Delivered
+	// For the disk: what folders have is in Delivered; Apart are services that got or lost something of
+	// their own; Gone are contents that nobody uses.
+	Apart []Apart
+	Gone  []Key
+}
+
+// Line is where a ref of a source points, as it is delivered.
+type Line struct {
+	SourceUID, Ref string
+	Revision       Revision
+}
+
+// Delivered is the content of a folder.
+type Delivered struct {
+	Content  *Content
+	Services int
+}
+
+// Apart is a service that is not delivered what its folder has.
+type Apart struct {
+	Service string   `json:"service"`
+	UID     string   `json:"uid"`
+	Content *Content `json:"content,omitempty"` // nil: nothing is delivered
+	Over    bool     `json:"over,omitempty"`    // it is apart no more
+}
+
+// Memory is what was delivered last.
+type Memory struct {
+	Contents map[Key]*Content
+	Apart    map[string]Apart // by service
 }
 
 // New makes a plan that remembers what was delivered last. It is not ready: the catalog has to come
 // in first.
-func New(last []*Delivery) *Plan {
-	p := &Plan{
-		services: map[string]*service{}, clusters: map[string]*cluster{}, wants: map[Want]*want{},
-		last: make(map[string]*Delivery, len(last)), inUse: map[artifact.Digest]int{},
+func New(last Memory) *Plan {
+	return &Plan{
+		services: map[string]*service{}, clusters: map[string]*cluster{}, sources: map[string]*source{},
+		folders: map[catalog.Folder]*folder{}, wants: map[Want]*want{}, open: map[*want]struct{}{},
+		waiting: map[*line]struct{}{}, inUse: map[artifact.Digest]int{}, last: last,
 	}
-	for _, d := range last {
-		d.seal()
-		p.last[d.Service] = d
+}
+
+// delivery is what an agent is told of a service; nil: nothing.
+func (s *service) delivery() *Delivery {
+	c := s.delivered()
+	if c == nil {
+		return nil
 	}
-	return p
+	return &Delivery{
+		Service: s.is.Name, UID: s.is.UID, Want: c.Want, Namespace: namespace(s.is), Revision: c.Revision, Artifact: c.Artifact,
+		Digest: s.digest.String(),
+	}
 }
 
 // Truth is what the console is told of a service.
 type Truth struct {
 	UID      string
 	Delivery *Delivery // nil: nothing was delivered yet
-	Problem  Problem   // no Text: none
+	// Follows: what is delivered is from where Ref of the source points, as its Line says.
+	Follows        bool
+	SourceUID, Ref string
+	Problem        Problem // no Text: none
 }
 
 // Truth returns what there is to tell of a service. False: the catalog has no such service.
@@ -177,7 +278,12 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	if !ok {
 		return Truth{}, false
 	}
-	return Truth{UID: s.spec.UID, Delivery: s.delivered, Problem: s.problem}, true
+	t := Truth{UID: s.is.UID, Delivery: s.delivery(), Ref: s.folder.line.ref, Problem: s.problem()}
+	if source := s.folder.line.source.is; source != nil {
+		t.SourceUID = source.UID
+		t.Follows = t.Delivery != nil && s.own == nil && s.folder.settled()
+	}
+	return t, true
 }
 
 // InUse returns the artifacts that are delivered to some cluster.
@@ -195,11 +301,9 @@ func (p *Plan) InUse() []artifact.Digest {
 func (p *Plan) Open() []Want {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	var out []Want
-	for key, w := range p.wants {
-		if !w.answered {
-			out = append(out, key)
-		}
+	out := make([]Want, 0, len(p.open))
+	for w := range p.open {
+		out = append(out, w.key)
 	}
 	return out
 }
@@ -211,20 +315,20 @@ type Counts struct{ Clusters, Services, Undelivered, Open int }
 func (p *Plan) Counts() Counts {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := Counts{Services: len(p.services)}
+	c := Counts{Services: len(p.services), Open: len(p.open)}
 	for _, cl := range p.clusters {
 		if cl.exists {
 			c.Clusters++
 		}
 	}
-	for _, s := range p.services {
-		if s.delivered == nil {
-			c.Undelivered++
+	for _, f := range p.folders {
+		if f.content == nil {
+			c.Undelivered += len(f.services) - len(f.apart)
 		}
-	}
-	for _, w := range p.wants {
-		if !w.answered {
-			c.Open++
+		for s := range f.apart {
+			if s.own == nothing {
+				c.Undelivered++
+			}
 		}
 	}
 	return c

@@ -12,7 +12,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/services/distributor/internal/plan"
 )
@@ -24,26 +26,116 @@ func content(w plan.Want) plan.Artifact {
 	return plan.Artifact{Digest: artifact.SumDigest(sum[:])}
 }
 
-// model drives a plan as a distributor does, beside agents that do as they are told.
+// spec is what the catalog says of a service.
+type spec struct{ name, uid, cluster, namespace, source, path, include, ignore string }
+
+func (s spec) service() *catalog.Service {
+	out := &consolev1.ServiceSpec{Cluster: s.cluster, Namespace: s.namespace, Source: s.source, Path: s.path}
+	if s.include != "" {
+		out.Include = []string{s.include}
+	}
+	if s.ignore != "" {
+		out.Ignore = []string{s.ignore}
+	}
+	return catalog.NewService(&consolev1.Service{Metadata: &consolev1.Metadata{Name: s.name, Uid: s.uid}, Spec: out})
+}
+
+// world is a catalog.
+type world struct {
+	specs      map[string]spec
+	heads      map[string]string // by source
+	submodules map[string]bool   // by source
+	clusters   map[string]bool
+	revision   int64
+}
+
+func (w *world) source(name string) *plan.Source {
+	s := &plan.Source{UID: "uid-" + name, Submodules: w.submodules[name], Heads: map[string]plan.Revision{}}
+	if w.heads[name] != "" {
+		s.Heads["HEAD"] = plan.Revision{Commit: w.heads[name]}
+	}
+	return s
+}
+
+func (w *world) load(u *plan.Update) {
+	u.Current()
+	for c, exists := range w.clusters {
+		if exists {
+			u.Cluster(c, true)
+		}
+	}
+	for _, name := range []string{"s", "t"} {
+		u.Source(name, w.source(name))
+	}
+	for name := range w.specs {
+		u.Service(w.specs[name].service())
+	}
+	u.Only(
+		func(name string) bool { _, ok := w.specs[name]; return ok },
+		func(name string) bool { return w.clusters[name] },
+		func(string) bool { return true },
+	)
+	u.Loaded()
+	u.At(w.revision, w.revision)
+}
+
+// wanted is the service digest that a cluster should end with.
+func (w *world) wanted(s spec) string {
+	return delivery.ServiceDigest(delivery.Service{
+		Name: s.name, Namespace: s.namespace, Path: s.path,
+		Artifact: string(content(plan.Want{
+			Path: s.path, Commit: w.heads[s.source], Include: catalog.Rules(s.include), Ignore: catalog.Rules(s.ignore), Submodules: w.submodules[s.source],
+		}).Digest),
+	})
+}
+
+// memory is a disk.
+type memory plan.Memory
+
+func remembered() memory {
+	return memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}}
+}
+
+func (m memory) take(c plan.Change) {
+	for _, k := range c.Gone {
+		delete(m.Contents, k)
+	}
+	for _, a := range c.Apart {
+		if a.Over {
+			delete(m.Apart, a.Service)
+		} else {
+			m.Apart[a.Service] = a
+		}
+	}
+	for _, d := range c.Delivered {
+		m.Contents[d.Content.Key()] = d.Content
+	}
+}
+
+// model drives a plan as a distributor does, beside agents that do as they are told and a console that is
+// told what it is told.
 type model struct {
-	t        *rapid.T
-	plan     *plan.Plan
-	specs    map[string]plan.Spec
-	heads    map[string]string // by source
-	clusters map[string]bool
-	agents   map[string]map[string]string // cluster -> service -> digest
-	disk     map[string]*plan.Delivery
-	now      time.Time
+	world
+	t      *rapid.T
+	plan   *plan.Plan
+	agents map[string]map[string]string // cluster -> service -> digest
+	disk   memory
+	told   map[string]plan.Truth
+	lines  map[string]string // commits, by source
+	now    time.Time
 }
 
 func (m *model) took(c plan.Change) {
-	for _, name := range c.Gone {
-		delete(m.disk, name)
+	m.disk.take(c)
+	for name := range c.Services {
+		if t, ok := m.plan.Truth(name); ok {
+			m.told[name] = t
+		} else {
+			delete(m.told, name)
+		}
 	}
-	for _, d := range c.Delivered {
-		copied := *d
-		copied.Digest = "" // is not written
-		m.disk[d.Service] = &copied
+	for _, l := range c.Lines {
+		m.lines[l.SourceUID] = l.Revision.Commit
 	}
 }
 
@@ -51,10 +143,14 @@ func (m *model) took(c plan.Change) {
 func (m *model) update(fn func(*plan.Update)) {
 	synced := map[string]bool{}
 	for cluster, have := range m.agents {
-		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have)
+		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
 		synced[cluster] = err == nil && d.None
 	}
-	change := m.plan.Update(m.now, fn)
+	m.revision++
+	change := m.plan.Update(m.now, func(u *plan.Update) {
+		fn(u)
+		u.At(m.revision, m.revision)
+	})
 	m.took(change)
 	m.mustNudge(synced, change)
 }
@@ -62,39 +158,11 @@ func (m *model) update(fn func(*plan.Update)) {
 func (m *model) mustNudge(synced map[string]bool, change plan.Change) {
 	for cluster, was := range synced {
 		have := m.agents[cluster]
-		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have)
+		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
 		if _, nudged := change.Clusters[cluster]; was && err == nil && !d.None && !nudged {
 			m.t.Fatalf("%s has something to do and was not nudged: %+v", cluster, d)
 		}
 	}
-}
-
-func (m *model) put(u *plan.Update, name string) {
-	s := m.specs[name]
-	s.SourceUID = "uid-" + s.Source
-	if m.heads[s.Source] == "" {
-		u.Service(s, plan.Revision{})
-		return
-	}
-	u.Service(s, plan.Revision{Commit: m.heads[s.Source]})
-}
-
-func (m *model) load(u *plan.Update) {
-	u.Current()
-	known := map[string]struct{}{}
-	for c, exists := range m.clusters {
-		if exists {
-			known[c] = struct{}{}
-			u.Cluster(c, true)
-		}
-	}
-	names := map[string]struct{}{}
-	for name := range m.specs {
-		names[name] = struct{}{}
-		m.put(u, name)
-	}
-	u.Only(names, known)
-	u.Loaded()
 }
 
 func (m *model) answer(good bool) {
@@ -112,7 +180,7 @@ func (m *model) answer(good bool) {
 // sync lets an agent do what it is told, and judges what that is.
 func (m *model) sync(cluster string) {
 	have := m.agents[cluster]
-	d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have)
+	d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
 	if !m.clusters[cluster] {
 		if !errors.Is(err, plan.ErrUnknownCluster) {
 			m.t.Fatalf("unknown cluster %s: %v", cluster, err)
@@ -123,13 +191,13 @@ func (m *model) sync(cluster string) {
 		m.t.Fatal(err)
 	}
 	for _, name := range d.Removed {
-		if s, ok := m.specs[name]; ok && s.Cluster == cluster {
+		if s, ok := m.specs[name]; ok && s.cluster == cluster {
 			m.t.Fatalf("%s is removed from %s, and the catalog has it there", name, cluster)
 		}
 		delete(have, name)
 	}
 	for _, is := range d.Changed {
-		if s := m.specs[is.Service]; s.Cluster != cluster || s.UID != is.UID {
+		if s := m.specs[is.Service]; s.cluster != cluster || s.uid != is.UID {
 			m.t.Fatalf("%s is delivered to %s", is.Service, cluster)
 		}
 		if !m.plan.Uses(cluster, is.Artifact.Digest) {
@@ -142,24 +210,53 @@ func (m *model) sync(cluster string) {
 	}
 }
 
+// seen is the commit that a reader of the console sees of a service.
+func (m *model) seen(t plan.Truth) string {
+	if t.Follows {
+		return m.lines[t.SourceUID]
+	}
+	if t.Delivery == nil {
+		return ""
+	}
+	return t.Delivery.Revision.Commit
+}
+
 func (m *model) check() {
 	inUse := map[artifact.Digest]bool{}
-	for name := range m.specs {
+	for name, s := range m.specs {
 		truth, ok := m.plan.Truth(name)
 		if !ok {
 			m.t.Fatalf("no truth of %s", name)
 		}
-		if truth.Delivery != nil {
-			inUse[truth.Delivery.Artifact.Digest] = true
-			if d := m.disk[name]; d == nil || d.Want != truth.Delivery.Want {
-				m.t.Fatalf("the disk has %v of %s, delivered is %v", d, name, truth.Delivery)
-			}
+		told := m.told[name]
+		if told.Problem.Text != truth.Problem.Text || (told.Delivery == nil) != (truth.Delivery == nil) {
+			m.t.Fatalf("of %s the console was told %+v, and it is %+v", name, told, truth)
+		}
+		if truth.Delivery == nil {
+			continue
+		}
+		inUse[truth.Delivery.Artifact.Digest] = true
+		if told.Delivery.Digest != truth.Delivery.Digest {
+			m.t.Fatalf("of %s the console was told %+v, and it is %+v", name, told, truth)
+		}
+		// Never green too early: with the newest commit comes what that has, unless it is the spec that changed.
+		w := told.Delivery.Want
+		same := w.Source == s.source && w.Path == s.path && string(w.Include) == s.include && string(w.Ignore) == s.ignore && w.Submodules == m.submodules[s.source]
+		if at := m.seen(told); same && at == m.heads[s.source] && at != "" && truth.Problem.Text == "" && told.Delivery.Digest != m.wanted(s) {
+			m.t.Fatalf("the console shows %s of %s, delivered is %+v", at, name, truth.Delivery)
 		}
 	}
-	if got := m.plan.InUse(); len(got) != len(inUse) {
-		m.t.Fatalf("in use: %v, want %v", got, inUse)
+	got := m.plan.InUse()
+	for d := range inUse {
+		if !slices.Contains(got, d) {
+			m.t.Fatalf("in use: %v, and %s is delivered", got, d)
+		}
 	}
-	if len(m.disk) > len(m.specs) {
+	// A folder keeps its content for services to come.
+	if len(got) > 2*len(m.specs) {
+		m.t.Fatalf("in use: %v, delivered: %v", got, inUse)
+	}
+	if len(m.disk.Apart) > len(m.specs) || len(m.disk.Contents) > len(m.specs) {
 		m.t.Fatalf("the disk keeps %v", m.disk)
 	}
 }
@@ -167,6 +264,7 @@ func (m *model) check() {
 // converge answers everything well and lets all agents sync: they end with exactly what the catalog says.
 func (m *model) converge() {
 	m.answer(true)
+	m.took(m.plan.Overdue(m.now.Add(time.Hour)))
 	for cluster := range m.clusters {
 		m.sync(cluster)
 		if !m.clusters[cluster] {
@@ -174,7 +272,7 @@ func (m *model) converge() {
 		}
 		want := map[string]string{}
 		for name, s := range m.specs {
-			if s.Cluster != cluster || m.heads[s.Source] == "" {
+			if s.cluster != cluster || m.heads[s.source] == "" {
 				continue
 			}
 			truth, _ := m.plan.Truth(name)
@@ -184,10 +282,10 @@ func (m *model) converge() {
 				}
 				continue // refused for good by an earlier answer
 			}
-			want[name] = delivery.ServiceDigest(delivery.Service{
-				Name: name, Namespace: s.Namespace, Path: s.Path,
-				Artifact: string(content(plan.Want{Path: s.Path, Commit: m.heads[s.Source], Include: s.Include, Ignore: s.Ignore, Submodules: s.Submodules}).Digest),
-			})
+			want[name] = m.wanted(s)
+			if at := m.seen(m.told[name]); at != m.heads[s.source] {
+				m.t.Fatalf("of %s the console shows %q, delivered is %s", name, at, m.heads[s.source])
+			}
 		}
 		got := maps.Clone(m.agents[cluster])
 		maps.DeleteFunc(got, func(name, _ string) bool { _, ok := want[name]; return !ok })
@@ -197,9 +295,29 @@ func (m *model) converge() {
 	}
 }
 
+func (w *world) put(t *rapid.T, uids *int) string {
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "service")
+	s := w.specs[name]
+	if s.uid == "" || rapid.IntRange(0, 9).Draw(t, "again") == 0 {
+		*uids++
+		s.uid = fmt.Sprint(*uids)
+	}
+	s.name, s.cluster, s.source = name, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "cluster"), rapid.SampledFrom([]string{"s", "t"}).Draw(t, "source")
+	s.namespace, s.path = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "path")
+	s.include, s.ignore = rapid.SampledFrom([]string{"", "a"}).Draw(t, "include"), rapid.SampledFrom([]string{"", "a"}).Draw(t, "ignore")
+	w.specs[name] = s
+	return name
+}
+
+func newWorld() world {
+	return world{
+		specs: map[string]spec{}, heads: map[string]string{}, submodules: map[string]bool{}, clusters: map[string]bool{"x": true, "y": true},
+	}
+}
+
 // The plan against a model: nobody gets another cluster's service, nothing is removed that the catalog
-// has, whoever falls behind is nudged, a restart forgets nothing, and in the end everybody has what the
-// catalog says.
+// has, whoever falls behind is nudged, a restart forgets nothing, the console is told all and nothing too
+// early, and in the end everybody has what the catalog says.
 func TestPlanAgainstModel(t *testing.T) {
 	t.Parallel()
 	service := rapid.SampledFrom([]string{"a", "b", "c", "d"})
@@ -208,26 +326,15 @@ func TestPlanAgainstModel(t *testing.T) {
 	commit := rapid.SampledFrom([]string{"1111111", "1222222", "3333333"})
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
-			t: t, plan: plan.New(nil), specs: map[string]plan.Spec{}, heads: map[string]string{},
-			clusters: map[string]bool{"x": true, "y": true}, now: time.Unix(1, 0),
-			agents: map[string]map[string]string{"x": {}, "y": {}}, disk: map[string]*plan.Delivery{},
+			world: newWorld(), t: t, plan: plan.New(plan.Memory{}), now: time.Unix(1, 0),
+			agents: map[string]map[string]string{"x": {}, "y": {}}, disk: remembered(), told: map[string]plan.Truth{}, lines: map[string]string{},
 		}
 		m.update(m.load)
 		uids := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				name := service.Draw(t, "service")
-				s := m.specs[name]
-				if s.UID == "" || rapid.IntRange(0, 9).Draw(t, "again") == 0 {
-					uids++
-					s.UID = fmt.Sprint(uids)
-				}
-				s.Name, s.Cluster, s.Source = name, cluster.Draw(t, "cluster"), src.Draw(t, "source")
-				s.Namespace, s.Path = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "path")
-				s.Include, s.Ignore = rapid.SampledFrom([]plan.Rules{"", "a"}).Draw(t, "include"), rapid.SampledFrom([]plan.Rules{"", "a"}).Draw(t, "ignore")
-				s.Submodules = rapid.Bool().Draw(t, "submodules")
-				m.specs[name] = s
-				m.update(func(u *plan.Update) { m.put(u, name) })
+				name := m.put(t, &uids)
+				m.update(func(u *plan.Update) { u.Service(m.specs[name].service()) })
 			},
 			"remove": func(t *rapid.T) {
 				name := service.Draw(t, "service")
@@ -236,14 +343,8 @@ func TestPlanAgainstModel(t *testing.T) {
 			},
 			"head": func(t *rapid.T) {
 				source := src.Draw(t, "source")
-				m.heads[source] = commit.Draw(t, "commit")
-				m.update(func(u *plan.Update) {
-					for _, name := range slices.Sorted(maps.Keys(m.specs)) {
-						if m.specs[name].Source == source {
-							m.put(u, name)
-						}
-					}
-				})
+				m.heads[source], m.submodules[source] = commit.Draw(t, "commit"), rapid.IntRange(0, 4).Draw(t, "submodules") == 0
+				m.update(func(u *plan.Update) { u.Source(source, m.source(source)) })
 			},
 			"cluster": func(t *rapid.T) {
 				c := cluster.Draw(t, "cluster")
@@ -252,22 +353,26 @@ func TestPlanAgainstModel(t *testing.T) {
 			},
 			"resolve": func(*rapid.T) { m.answer(true) },
 			"fail":    func(*rapid.T) { m.answer(false) },
-			"sync":    func(t *rapid.T) { m.sync(cluster.Draw(t, "cluster")) },
-			"reload":  func(*rapid.T) { m.update(m.load) },
+			"later": func(*rapid.T) {
+				m.now = m.now.Add(3 * time.Second)
+				m.took(m.plan.Overdue(m.now))
+			},
+			"sync":   func(t *rapid.T) { m.sync(cluster.Draw(t, "cluster")) },
+			"reload": func(*rapid.T) { m.update(m.load) },
 			"restart": func(t *rapid.T) {
 				before := map[string]string{}
 				for c, have := range m.agents {
-					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have); err == nil && d.None {
+					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have, 0); err == nil && d.None {
 						before[c] = delivery.SetDigest(have)
 					}
 				}
-				m.plan = plan.New(slices.Collect(maps.Values(m.disk)))
-				if _, err := m.plan.Compare("x", "", nil); !errors.Is(err, plan.ErrNotReady) {
+				m.plan = plan.New(plan.Memory{Contents: maps.Clone(m.disk.Contents), Apart: maps.Clone(m.disk.Apart)})
+				if _, err := m.plan.Compare("x", "", nil, 0); !errors.Is(err, plan.ErrNotReady) {
 					t.Fatalf("answers before the catalog is there: %v", err)
 				}
 				m.took(m.plan.Update(m.now, m.load))
 				for c, digest := range before {
-					if d, err := m.plan.Compare(c, digest, nil); err != nil || !d.None {
+					if d, err := m.plan.Compare(c, digest, nil, 0); err != nil || !d.None {
 						t.Fatalf("%s had all before a restart, now %+v, %v", c, d, err)
 					}
 				}
@@ -278,19 +383,20 @@ func TestPlanAgainstModel(t *testing.T) {
 	})
 }
 
-func one(t *testing.T, p *plan.Plan, spec plan.Spec, commit string) {
+func one(t *testing.T, p *plan.Plan, s spec, commit string) {
 	t.Helper()
 	p.Update(time.Unix(1, 0), func(u *plan.Update) {
-		u.Cluster(spec.Cluster, true)
-		u.Service(spec, plan.Revision{Commit: commit})
+		u.Cluster(s.cluster, true)
+		u.Source(s.source, &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: commit}}})
+		u.Service(s.service())
 		u.Loaded()
 	})
 }
 
 func TestFailureThatMayPassIsToldLater(t *testing.T) {
 	t.Parallel()
-	p := plan.New(nil)
-	one(t, p, plan.Spec{Name: "hello", UID: "1", Cluster: "edge-1", Source: "shop", SourceUID: "2", Path: "apps"}, "1a2b3c4d5e")
+	p := plan.New(plan.Memory{})
+	one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}, "1a2b3c4d5e")
 	now := time.Unix(100, 0)
 	fail := plan.Answer{Want: p.Open()[0], Failure: &plan.Failure{Kind: plan.Unavailable, Text: "connection refused"}}
 	p.Answer(now, fail)
@@ -310,9 +416,9 @@ func TestFailureThatMayPassIsToldLater(t *testing.T) {
 
 func TestFinalFailureIsNotAskedAgainAndEndsWithTheNextCommit(t *testing.T) {
 	t.Parallel()
-	p := plan.New(nil)
-	spec := plan.Spec{Name: "hello", UID: "1", Cluster: "edge-1", Source: "shop", SourceUID: "2"}
-	one(t, p, spec, "1111111")
+	p := plan.New(plan.Memory{})
+	s := spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop"}
+	one(t, p, s, "1111111")
 	p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Failure: &plan.Failure{Kind: plan.NoFolder}})
 	if len(p.Open()) != 0 {
 		t.Error("asked again")
@@ -320,7 +426,7 @@ func TestFinalFailureIsNotAskedAgainAndEndsWithTheNextCommit(t *testing.T) {
 	if truth, _ := p.Truth("hello"); truth.Problem.Text != `service "hello": the whole repository is not in commit 1111111 of source "shop". Check spec.path.` {
 		t.Error(truth.Problem.Text)
 	}
-	one(t, p, spec, "2222222")
+	one(t, p, s, "2222222")
 	if truth, _ := p.Truth("hello"); truth.Problem.Text != "" || len(p.Open()) != 1 {
 		t.Errorf("%+v", truth)
 	}
@@ -331,27 +437,33 @@ func TestFinalFailureIsNotAskedAgainAndEndsWithTheNextCommit(t *testing.T) {
 func TestServicesShareWhatTheyWant(t *testing.T) {
 	t.Parallel()
 	w := plan.Want{Source: "shop", SourceUID: "2", Commit: "1111111", Path: "apps"}
-	last := &plan.Delivery{Service: "b", UID: "b", Want: w, Namespace: "n", Revision: plan.Revision{Commit: "1111111"}, Artifact: content(w)}
-	p := plan.New([]*plan.Delivery{last})
+	last := &plan.Content{Ref: "HEAD", Want: w, Revision: plan.Revision{Commit: "1111111"}, Artifact: content(w)}
+	p := plan.New(plan.Memory{Contents: map[plan.Key]*plan.Content{last.Key(): last}})
 	change := p.Update(time.Unix(1, 0), func(u *plan.Update) {
 		u.Cluster("x", true)
-		for _, name := range []string{"a", "b"} {
-			u.Service(plan.Spec{Name: name, UID: name, Cluster: "x", Namespace: "n", Source: "shop", SourceUID: "2", Path: "apps"}, plan.Revision{Commit: "1111111"})
+		u.Source("shop", &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: "1111111"}}})
+		for i, name := range []string{"a", "b"} {
+			u.Service(spec{name: name, uid: name, cluster: "x", namespace: "n", source: "shop", path: "apps/"[:4+i]}.service())
 		}
 		u.Loaded()
 	})
-	if len(p.Open()) != 0 || len(change.Delivered) != 1 || change.Delivered[0].Service != "a" {
-		t.Errorf("open %v, delivered %v", p.Open(), change.Delivered)
+	if len(p.Open()) != 0 || len(change.Gone) != 0 {
+		t.Errorf("open %v, gone %v", p.Open(), change.Gone)
+	}
+	for _, name := range []string{"a", "b"} {
+		if truth, _ := p.Truth(name); truth.Delivery == nil {
+			t.Errorf("%s is not delivered", name)
+		}
 	}
 }
 
 func TestArtifactBeforeTheLastMayStillBeDownloaded(t *testing.T) {
 	t.Parallel()
-	p := plan.New(nil)
-	spec := plan.Spec{Name: "hello", UID: "1", Cluster: "edge-1", Source: "shop", SourceUID: "2", Path: "apps"}
+	p := plan.New(plan.Memory{})
+	s := spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}
 	var digests []artifact.Digest
 	for _, c := range []string{"1111111", "2222222", "3333333"} {
-		one(t, p, spec, c)
+		one(t, p, s, c)
 		a := content(p.Open()[0])
 		p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Artifact: a})
 		digests = append(digests, a.Digest)
@@ -363,14 +475,5 @@ func TestArtifactBeforeTheLastMayStillBeDownloaded(t *testing.T) {
 	}
 	if p.Uses("edge-1", "") || p.Uses("edge-2", digests[2]) {
 		t.Error("a stranger may download")
-	}
-}
-
-func TestRulesComeApartAsTheyWerePutTogether(t *testing.T) {
-	t.Parallel()
-	for _, lines := range [][]string{nil, {"a"}, {"/deploy/**", "!*.md", " x "}} {
-		if got := plan.NewRules(lines).Lines(); !slices.Equal(got, lines) {
-			t.Errorf("%q became %q", lines, got)
-		}
 	}
 }

@@ -19,45 +19,66 @@ var (
 
 // Difference is what an agent has to do to have what it should have.
 type Difference struct {
-	None bool // it has
+	None bool // it has, or may have newer
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
-	Changed    []*Delivery // in the order of names
-	Removed    []string    // in order
+	// Behind: the agent has heard of a newer catalog than this one. It is told only what it lacks.
+	Behind  bool
+	Changed []*Delivery // in the order of names
+	Removed []string    // in order
+	// Revision is the change of the catalog that nothing of the answer is newer than; 0: unknown.
+	Revision int64
 }
 
 // Compare answers an agent that has services with these digests, and digest over all of them. have may
-// be nil for "did not say".
-func (p *Plan) Compare(name, digest string, have map[string]string) (Difference, error) {
+// be nil for "did not say". seen is the Revision of the last answer that it got, from any distributor: an
+// agent is never turned back to what it had before that.
+func (p *Plan) Compare(name, digest string, have map[string]string, seen int64) (Difference, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c, err := p.known(name)
 	if err != nil {
 		return Difference{}, err
 	}
+	d := Difference{Behind: seen > p.low, Revision: p.high}
 	if digest == c.digest {
-		return Difference{None: true}, nil
+		if d.None = true; d.Behind {
+			d.Behind, d.Revision = false, 0
+		}
+		return d, nil
 	}
 	if delivery.SetDigest(have) != digest { // it did not say, or its list was cut short
-		return Difference{HaveWanted: true}, nil
+		d.HaveWanted = true
+		return d, nil
 	}
-	var d Difference
-	for _, service := range slices.Sorted(maps.Keys(c.services)) {
-		s := c.services[service]
-		switch is := s.delivered; {
-		case is == nil || have[service] == is.Digest:
-		case s.recalled && have[service] != "": // it may be newer
+	c.compare(&d, have, seen)
+	return d, nil
+}
+
+func (c *cluster) compare(d *Difference, have map[string]string, seen int64) {
+	for _, s := range c.services {
+		is := s.delivered()
+		switch has := have[s.is.Name]; {
+		case is == nil || has == s.digest.String():
+		case has != "" && (d.Behind || s.older(seen)):
+			c.withheld.Store(true)
 		default:
-			d.Changed = append(d.Changed, is)
+			d.Changed = append(d.Changed, s.delivery())
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(have)) {
 		// One that the catalog has, but that was not resolved yet, is left alone.
-		if c.services[service] == nil {
+		if _, ok := c.find(service); !ok && !d.Behind {
 			d.Removed = append(d.Removed, service)
 		}
 	}
-	return d, nil
+	d.None = d.Behind && len(d.Changed)+len(d.Removed) == 0
+}
+
+// older says whether an agent that has seen so much of the catalog may have newer content than there is here.
+func (s *service) older(seen int64) bool {
+	f := s.folder
+	return f.recalled || !f.settled() && seen > f.good
 }
 
 // Lacking is what of a difference can't hurt where the plan may be behind what the agent was told
@@ -67,7 +88,7 @@ func (d Difference) Lacking(have map[string]string) Difference {
 		return d
 	}
 	changed := slices.DeleteFunc(slices.Clone(d.Changed), func(is *Delivery) bool { return have[is.Service] != "" })
-	return Difference{None: len(changed) == 0, Changed: changed}
+	return Difference{None: len(changed) == 0, Behind: d.Behind, Changed: changed}
 }
 
 func (p *Plan) known(name string) (*cluster, error) {
@@ -118,7 +139,8 @@ func (p *Plan) Uses(name string, d artifact.Digest) bool {
 		return false
 	}
 	for _, s := range c.services {
-		if s.delivered != nil && s.delivered.Artifact.Digest == d || s.before == d {
+		is := s.delivered()
+		if is != nil && is.Artifact.Digest == d || s.before != nil && s.before.Artifact.Digest == d || s.own == nil && s.folder.before == d {
 			return true
 		}
 	}

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
-	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
 )
 
@@ -12,7 +14,9 @@ type Update struct {
 	plan   *Plan
 	now    time.Time
 	change Change
-	dirty  map[*cluster]string // clusters to compute anew, with their names
+	good   int64 // what was up to here was all known before
+	dirty  map[*cluster]struct{}
+	lines  map[*line]struct{} // that may be worth telling
 }
 
 // Update runs fn and says what it did. fn must not call the plan.
@@ -20,22 +24,30 @@ func (p *Plan) Update(now time.Time, fn func(*Update)) Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u := &Update{
-		plan: p, now: now, dirty: map[*cluster]string{},
+		plan: p, now: now, good: p.low, dirty: map[*cluster]struct{}{}, lines: map[*line]struct{}{},
 		change: Change{Clusters: map[string]struct{}{}, Services: map[string]struct{}{}},
 	}
 	fn(u)
 	u.settle()
+	u.tell()
 	return u.change
 }
 
+// At says which changes of the catalog are in: all up to low, and none above high.
+func (u *Update) At(low, high int64) { u.plan.low, u.plan.high = low, high }
+
 // Loaded says that the whole catalog has been brought in: the plan is ready from now on. What was
-// remembered of services that the catalog does not have is forgotten.
+// remembered of what the catalog does not have is forgotten.
 func (u *Update) Loaded() {
 	u.plan.ready = true
-	for name := range u.plan.last {
-		u.change.Gone = append(u.change.Gone, name)
+	for key := range u.plan.last.Contents {
+		u.change.Gone = append(u.change.Gone, key)
 	}
-	clear(u.plan.last)
+	for _, a := range u.plan.last.Apart {
+		a.Over = true
+		u.change.Apart = append(u.change.Apart, a)
+	}
+	u.plan.last = Memory{}
 }
 
 // Current says that the catalog that is brought in is the console's, and not just what a disk had of it.
@@ -46,47 +58,54 @@ func (u *Update) Cluster(name string, exists bool) {
 	if c := u.plan.clusters[name]; c != nil || exists {
 		c = u.cluster(name)
 		c.exists = exists
-		u.dirty[c] = name
+		u.dirty[c] = struct{}{}
 	}
 }
 
-// Only removes the services and clusters that are not named.
-func (u *Update) Only(services, clusters map[string]struct{}) {
+// Only removes what does not exist.
+func (u *Update) Only(service, cluster, source func(name string) bool) {
 	for name := range u.plan.services {
-		if _, ok := services[name]; !ok {
+		if !service(name) {
 			u.Remove(name)
 		}
 	}
 	for name := range u.plan.clusters {
-		if _, ok := clusters[name]; !ok {
+		if !cluster(name) {
 			u.Cluster(name, false)
+		}
+	}
+	for name := range u.plan.sources {
+		if !source(name) {
+			u.Source(name, nil)
 		}
 	}
 }
 
-// Service brings in a service as the catalog has it now, and where its ref points (a zero revision:
-// nowhere yet).
-func (u *Update) Service(spec Spec, head Revision) {
-	s := u.plan.services[spec.Name]
-	if s != nil && s.spec.UID != spec.UID {
-		u.Remove(spec.Name)
+// Service brings in a service as the catalog has it now.
+func (u *Update) Service(is *catalog.Service) {
+	s := u.plan.services[is.Name]
+	if s != nil && s.is.UID != is.UID {
+		u.Remove(is.Name)
 		s = nil
 	}
 	if s == nil {
-		s = &service{spec: spec}
-		u.plan.services[spec.Name] = s
-		u.change.Services[spec.Name] = struct{}{}
+		s = &service{is: is}
+		u.plan.services[is.Name] = s
+		u.change.Services[is.Name] = struct{}{}
+		u.join(s)
+		u.attach(s)
 		u.recall(s)
-		u.join(s)
 	}
-	if s.spec.Cluster != spec.Cluster {
+	if s.is.Cluster() != is.Cluster() {
 		u.leave(s)
-		s.spec.Cluster = spec.Cluster
+		s.is = is
 		u.join(s)
 	}
-	s.spec, s.head = spec, head
-	u.ask(s)
-	u.deliver(s)
+	s.is = is
+	if s.folder.key != normal(is.Folder()) {
+		u.move(s)
+	}
+	u.compute(s)
 }
 
 // Remove takes out a service that the catalog does not have any more.
@@ -96,164 +115,171 @@ func (u *Update) Remove(name string) {
 		return
 	}
 	u.leave(s)
-	u.drop(s)
-	if s.delivered != nil {
-		u.release(s.delivered.Artifact.Digest)
-	}
+	u.unite(s)
+	u.detach(s)
 	delete(u.plan.services, name)
-	u.change.Gone = append(u.change.Gone, name)
 	u.change.Services[name] = struct{}{}
 }
 
-// recall gives a service back what was delivered before a restart.
+// recall gives a service back what was delivered before a restart. One that comes later to a folder whose
+// newest content can't be had gets nothing.
 func (u *Update) recall(s *service) {
-	d := u.plan.last[s.spec.Name]
-	delete(u.plan.last, s.spec.Name)
-	if d == nil || d.UID != s.spec.UID {
-		return
-	}
-	s.delivered, s.recalled = d, true
-	u.plan.inUse[d.Artifact.Digest]++
-}
-
-// ask makes a service's want the one that its spec and head give.
-func (u *Update) ask(s *service) {
-	if s.head.Commit == "" || s.spec.SourceUID == "" {
-		u.drop(s)
-		return
-	}
-	key := Want{
-		Source: s.spec.Source, SourceUID: s.spec.SourceUID, Commit: s.head.Commit, Path: s.spec.Path,
-		Include: s.spec.Include, Ignore: s.spec.Ignore, Submodules: s.spec.Submodules,
-	}
-	if s.want != nil && s.want.key == key {
-		return
-	}
-	u.drop(s)
-	w := u.plan.wants[key]
-	if w == nil {
-		w = &want{key: key, services: map[*service]struct{}{}}
-		u.plan.wants[key] = w
-	}
-	w.services[s] = struct{}{}
-	s.want = w
-	if d := s.delivered; d != nil && d.Want == key && !w.answered {
-		// Resolved before a restart: content at a commit does not change.
-		w.answered, w.artifact, w.problem = true, d.Artifact, nil
-		for other := range w.services {
-			u.deliver(other)
+	last, known := u.plan.last.Apart[s.is.Name]
+	switch f := s.folder; {
+	case known && last.UID == s.is.UID && !f.settled():
+		delete(u.plan.last.Apart, s.is.Name)
+		if last.Content == nil {
+			last.Content = nothing
 		}
+		u.part(s, last.Content)
+	case u.plan.ready && f.content != nil && !f.settled():
+		u.part(s, nothing)
 	}
 }
 
-// drop ends a service's want, and the want itself with its last service.
-func (u *Update) drop(s *service) {
-	if s.want == nil {
+// move brings a service to another folder. It keeps what it is delivered until that has something.
+func (u *Update) move(s *service) {
+	was := s.delivered()
+	u.unite(s)
+	u.detach(s)
+	u.attach(s)
+	switch {
+	case s.folder.settled():
+		s.before = was
+	case was != nil:
+		u.part(s, was)
+	case s.folder.content != nil:
+		u.part(s, nothing)
+	}
+	u.change.Services[s.is.Name] = struct{}{}
+}
+
+// part gives a service something of its own.
+func (u *Update) part(s *service, c *Content) {
+	s.own = c
+	a := Apart{Service: s.is.Name, UID: s.is.UID}
+	if c != nothing {
+		u.use(c)
+		a.Content = c
+	}
+	if s.folder.apart == nil {
+		s.folder.apart = map[*service]struct{}{}
+	}
+	s.folder.apart[s] = struct{}{}
+	u.change.Apart = append(u.change.Apart, a)
+}
+
+// unite takes from a service what it has of its own.
+func (u *Update) unite(s *service) {
+	if s.own == nil {
 		return
 	}
-	delete(s.want.services, s)
-	if len(s.want.services) == 0 {
-		delete(u.plan.wants, s.want.key)
+	if s.own != nothing {
+		u.release(s.own)
+		s.before = s.own
 	}
-	s.want = nil
+	s.own = nil
+	delete(s.folder.apart, s)
+	u.change.Apart = append(u.change.Apart, Apart{Service: s.is.Name, UID: s.is.UID, Over: true})
+}
+
+func (u *Update) attach(s *service) {
+	f := u.folder(normal(s.is.Folder()))
+	s.folder, s.place = f, int32(len(f.services)) //nolint:gosec // there are not that many
+	f.services = append(f.services, s)
+}
+
+func (u *Update) detach(s *service) {
+	f := s.folder
+	last := f.services[len(f.services)-1]
+	f.services[s.place], last.place = last, s.place
+	f.services[len(f.services)-1] = nil
+	f.services = f.services[:len(f.services)-1]
+	if len(f.services) == 0 {
+		u.forget(f)
+	}
 }
 
 func (u *Update) cluster(name string) *cluster {
 	c := u.plan.clusters[name]
 	if c == nil {
-		c = &cluster{services: map[string]*service{}, changed: u.now}
+		c = &cluster{name: name, changed: u.now}
 		u.plan.clusters[name] = c
 	}
 	return c
 }
 
+// find looks for a service's place in its cluster.
+func (c *cluster) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(c.services, name, func(s *service, name string) int { return strings.Compare(s.is.Name, name) })
+}
+
 func (u *Update) join(s *service) {
-	c := u.cluster(s.spec.Cluster)
-	c.services[s.spec.Name] = s
-	u.dirty[c] = s.spec.Cluster
+	c := u.cluster(s.is.Cluster())
+	i, _ := c.find(s.is.Name)
+	c.services = slices.Insert(c.services, i, s)
+	u.dirty[c] = struct{}{}
 }
 
 func (u *Update) leave(s *service) {
-	c := u.cluster(s.spec.Cluster)
-	delete(c.services, s.spec.Name)
-	u.dirty[c] = s.spec.Cluster
+	c := u.cluster(s.is.Cluster())
+	if i, ok := c.find(s.is.Name); ok {
+		c.services = slices.Delete(c.services, i, i+1)
+	}
+	u.dirty[c] = struct{}{}
 }
 
-// deliver makes the newest content that there is what the service's cluster should have.
-func (u *Update) deliver(s *service) {
-	u.setProblem(s)
-	w := s.want
-	if w == nil || !w.answered || w.problem != nil {
-		return
+// defaultNamespace is where objects go that name none, in services that name none.
+const defaultNamespace = "default"
+
+func namespace(s *catalog.Service) string {
+	if ns := s.Namespace(); ns != "" {
+		return ns
 	}
-	if s.recalled && u.plan.current {
-		s.recalled = false
-		u.change.Clusters[s.spec.Cluster] = struct{}{} // an agent may wait for this
-	}
-	d := &Delivery{
-		Service: s.spec.Name, UID: s.spec.UID, Want: w.key, Namespace: s.spec.Namespace, Revision: s.head, Artifact: w.artifact,
-	}
-	was := s.delivered
-	if was != nil {
-		d.Digest = was.Digest
-		if *was == *d {
-			return
-		}
-	}
-	d.seal()
-	s.delivered = d
-	u.plan.inUse[d.Artifact.Digest]++
-	if was != nil {
-		u.release(was.Artifact.Digest)
-		if was.Artifact.Digest != d.Artifact.Digest {
-			s.before = was.Artifact.Digest
-		}
-	}
-	u.change.Services[s.spec.Name] = struct{}{}
-	u.change.Delivered = append(u.change.Delivered, d)
-	u.dirty[u.cluster(s.spec.Cluster)] = s.spec.Cluster
+	return defaultNamespace
 }
 
-func (u *Update) release(d artifact.Digest) {
+// compute gives a service its digest.
+func (u *Update) compute(s *service) {
+	var digest delivery.Digest
+	if c := s.delivered(); c != nil {
+		digest = delivery.DigestOf(delivery.Service{
+			Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest),
+		})
+	}
+	if digest != s.digest {
+		s.digest = digest
+		u.change.Services[s.is.Name] = struct{}{}
+		u.dirty[u.cluster(s.is.Cluster())] = struct{}{}
+	}
+}
+
+func (u *Update) use(c *Content) { u.plan.inUse[c.Artifact.Digest]++ }
+
+func (u *Update) release(c *Content) {
+	d := c.Artifact.Digest
 	if u.plan.inUse[d]--; u.plan.inUse[d] <= 0 {
 		delete(u.plan.inUse, d)
 	}
 }
 
-// setProblem says why the service's newest content can't be delivered, if it can't.
-func (u *Update) setProblem(s *service) {
-	var p Problem
-	switch {
-	case s.spec.SourceUID == "":
-		p = Problem{Text: missingSource(s.spec), From: u.now}
-		if s.problem.Text == p.Text {
-			p.From = s.problem.From
-		}
-	case s.want != nil && s.want.problem != nil:
-		p = Problem{Text: s.want.problem(s.spec.Name), From: s.want.from}
-	}
-	if p != s.problem {
-		s.problem = p
-		u.change.Services[s.spec.Name] = struct{}{}
-	}
-}
-
 // settle computes the digests of the clusters that changed, and who has something to do.
 func (u *Update) settle() {
-	for c, name := range u.dirty {
+	for c := range u.dirty {
 		if !c.exists && len(c.services) == 0 {
-			delete(u.plan.clusters, name)
+			delete(u.plan.clusters, c.name)
 			continue
 		}
-		set := make(map[string]string, len(c.services))
-		for _, s := range c.services {
-			if s.delivered != nil {
-				set[s.spec.Name] = s.delivered.Digest
+		digest := delivery.OrderedSetDigest(func(yield func(string, delivery.Digest) bool) {
+			for _, s := range c.services {
+				if s.delivered() != nil && !yield(s.is.Name, s.digest) {
+					return
+				}
 			}
-		}
-		if digest := delivery.SetDigest(set); digest != c.digest {
+		})
+		if digest != c.digest {
 			c.digest, c.changed = digest, u.now
-			u.change.Clusters[name] = struct{}{}
+			u.change.Clusters[c.name] = struct{}{}
 		}
 	}
 }

@@ -24,11 +24,13 @@ import (
 type Deps struct {
 	Plan *plan.Plan
 	// Stale says whether the catalog that the plan follows may be behind.
-	Stale   func() (since time.Time, stale bool)
-	Nudges  *nudge.Hub
-	Reports *status.Reports
-	Seen    *status.Seen
-	Metrics *observe.Metrics
+	Stale func() (since time.Time, stale bool)
+	// Confirmed is when the console last said that there is nothing newer than that catalog.
+	Confirmed func() time.Time
+	Nudges    *nudge.Hub
+	Reports   *status.Reports
+	Seen      *status.Seen
+	Metrics   *observe.Metrics
 	// NextPoll is the mean time between two polls of an agent, when there is no pressure.
 	NextPoll time.Duration
 	// Pressure is how busy this process is, from 0 to 1.
@@ -40,17 +42,19 @@ type Deps struct {
 
 // Delivery implements DeliveryService.
 type Delivery struct {
-	deps  Deps
-	syncs *class
-	opens *class // of Watch streams, while the first message is found
+	deps   Deps
+	claims claims
+	syncs  *class
+	opens  *class // of Watch streams, while the first message is found
 }
 
 // NewDelivery returns the handler.
 func NewDelivery(d Deps) *Delivery {
 	return &Delivery{
-		deps:  d,
-		syncs: newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
-		opens: newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
+		deps:   d,
+		claims: claims{of: map[string]claim{}},
+		syncs:  newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
+		opens:  newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
 	}
 }
 
@@ -68,7 +72,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	defer d.syncs.leave()
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
-	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), has)
+	diff, err := d.compare(cluster, req, has)
 	if behind {
 		diff = diff.Lacking(has)
 	}
@@ -77,8 +81,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		return nil, toConnect(err, cluster)
 	}
 	now, wait := time.Now(), spread(d.nextPoll())
+	if diff.Behind {
+		wait, diff.Revision = spread(min(soon, d.deps.NextPoll)), 0
+	}
 	d.deps.Seen.Polled(cluster, now, now.Add(wait), req.GetAgent())
-	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait)}
+	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision}
 	switch {
 	case diff.None:
 		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
@@ -115,8 +122,7 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 	for _, s := range diff.Changed {
 		out.Services = append(out.Services, &deliveryv1.ServiceDelivery{
 			Name: s.Service, Digest: s.Digest, Namespace: s.Namespace, Source: s.Want.Source, Path: s.Want.Path,
-			Revision: status.Revision(s.Revision), Artifact: status.Artifact(s.Artifact),
-			Ticket: ticket(s.Artifact.Digest),
+			Revision: status.Revision(s.Revision), Artifact: status.Artifact(s.Artifact), Ticket: ticket(s.Artifact.Digest),
 		})
 	}
 	return out

@@ -44,7 +44,7 @@ func (w wire) dial(context.Context, string, string) (net.Conn, error) {
 
 func handler(t *testing.T) (http.Handler, *nudge.Hub) {
 	t.Helper()
-	p := plan.New(nil)
+	p := plan.New(plan.Memory{})
 	p.Update(time.Now().Add(-time.Hour), func(u *plan.Update) {
 		u.Cluster("edge-1", true)
 		u.Loaded()
@@ -58,7 +58,7 @@ func handler(t *testing.T) (http.Handler, *nudge.Hub) {
 		t.Fatal(err)
 	}
 	d := rpc.NewDelivery(rpc.Deps{
-		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
+		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
 	})
 	_, h := deliveryv1connect.NewDeliveryServiceHandler(d)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

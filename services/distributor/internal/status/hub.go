@@ -21,31 +21,38 @@ const (
 	maxTruths = 1000
 )
 
-// Hub tells the console what is delivered per service, and why something is not. Safe for
-// concurrent use.
+// Hub tells the console what is delivered per service, and why something is not, and per ref from which
+// commit. Safe for concurrent use.
 type Hub struct {
 	console Console
 	truth   func(service string) (plan.Truth, bool)
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
 
-	mu  sync.Mutex           // guards due
-	due map[string]time.Time // services to tell of, and from when
+	mu    sync.Mutex           // guards what follows
+	due   map[string]time.Time // services to tell of, and from when
+	lines map[line]plan.Line   // to tell of when no service is due
 }
+
+// line is a ref of a source.
+type line struct{ source, ref string }
 
 // NewHub returns a Hub that asks truth for what to tell; Run works.
 func NewHub(c Console, truth func(service string) (plan.Truth, bool), log *slog.Logger) *Hub {
-	return &Hub{console: c, truth: truth, log: log, signal: make(chan struct{}, 1), due: map[string]time.Time{}}
+	return &Hub{console: c, truth: truth, log: log, signal: make(chan struct{}, 1), due: map[string]time.Time{}, lines: map[line]plan.Line{}}
 }
 
-// Changed says that there is something to tell of these services.
-func (h *Hub) Changed(services map[string]struct{}) {
-	if len(services) == 0 {
+// Changed says that there is something to tell of these services, and then of these lines.
+func (h *Hub) Changed(services map[string]struct{}, lines []plan.Line) {
+	if len(services)+len(lines) == 0 {
 		return
 	}
 	h.mu.Lock()
 	for s := range services {
 		h.due[s] = time.Time{}
+	}
+	for _, l := range lines {
+		h.lines[line{l.SourceUID, l.Ref}] = l
 	}
 	h.mu.Unlock()
 	h.wake()
@@ -90,18 +97,19 @@ func (h *Hub) Run(ctx context.Context) error {
 // flush tells all that is due, and says how long nothing will be.
 func (h *Hub) flush(ctx context.Context) (time.Duration, error) {
 	for {
-		names, wait := h.take(time.Now())
-		if len(names) == 0 {
+		names, lines, wait := h.take(time.Now())
+		if len(names)+len(lines) == 0 {
 			return wait, nil
 		}
-		if err := h.tell(ctx, names); err != nil {
-			h.putBack(names)
+		if err := h.tell(ctx, names, lines); err != nil {
+			h.putBack(names, lines)
 			return 0, err
 		}
 	}
 }
 
-func (h *Hub) take(now time.Time) (names []string, wait time.Duration) {
+// take takes services out, or lines if none is due: what a line says of services must be known before.
+func (h *Hub) take(now time.Time) (names []string, lines []plan.Line, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wait = time.Hour
@@ -110,19 +118,37 @@ func (h *Hub) take(now time.Time) (names []string, wait time.Duration) {
 			wait = min(wait, d)
 			continue
 		}
-		if len(names) < maxTruths {
-			names = append(names, name)
-			delete(h.due, name)
+		if len(names) == maxTruths {
+			return names, nil, wait
+		}
+		names = append(names, name)
+		delete(h.due, name)
+	}
+	if len(h.due) == 0 {
+		h.due = map[string]time.Time{} // a map that has held many stays large
+	}
+	if len(names) > 0 {
+		return names, nil, wait
+	}
+	for key, l := range h.lines {
+		if len(lines) < maxTruths {
+			lines = append(lines, l)
+			delete(h.lines, key)
 		}
 	}
-	return names, wait
+	return nil, lines, wait
 }
 
-func (h *Hub) putBack(names []string) {
+func (h *Hub) putBack(names []string, lines []plan.Line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, name := range names {
 		h.due[name] = time.Time{}
+	}
+	for _, l := range lines {
+		if _, newer := h.lines[line{l.SourceUID, l.Ref}]; !newer {
+			h.lines[line{l.SourceUID, l.Ref}] = l
+		}
 	}
 }
 
@@ -135,21 +161,12 @@ func (h *Hub) later(name string, at time.Time) {
 	}
 }
 
-func (h *Hub) tell(ctx context.Context, names []string) error {
-	req := &consolev1.RecordHubRequest{}
-	now := time.Now()
-	for _, name := range names {
-		t, ok := h.truth(name)
-		if !ok {
-			continue // gone, and its truth with it
-		}
-		if t.Problem.Text != "" && t.Problem.From.After(now) {
-			h.later(name, t.Problem.From) // it may pass by itself
-			t.Problem = plan.Problem{}
-		}
-		req.Services = append(req.Services, serviceHub(name, t, now))
+func (h *Hub) tell(ctx context.Context, names []string, lines []plan.Line) error {
+	req, now := h.request(names, time.Now()), timestamppb.Now()
+	for _, l := range lines {
+		req.Refs = append(req.Refs, &consolev1.RefHub{SourceUid: l.SourceUID, Ref: l.Ref, Revision: Revision(l.Revision), ResolveTime: now})
 	}
-	if len(req.GetServices()) == 0 {
+	if len(req.GetServices())+len(req.GetRefs()) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -163,17 +180,35 @@ func (h *Hub) tell(ctx context.Context, names []string) error {
 	return err
 }
 
+func (h *Hub) request(names []string, now time.Time) *consolev1.RecordHubRequest {
+	req := &consolev1.RecordHubRequest{}
+	for _, name := range names {
+		t, ok := h.truth(name)
+		if !ok {
+			continue // gone, and its truth with it
+		}
+		if t.Problem.Text != "" && t.Problem.From.After(now) {
+			h.later(name, t.Problem.From) // it may pass by itself
+			t.Problem = plan.Problem{}
+		}
+		req.Services = append(req.Services, serviceHub(name, t, now))
+	}
+	return req
+}
+
 func serviceHub(name string, t plan.Truth, now time.Time) *consolev1.ServiceHub {
 	hub := &consolev1.HubTruth{ResolveTime: timestamppb.New(now)}
 	if d := t.Delivery; d != nil {
 		hub.Digest = d.Digest
-		hub.Revision = Revision(d.Revision)
+		if !t.Follows {
+			hub.Revision = Revision(d.Revision)
+		}
 		hub.Artifact = Artifact(d.Artifact)
 	}
 	if t.Problem.Text != "" {
 		hub.Problem = &consolev1.Problem{Message: t.Problem.Text, Since: timestamppb.New(t.Problem.From)}
 	}
-	return &consolev1.ServiceHub{Service: name, Uid: t.UID, Hub: hub}
+	return &consolev1.ServiceHub{Service: name, Uid: t.UID, SourceUid: t.SourceUID, Ref: t.Ref, Hub: hub}
 }
 
 // Revision is a revision on the wire.

@@ -334,7 +334,7 @@ func TestProblemThatPassesIsNeverTold(t *testing.T) {
 			return tr, ok
 		}, quiet)
 		stop := run(t, h.Run)
-		h.Changed(map[string]struct{}{"passing": {}, "lasting": {}, "certain": {}, "gone": {}})
+		h.Changed(map[string]struct{}{"passing": {}, "lasting": {}, "certain": {}, "gone": {}}, nil)
 		<-time.After(5 * time.Second)
 		synctest.Wait()
 		if len(c.hub) != 1 || len(c.hub[0].GetServices()) != 3 {
@@ -384,7 +384,7 @@ func TestTruthsSurviveAnOutageAndTheNewestIsTold(t *testing.T) {
 		for i := range 2500 {
 			many[fmt.Sprint(i)] = struct{}{}
 		}
-		h.Changed(many)
+		h.Changed(many, nil)
 		synctest.Wait()
 		mu.Lock()
 		digest = "new"

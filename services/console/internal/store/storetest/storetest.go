@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"WakesAfterCommit":                    testWake,
 		"StrangeTextIsKept":                   testStrangeText,
 		"DeletedResourceTakesItsStatusesAway": testDeleteStatuses,
+		"RefsOfTheHubAreKeptWithTheirSource":  testHubRefs,
 		"AuditIsFilteredAndPaged":             testAudit,
 		"AuditKeepsWhatIsThere":               testAuditKeeps,
 		"AuditFollowerMissesNothing":          testAuditFollower,
@@ -746,5 +747,28 @@ func testDeleteStatuses(t *testing.T, open Open) {
 	})
 	if len(reports) != 0 || len(hub) != 0 {
 		t.Fatalf("left behind: %v %v", reports, hub)
+	}
+}
+
+func testHubRefs(t *testing.T, open Open) {
+	s := open(store.Options{})
+	source := create(t, s, draft(store.KindSource, "shop", `{}`))
+	main, head := store.HubRef{Source: source.UID, Ref: "refs/heads/main"}, store.HubRef{Source: source.UID, Ref: "HEAD"}
+	kept := func() map[store.HubRef][]byte {
+		return read(t, s, func(ctx context.Context, v store.View) (map[store.HubRef][]byte, error) {
+			return v.HubRefs(ctx, []string{source.UID, "gone"})
+		})
+	}
+	for _, state := range []string{`{"a":1}`, `{"a":2}`} {
+		if err := s.PutHubRefs(t.Context(), map[store.HubRef][]byte{main: []byte(state), head: []byte(`{}`), {Source: "gone", Ref: "HEAD"}: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(); len(got) != 2 || string(got[main]) != state {
+			t.Fatalf("kept %s", got)
+		}
+	}
+	remove(t, s, source)
+	if got := kept(); len(got) != 0 {
+		t.Fatalf("left behind: %s", got)
 	}
 }

@@ -1,0 +1,197 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// ServiceHub is what distributors hand out for a service.
+type ServiceHub struct {
+	Service string
+	UID     string
+	Hub     HubTruth
+}
+
+// RefHub is from which commit services of a ref are handed out.
+type RefHub struct {
+	Source      string    `json:"-"` // uid
+	Ref         string    `json:"-"`
+	Revision    Revision  `json:"revision"`
+	ResolveTime time.Time `json:"resolveTime,omitzero"`
+}
+
+// RecordHub keeps hub truths. One that is known is not written again; resolve time and beginning of a
+// problem stay while nothing else changes. Services that are gone are passed over.
+func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
+	states := map[string][]byte{}
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		names := map[string]bool{}
+		uids := map[string]bool{}
+		for _, s := range in {
+			names[s.Service] = dnsLabel.MatchString(s.Service)
+		}
+		services, err := v.Named(ctx, store.KindService, trueKeys(names))
+		if err != nil {
+			return err
+		}
+		for _, r := range services {
+			uids[r.UID] = true
+		}
+		kept, err := v.Hub(ctx, trueKeys(uids))
+		if err != nil {
+			return err
+		}
+		for _, s := range in {
+			if services[s.Service].UID != s.UID || s.UID == "" {
+				continue
+			}
+			before, known, err := decodeHub(kept[s.UID])
+			if err != nil {
+				return err
+			}
+			after, changed := c.mergeHub(before, s.Hub)
+			if known && !changed {
+				continue
+			}
+			if states[s.UID], err = json.Marshal(after); err != nil {
+				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.store.PutHub(ctx, states); err != nil {
+		return err
+	}
+	return c.recordRefs(ctx, refs) // after what they say of services
+}
+
+func decodeHub(state []byte) (h HubTruth, known bool, err error) {
+	if state == nil {
+		return h, false, nil
+	}
+	if err := json.Unmarshal(state, &h); err != nil {
+		return h, true, fmt.Errorf("decode hub truth: %w", err)
+	}
+	return h, true, nil
+}
+
+func (c *Catalog) mergeHub(before, now HubTruth) (HubTruth, bool) {
+	changed := !sameProblem(before.Problem, now.Problem)
+	problem := c.since(before.Problem, now.Problem)
+	where := before.Source == now.Source && before.Ref == now.Ref
+	if where && before.Digest == now.Digest && before.Revision.Commit == now.Revision.Commit && before.Artifact == now.Artifact {
+		before.Problem = problem
+		return before, changed
+	}
+	if before.Digest == now.Digest && now.Revision.Commit == "" {
+		now.ResolveTime = before.ResolveTime // of the digest; the ref has that of the commit
+	}
+	if now.ResolveTime.IsZero() && now.Digest != "" {
+		now.ResolveTime = c.now().UTC()
+	}
+	now.Problem = problem
+	return now, true
+}
+
+// recordRefs keeps refs' commits. What is known of the same commit stays.
+func (c *Catalog) recordRefs(ctx context.Context, in []RefHub) error {
+	if len(in) == 0 {
+		return nil
+	}
+	states := map[store.HubRef][]byte{}
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		known, err := refsOf(ctx, v, func(yield func(string) bool) {
+			for _, r := range in {
+				if !yield(r.Source) {
+					return
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range in {
+			key := store.HubRef{Source: r.Source, Ref: r.Ref}
+			if known[key].Revision.Commit == r.Revision.Commit {
+				continue
+			}
+			if r.ResolveTime.IsZero() {
+				r.ResolveTime = c.now().UTC()
+			}
+			if states[key], err = json.Marshal(r); err != nil {
+				return fmt.Errorf("encode ref %q: %w", r.Ref, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.store.PutHubRefs(ctx, states)
+}
+
+// refsOf returns what is known of the refs of sources.
+func refsOf(ctx context.Context, v store.View, sources iter.Seq[string]) (map[store.HubRef]RefHub, error) {
+	uids := map[string]bool{}
+	for uid := range sources {
+		uids[uid] = uid != ""
+	}
+	states, err := v.HubRefs(ctx, trueKeys(uids))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[store.HubRef]RefHub, len(states))
+	for key, state := range states {
+		var r RefHub
+		if err := json.Unmarshal(state, &r); err != nil {
+			return nil, fmt.Errorf("decode ref %q: %w", key.Ref, err)
+		}
+		out[key] = r
+	}
+	return out, nil
+}
+
+// hubTruths returns the hub truths of services, by uid.
+func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]HubTruth, error) {
+	states, err := v.Hub(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	truths := make(map[string]HubTruth, len(states))
+	for uid, state := range states {
+		if truths[uid], _, err = decodeHub(state); err != nil {
+			return nil, fmt.Errorf("service %s: %w", uid, err)
+		}
+	}
+	refs, err := refsOf(ctx, v, func(yield func(string) bool) {
+		for _, h := range truths {
+			if h.follows() && !yield(h.Source) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for uid, h := range truths {
+		if r, ok := refs[store.HubRef{Source: h.Source, Ref: h.Ref}]; ok && h.follows() {
+			h.Revision = r.Revision
+			if r.ResolveTime.After(h.ResolveTime) {
+				h.ResolveTime = r.ResolveTime
+			}
+			truths[uid] = h
+		}
+	}
+	return truths, nil
+}
+
+// follows says whether the revision is that of the ref.
+func (h *HubTruth) follows() bool { return h.Digest != "" && h.Revision.Commit == "" }

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+)
+
+// HubRef is a ref of a source, by its uid.
+type HubRef struct{ Source, Ref string }
+
+// Hub returns the hub truths of services, as JSON by uid.
+func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
+	return byKey(ctx, v, "SELECT service_uid, state FROM hub WHERE service_uid IN ", uids, func(rows *sql.Rows) (uid string, state []byte, err error) {
+		return uid, state, rows.Scan(&uid, &state)
+	})
+}
+
+// HubRefs returns what is known of all refs of sources, by uid, as JSON.
+func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte, error) {
+	return byKey(ctx, v, "SELECT source_uid, ref, state FROM hub_refs WHERE source_uid IN ", sources, func(rows *sql.Rows) (k HubRef, state []byte, err error) {
+		return k, state, rows.Scan(&k.Source, &k.Ref, &state)
+	})
+}
+
+// PutHub keeps hub truths, by service uid.
+func (s *Store) PutHub(ctx context.Context, states map[string][]byte) error {
+	uids := sortedKeys(states)
+	return s.each(ctx, len(uids), "INSERT INTO hub (service_uid, state) VALUES ($1, $2) ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state",
+		func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+}
+
+// PutHubRefs keeps what is known of refs. Those of sources that are gone are passed over.
+func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error {
+	refs := make([]HubRef, 0, len(states))
+	for k := range states {
+		refs = append(refs, k)
+	}
+	slices.SortFunc(refs, func(a, b HubRef) int { return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Ref, b.Ref)) }) // one order for all consoles, so that they can't wait for each other
+	return s.each(ctx, len(refs), "INSERT INTO hub_refs (source_uid, ref, state) SELECT $1, $2, $3 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
+		" ON CONFLICT (source_uid, ref) DO UPDATE SET state = excluded.state",
+		func(i int) []any { return []any{refs[i].Source, refs[i].Ref, string(states[refs[i]])} })
+}
