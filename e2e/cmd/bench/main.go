@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"fairlead.dev/e2e/fleet"
+	"fairlead.dev/e2e/paths"
 	"fairlead.dev/e2e/stack"
 )
 
@@ -23,15 +24,22 @@ type bench func(ctx context.Context, bins stack.Binaries, dir string, stdout io.
 
 func benches() map[string]bench {
 	return map[string]bench{
-		"ship":           ship,
-		"gitcache":       gitcacheAll,
-		"gitcache-poll":  gitcachePoll,
-		"gitcache-build": gitcacheBuild,
-		"gitcache-scale": gitcacheScale,
+		"ship":             ship,
+		"gitcache":         gitcacheAll,
+		"gitcache-poll":    gitcachePoll,
+		"gitcache-build":   gitcacheBuild,
+		"gitcache-scale":   gitcacheScale,
+		"gitcache-resolve": gitcacheResolve,
 
 		"distributor":           distributorAll,
 		"distributor-artifacts": distributorArtifacts,
 		"distributor-fleet":     distributorFleet,
+		"distributor-sync":      distributorSync,
+		"distributor-watch":     distributorWatch,
+
+		"tunnel":          paths.All,
+		"tunnel-rates":    paths.Rates,
+		"tunnel-sessions": paths.Sessions,
 	}
 }
 
@@ -47,6 +55,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 1 && args[0] == "agents" { // a part of a simulated fleet, started by this very program
 		return fleet.Agents(ctx, os.Stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == "tunnel-agents" { // so, too
+		return paths.Agents(ctx, os.Stdin, stdout)
 	}
 	if len(args) > 0 && args[0] == "fileserver" { // the peer of distributor-artifacts, likewise
 		return serveFiles(ctx, args[1:])

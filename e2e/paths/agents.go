@@ -1,0 +1,161 @@
+package paths
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/subprocess"
+)
+
+// fleet says what a process of agents is to do. It comes as JSON on its stdin.
+type fleet struct {
+	Tunnel  string
+	Backend string            // what stands for the API server
+	Tokens  map[string]string // of the agents, by cluster
+}
+
+// Agents is the part of agents that holds the tunnel, without a cluster. It answers each further
+// line on in with how many of them are connected.
+func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := bufio.NewReader(in)
+	var spec fleet
+	first, err := lines.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(first, &spec); err != nil {
+		return err
+	}
+	kube, err := url.Parse(spec.Backend)
+	if err != nil {
+		return err
+	}
+	var all []*reach.Reach
+	var group errgroup.Group
+	for _, token := range spec.Tokens {
+		hc, err := client.New(client.Config{})
+		if err != nil {
+			return err
+		}
+		one, err := reach.New(reach.Config{
+			Endpoints: func() []string { return []string{spec.Tunnel} }, HTTPClient: hc, Token: identity.StaticToken(token),
+			Kube: kube, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, Version: "bench", Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	for {
+		if _, err := lines.ReadBytes('\n'); err != nil {
+			cancel()
+			return group.Wait()
+		}
+		connected := 0
+		for _, one := range all {
+			for _, state := range one.States() {
+				if state.Connected {
+					connected++
+				}
+			}
+		}
+		fmt.Fprintln(out, connected)
+	}
+}
+
+// dialogue is a process that answers each line with a line. It dies with this one.
+type dialogue struct {
+	process *subprocess.Process
+	in      io.WriteCloser
+	out     *bufio.Reader
+	pipe    *os.File
+}
+
+func startDialogue(path, part string) (*dialogue, error) {
+	cmd := exec.Command(path, part) //nolint:noctx // stop ends it
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = theirs
+	p, err := subprocess.Start(cmd)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	return &dialogue{p, in, bufio.NewReader(out), out}, nil
+}
+
+// startAgents runs agents and waits until all have a session.
+func startAgents(ctx context.Context, spec fleet) (*dialogue, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	d, err := startDialogue(self, "tunnel-agents")
+	if err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(d.in).Encode(spec); err != nil {
+		return d, err
+	}
+	return d, d.connected(ctx, len(spec.Tokens))
+}
+
+// connected waits until so many sessions are open.
+func (d *dialogue) connected(ctx context.Context, want int) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		if err := d.ask(struct{}{}, &n); err != nil || n == want {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d sessions are open: %w", n, want, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+func (d *dialogue) ask(question, answer any) error {
+	if err := json.NewEncoder(d.in).Encode(question); err != nil {
+		return err
+	}
+	line, err := d.out.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, answer)
+}
+
+func (d *dialogue) stop() error {
+	err := errors.Join(d.in.Close(), d.process.Stop(20*time.Second))
+	return errors.Join(err, d.pipe.Close())
+}
