@@ -178,7 +178,9 @@ func TestEventsWaitForTheConsole(t *testing.T) {
 	c.setDown(nil)
 	again := open(t, dir, c)
 	run(t, again)
-	c.await(t, "all events", func(events []*consolev1.AuditEvent, _ int) bool { return len(events) == 4 && len(named(events, "last")) == 1 })
+	c.await(t, "all events", func(events []*consolev1.AuditEvent, _ int) bool {
+		return len(events) == 4 && len(named(events, "last")) == 1
+	})
 }
 
 func TestFullSpoolIsCountedAndTold(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 type proxy struct {
 	base      *url.URL
 	transport http.RoundTripper
+	policy    Policy
 	log       *slog.Logger
 	copier    muxhttp.Copier
 }
@@ -72,11 +73,11 @@ func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
 	if !ok {
 		caller = muxhttp.Caller{}
 	}
-	if err := checkCaller(caller); err != nil {
-		return nil, &kubehttp.Error{Code: http.StatusForbidden, Message: "the agent refuses this request: " + err.Error()}
-	}
 	if err := kubehttp.CheckPath(r.URL.EscapedPath()); err != nil {
 		return nil, &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
+	}
+	if refused := p.policy.check(caller, r); refused != nil {
+		return nil, refused
 	}
 	header := r.Header // ours: it was decoded for this request
 	upgrade, protocols := muxhttp.IsUpgrade(header), header["Upgrade"]
@@ -137,12 +138,12 @@ func (p *proxy) localize(h http.Header) {
 }
 
 // checkCaller refuses who could not be impersonated as what they are.
-func checkCaller(c muxhttp.Caller) error {
+func (p Policy) checkCaller(c muxhttp.Caller) error {
 	if c.User == "" {
 		return errors.New("it does not say who asks")
 	}
 	for _, name := range append([]string{c.User}, c.Groups...) {
-		if err := checkName(name); err != nil {
+		if err := p.checkName(name); err != nil {
 			return err
 		}
 	}
@@ -156,11 +157,11 @@ func checkCaller(c muxhttp.Caller) error {
 	return nil
 }
 
-func checkName(name string) error {
+func (p Policy) checkName(name string) error {
 	switch {
 	case name == "" || !plain(name):
 		return fmt.Errorf("user or group %q can't be impersonated", name)
-	case strings.HasPrefix(name, "system:"):
+	case strings.HasPrefix(name, "system:") && !p.AllowSystem:
 		return fmt.Errorf("user or group %q belongs to Kubernetes itself", name)
 	default:
 		return nil

@@ -57,6 +57,8 @@ type Config struct {
 	Kube *url.URL
 	// Transport asks the API server with the agent's own credential, which must be allowed to impersonate.
 	Transport http.RoundTripper
+	// Policy is what is let through.
+	Policy Policy
 	// Version of the agent, for the hub to show.
 	Version string
 	Log     *slog.Logger
@@ -95,7 +97,7 @@ func New(cfg Config) (*Reach, error) {
 	}
 	return &Reach{
 		cfg:     cfg,
-		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, log: cfg.Log},
+		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, log: cfg.Log},
 		states:  make(map[*slot]State),
 		held:    make(map[string]int),
 		changed: make(chan struct{}),

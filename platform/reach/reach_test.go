@@ -145,6 +145,11 @@ func (k kubeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func start(t *testing.T, h *hub, kube string) *agent {
 	t.Helper()
+	return startWith(t, h, kube, reach.Policy{})
+}
+
+func startWith(t *testing.T, h *hub, kube string, policy reach.Policy) *agent {
+	t.Helper()
 	hc, err := client.New(client.Config{CAPEM: h.ca})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +161,7 @@ func start(t *testing.T, h *hub, kube string) *agent {
 	rt := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken("agent-token"),
-		Kube: base, Transport: kubeTransport{rt}, Version: "v-test", Log: slog.New(slog.DiscardHandler),
+		Kube: base, Transport: kubeTransport{rt}, Policy: policy, Version: "v-test", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/reach"
@@ -65,6 +66,8 @@ type Config struct {
 	Kubeconfig, Context string
 	// HealthListen serves /healthz, /readyz and, on a loopback address, /metrics. Empty or ":0": nothing.
 	HealthListen string
+	// Tunnel is who is let in through the tunnel.
+	Tunnel reach.Policy
 }
 
 // RegisterFlags adds the flags of the configuration.
@@ -75,6 +78,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", "", "folder for the agent's credential and its cache")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the cluster that the agent runs in)")
 	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
+	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false, "let people in through the tunnel whose user or groups begin with system:, which are Kubernetes' own")
+	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
+	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback (default: off)")
 }
 
@@ -239,6 +245,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		Token:      a.joiner.Tokens(),
 		Kube:       server,
 		Transport:  a.people,
+		Policy:     a.cfg.Tunnel,
 		Version:    version.String(),
 		Log:        a.log,
 	})

@@ -10,7 +10,6 @@ import (
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/tunnel/internal/access"
 )
 
 // record is a request in the audit trail. It never has queries, headers or bodies, which may hold secrets.
@@ -28,7 +27,7 @@ type record struct {
 // begin records a request's begin, if that is told on its own.
 func (x *exchange) begin(r *http.Request) *record {
 	info, path := x.about(r), x.plainPath()
-	x.class = access.ClassOf(r.Method, path, info)
+	x.class = kubehttp.ClassOf(r.Method, path, info)
 	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
 	rec.event = audit.Event{
 		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, path), Namespace: info.Namespace, Name: info.Name,
@@ -65,11 +64,11 @@ func (rec *record) end() {
 }
 
 // lasts says whether a request changes something, or goes on until somebody ends it.
-func lasts(r *http.Request, class access.Class, info kubehttp.Info) bool {
+func lasts(r *http.Request, class kubehttp.Class, info kubehttp.Info) bool {
 	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && r.URL.Query().Get("follow") != "" {
 		return true
 	}
-	return class != access.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
+	return class != kubehttp.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
 // resource names the resource as RBAC does, deployments.apps/scale, and otherwise the path. What is proxied to may

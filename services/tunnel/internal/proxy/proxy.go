@@ -21,7 +21,6 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/services/tunnel/internal/access"
 	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/session"
 )
@@ -84,7 +83,7 @@ type exchange struct {
 	sent     counter
 	received int64
 	code     int // 0: none, or the response broke off
-	class    access.Class
+	class    kubehttp.Class
 	reason   string // of a refusal
 }
 

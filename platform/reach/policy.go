@@ -1,0 +1,63 @@
+package reach
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+)
+
+// Policy is what the cluster's own people allow, whatever the hub says. The zero value lets everybody through but
+// Kubernetes' own users and groups; the cluster's RBAC holds besides.
+type Policy struct {
+	// AllowSystem lets users and groups through whose names begin with "system:".
+	AllowSystem bool
+	// ReadOnly lets nobody change anything, nor get into pods, nodes and services, nor reach secrets.
+	ReadOnly bool
+	// Namespaces are the only ones that may be looked into, if there are any; nothing besides namespaces then,
+	// but for what says which APIs there are.
+	Namespaces []string
+}
+
+// check says why a request is refused, or returns nil.
+func (p Policy) check(c muxhttp.Caller, r *http.Request) *kubehttp.Error {
+	if err := p.checkCaller(c); err != nil {
+		return refusal(err.Error())
+	}
+	if !p.ReadOnly && len(p.Namespaces) == 0 {
+		return nil
+	}
+	path, err := url.PathUnescape(r.URL.EscapedPath())
+	if err != nil {
+		return refusal("its path has broken escapes")
+	}
+	info := kubehttp.InfoOf(r.Method, path, r.URL.Query())
+	if class := kubehttp.ClassOf(r.Method, path, info); p.ReadOnly && class != kubehttp.Read {
+		return refusal(fmt.Sprintf("this cluster is read-only by its agent's --tunnel-read-only: nobody may %s", class))
+	}
+	if len(p.Namespaces) > 0 && !p.inside(r.Method, path, info) {
+		return refusal(fmt.Sprintf("this cluster's agent lets people into these namespaces only, by its --tunnel-namespaces: %s", strings.Join(p.Namespaces, ", ")))
+	}
+	return nil
+}
+
+func refusal(why string) *kubehttp.Error {
+	return &kubehttp.Error{Code: http.StatusForbidden, Message: "the agent refuses this request: " + why}
+}
+
+// inside says whether a request stays within the namespaces that are allowed.
+func (p Policy) inside(method, path string, info kubehttp.Info) bool {
+	switch {
+	case strings.Contains(strings.Trim(path, "/"), "//"):
+		return false // servers differ in what they make of it
+	case info.Resource == "":
+		return kubehttp.ClassOf(method, path, info) == kubehttp.Read
+	case info.Namespace != "":
+		return slices.Contains(p.Namespaces, info.Namespace)
+	}
+	return strings.HasPrefix(info.Resource, "selfsubject")
+}

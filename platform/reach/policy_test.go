@@ -1,0 +1,89 @@
+package reach_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/reach"
+)
+
+func TestPolicyOfTheClusterHolds(t *testing.T) {
+	t.Parallel()
+	const pods = "/api/v1/namespaces/shop/pods"
+	for name, tc := range map[string]struct {
+		policy           reach.Policy
+		allowed, refused []string
+		why              string
+	}{
+		"read-only": {
+			policy: reach.Policy{ReadOnly: true},
+			allowed: []string{
+				"GET " + pods, "GET " + pods + "/web/log?follow=true", "GET /openapi/v3", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			},
+			refused: []string{
+				"POST " + pods, "DELETE " + pods + "/web", "PATCH " + pods + "/web", "GET " + pods + "/web/exec?command=sh", "GET " + pods + "/web%2Fexec",
+				"GET " + pods + "/web/proxy/x", "GET /api/v1/secrets", "GET /api//v1/secrets", "PUT /healthz",
+			},
+			why: "--tunnel-read-only",
+		},
+		"namespaces": {
+			policy: reach.Policy{Namespaces: []string{"shop", "web"}},
+			allowed: []string{
+				"GET " + pods, "DELETE " + pods + "/web", "GET /api/v1/namespaces/web", "GET /apis", "GET /version", "GET /api/v1/watch/namespaces/shop/pods",
+				"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			},
+			refused: []string{
+				"GET /api/v1/pods", "GET /api/v1/namespaces", "GET /api/v1/namespaces/kube-system/pods", "GET /api/v1/nodes",
+				"GET /api/v1/namespaces/shopx/pods", "GET /api/v1//namespaces/shop/pods", "GET /apis/apps/v1/deployments", "GET /api/v1/watch/pods", "GET /debug/pprof",
+			},
+			why: "--tunnel-namespaces: shop, web",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			startWith(t, h, newAPI(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "passed") }).URL, tc.policy)
+			s := next(t, h)
+			answer := func(request string) (int, string) {
+				method, target, _ := strings.Cut(request, " ")
+				req, err := http.NewRequestWithContext(t.Context(), method, target, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := muxhttp.Transport{Session: s, Caller: alice}.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return resp.StatusCode, string(body)
+			}
+			for _, request := range tc.allowed {
+				if code, body := answer(request); code != http.StatusOK || body != "passed" {
+					t.Errorf("%s: %d %s", request, code, body)
+				}
+			}
+			for _, request := range tc.refused {
+				if code, body := answer(request); code != http.StatusForbidden || !strings.Contains(body, tc.why) || !strings.Contains(body, `"kind":"Status"`) {
+					t.Errorf("%s: %d %s", request, code, body)
+				}
+			}
+		})
+	}
+}
+
+func TestSystemNamesPassWhereTheClusterSaysSo(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	startWith(t, h, newAPI(t, echo).URL, reach.Policy{AllowSystem: true})
+	_, body := get(t, next(t, h), muxhttp.Caller{User: "alice", Groups: []string{"system:masters"}}, "/api", nil)
+	if !strings.Contains(body, "Impersonate-Group: system:masters") {
+		t.Errorf("API server gets\n%s", body)
+	}
+}
