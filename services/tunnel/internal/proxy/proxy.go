@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/audit"
@@ -68,10 +69,11 @@ type Handler struct {
 	Deps
 	copier muxhttp.Copier
 	drain  drain
+	began  time.Time
 }
 
 // New returns a Handler.
-func New(deps Deps) *Handler { return &Handler{Deps: deps, drain: newDrain()} }
+func New(deps Deps) *Handler { return &Handler{Deps: deps, drain: newDrain(), began: time.Now()} }
 
 // exchange is one request on its way.
 type exchange struct {

@@ -132,9 +132,20 @@ func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
 	return nil, nil
 }
 
-// mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling.
+// mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling. A replica
+// that has just started doesn't know: it may not have heard of the other replicas' sessions either.
 func (rt *route) mayComeBack() bool {
-	return rt.stale && len(rt.Peers.Others()) > 0 || rt.missing != nil && (rt.missing.Ending || !rt.missing.Since.IsZero() && time.Since(rt.missing.Since) < goneFor)
+	if rt.stale && len(rt.Peers.Others()) > 0 {
+		return true
+	}
+	if rt.missing == nil {
+		return false
+	}
+	gone := rt.missing.Since
+	if gone.IsZero() {
+		gone = rt.began
+	}
+	return rt.missing.Ending || time.Since(gone) < goneFor
 }
 
 // wait waits for a change, and a moment for those that come with it.
