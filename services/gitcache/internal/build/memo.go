@@ -20,7 +20,7 @@ const (
 	maxMemoBytes = 64 << 20
 	// Of a source those contents are remembered that are current, as many again, and so many more, least
 	// recently used ones out first. What was built or learned lately stays anyway: it may be current soon.
-	maxRecent = 64
+	maxRecent = 16
 	lately    = 10 * time.Minute
 )
 
