@@ -409,7 +409,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.drain.cancel()
 	served := make(chan error, 1)
 	go func() {
-		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.log)) //nolint:contextcheck // The listener's end is its own.
+		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.log))
 	}()
 	s.log.Info("listening", "url", s.URL())
 	select {

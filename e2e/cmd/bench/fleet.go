@@ -13,10 +13,12 @@ import (
 
 // distributorAll measures the edge.
 func distributorAll(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
-	if err := distributorArtifacts(ctx, bins, dir, stdout); err != nil {
-		return err
+	for _, part := range []bench{distributorSync, distributorWatch, distributorArtifacts, distributorFleet} {
+		if err := part(ctx, bins, dir, stdout); err != nil {
+			return err
+		}
 	}
-	return distributorFleet(ctx, bins, dir, stdout)
+	return nil
 }
 
 // distributorFleet measures what a large fleet costs the hub, and a small one beside it: what is left of

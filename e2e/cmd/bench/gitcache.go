@@ -216,6 +216,17 @@ func sizes(ctx context.Context, f *gitcache.Fleet, c *gitcache.Cache, r *gitcach
 	return nil
 }
 
+// gitcacheResolve times a request for what was built before.
+func gitcacheResolve(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
+	return withFleet(ctx, bins, dir, func(f *gitcache.Fleet, c *gitcache.Cache) error {
+		r, err := follow(ctx, f, c, 100)
+		if err != nil {
+			return err
+		}
+		return resolveWarm(ctx, f, c, r, stdout)
+	})
+}
+
 // gitcacheScale measures a gitcache with 100 repositories and one with 1,000.
 func gitcacheScale(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
 	err := withFleet(ctx, bins, filepath.Join(dir, "100"), func(f *gitcache.Fleet, c *gitcache.Cache) error {
