@@ -39,7 +39,13 @@ import (
 	"fairlead.dev/services/tunnel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asTunnel) != "" {
+		runTunnel()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // console is as much of a console as a tunnel needs.
 type console struct {
@@ -443,14 +449,6 @@ type upgradedConn struct {
 }
 
 func (c *upgradedConn) Read(p []byte) (int, error) { return c.br.Read(p) }
-
-type eventsKey struct{}
-
-// events is the channel on which an API server's handler waits for the next event; nil: there is none.
-func events(ctx context.Context) <-chan struct{} {
-	c, _ := ctx.Value(eventsKey{}).(chan struct{})
-	return c
-}
 
 // darkRelay passes bytes on to a tunnel until it is told to swallow them, as a dead router does.
 type darkRelay struct {
