@@ -38,7 +38,7 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 			return 0, err
 		}
 	}
-	if n, err = c.body(w, flusher, resp.Body); err != nil {
+	if n, err = c.body(w, flusher, resp.Body, resp.ContentLength); err != nil {
 		return n, err
 	}
 	if len(resp.Trailer) > 0 {
@@ -53,7 +53,8 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	return n, nil
 }
 
-func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Reader) (n int64, err error) {
+// body copies a body. What completes a known length is not flushed: it leaves when the handler returns, which is now.
+func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Reader, length int64) (n int64, err error) {
 	buf, _ := c.buffers.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
@@ -76,7 +77,7 @@ func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Rea
 		if err != nil {
 			return n, &ReadError{err}
 		}
-		if queued == nil || queued.Buffered() == 0 {
+		if n != length && (queued == nil || queued.Buffered() == 0) {
 			if err := flush(flusher); err != nil {
 				return n, err
 			}
