@@ -88,8 +88,11 @@ func (a *agent) Have() map[string]string {
 	return maps.Clone(a.have)
 }
 
+// Revision implements hub.Wanted: a simulated agent is not started again.
+func (a *agent) Revision() int64 { return 0 }
+
 // Take implements hub.Wanted.
-func (a *agent) Take(changes *deliveryv1.Changes) error {
+func (a *agent) Take(changes *deliveryv1.Changes, _ int64) error {
 	now := time.Now()
 	a.mu.Lock()
 	for _, s := range changes.GetServices() {

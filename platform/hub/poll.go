@@ -35,8 +35,10 @@ const (
 type Wanted interface {
 	// Have is what the cluster claims to have: service digests by name. One that is not known is empty.
 	Have() map[string]string
-	// Take keeps what the hub said. When it returns without an error Have says so, also after a crash.
-	Take(changes *deliveryv1.Changes) error
+	// Take keeps what the hub said. When it returns without an error Have says so, also after a crash. So
+	// does Revision: it is of the catalog that what was said is from; 0: not known, the one before stays.
+	Take(changes *deliveryv1.Changes, revision int64) error
+	Revision() int64
 }
 
 // PollDeps is what the poller works with.
@@ -60,6 +62,7 @@ type Poller struct {
 	nudge  chan struct{} // something changed: sync with `have`
 	soon   chan struct{} // something may have been missed: a plain poll
 	synced atomic.Bool
+	seen   int64 // revision of the last answer that had one; of the goroutine of Run
 	syncs  *prometheus.CounterVec
 	last   prometheus.Gauge
 }
@@ -79,6 +82,7 @@ func NewPoller(deps PollDeps) *Poller {
 func (p *Poller) Run(ctx context.Context) error {
 	backoff := Backoff{Floor: retryFloor, Max: retryMax}
 	loaded := p.Loaded
+	p.seen = p.Wanted.Revision()
 	for nudged := false; ; {
 		wait, err := p.sync(ctx, nudged)
 		if ctx.Err() != nil {
@@ -142,11 +146,14 @@ func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error)
 		p.syncs.WithLabelValues("not_modified").Inc()
 	case *deliveryv1.SyncResponse_Changes:
 		p.syncs.WithLabelValues("changes").Inc()
-		if err := p.Wanted.Take(result.Changes); err != nil {
+		if err := p.Wanted.Take(result.Changes, answer.GetRevision()); err != nil {
 			return 0, err
 		}
 	default:
 		return 0, errors.New("sync: the hub's answer is neither a change nor the absence of one: is the agent too old?")
+	}
+	if r := answer.GetRevision(); r != 0 {
+		p.seen = r
 	}
 	return nextPoll(answer), nil
 }
@@ -163,6 +170,7 @@ func (p *Poller) request(sendHave bool) *deliveryv1.SyncRequest {
 	request := &deliveryv1.SyncRequest{
 		Digest: delivery.SetDigest(digests),
 		Agent:  &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
+		Revision: p.seen,
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

@@ -460,7 +460,7 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 	for _, m := range []*consolev1.WatchResponse{
 		{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
 		{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: snapshot}}},
-		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t"},
+		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t", Revision: int64(at)},
 	} {
 		if err := out.Send(m); err != nil {
 			return err
@@ -472,7 +472,7 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 		at = len(c.log)
 		c.mu.Unlock()
 		if len(news) > 0 {
-			m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: news}}, ResumeToken: "t"}
+			m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: news}}, ResumeToken: "t", Revision: int64(at)}
 			if err := out.Send(m); err != nil {
 				return err
 			}

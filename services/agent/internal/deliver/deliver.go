@@ -61,7 +61,7 @@ func (w *wanted) Have() map[string]string {
 }
 
 // Take checks and keeps what the hub said. A delivery that makes no sense is left out: the others count.
-func (w *wanted) Take(changes *deliveryv1.Changes) error {
+func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
 	services := make([]desired.Service, 0, len(changes.GetServices()))
 	for _, sent := range changes.GetServices() {
 		service, err := service(sent)
@@ -78,8 +78,11 @@ func (w *wanted) Take(changes *deliveryv1.Changes) error {
 	for _, name := range removed {
 		w.Log.Info("the hub wants a service removed", "service", name)
 	}
-	return w.Desired.Update(services, removed)
+	return w.Desired.Update(services, removed, revision)
 }
+
+// Revision is of the catalog that what is wanted is from.
+func (w *wanted) Revision() int64 { return w.Desired.Revision() }
 
 // label is a DNS label: service names become file names and label values, namespaces parts of URLs.
 func label() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) }

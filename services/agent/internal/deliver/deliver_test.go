@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,7 +124,7 @@ func next(t *testing.T, requests <-chan *deliveryv1.SyncRequest) *deliveryv1.Syn
 func TestPlainPollSendsTheDigestOnlyAndANudgeSendsAll(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil); err != nil {
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Hour), nil })
@@ -139,6 +140,33 @@ func TestPlainPollSendsTheDigestOnlyAndANudgeSendsAll(t *testing.T) {
 	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
 	if nudged := next(t, d.requests); len(nudged.GetHave()) != 1 || nudged.GetHave()[0].GetDigest() != "1" {
 		t.Errorf("after a nudge: %v", nudged)
+	}
+}
+
+// What an agent has seen of the catalog it says to any distributor, also after a restart.
+func TestRevisionOfTheLastAnswerIsSaid(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	var answers atomic.Int64
+	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		resp := notModified(time.Second)
+		switch answers.Add(1) {
+		case 1:
+			resp.Revision = 7
+			resp.Result = &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{"gone"}}}
+		case 2:
+			resp.Revision = 9
+		}
+		return resp, nil // behind, from the third on
+	})
+	run(t, store, nil, url)
+	for i, want := range []int64{0, 7, 9, 9} {
+		if got := next(t, d.requests).GetRevision(); got != want {
+			t.Errorf("request %d says %d, want %d", i, got, want)
+		}
+	}
+	if store.Revision() != 7 {
+		t.Errorf("kept is %d", store.Revision())
 	}
 }
 
@@ -175,7 +203,7 @@ func TestAnotherDistributorIsAskedWhenOneFails(t *testing.T) {
 func TestUnknownClusterKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil); err != nil {
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {

@@ -59,6 +59,8 @@ type state struct {
 	Services map[string]Service `json:"services"`
 	// Leaving services are removed from the cluster and then forgotten.
 	Leaving map[string]bool `json:"leaving,omitempty"`
+	// Revision is of the hub's catalog that all this is from; a newer one may have been seen since.
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // Open reads the store from its folder. A file that can't be read is set aside: the hub tells it again.
@@ -137,12 +139,23 @@ func (s *Store) Names() []string {
 	return names
 }
 
-// Update takes over what the hub said. When it returns it is on disk.
-func (s *Store) Update(services []Service, removed []string) error {
+// Revision is that of the last Update that had one.
+func (s *Store) Revision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Revision
+}
+
+// Update takes over what the hub said, at a revision of its catalog; 0: unknown. When it returns it is on
+// disk.
+func (s *Store) Update(services []Service, removed []string, revision int64) error {
 	if len(services) == 0 && len(removed) == 0 {
 		return nil
 	}
 	return s.change(func(next *state) {
+		if revision != 0 {
+			next.Revision = revision
+		}
 		for _, service := range services {
 			next.Services[service.Name] = service
 			delete(next.Leaving, service.Name)
@@ -163,7 +176,7 @@ func (s *Store) Forget(name string) error {
 func (s *Store) change(edit func(*state)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := state{Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving)}
+	next := state{Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving), Revision: s.state.Revision}
 	edit(&next)
 	data, err := json.Marshal(next)
 	if err != nil {

@@ -22,10 +22,10 @@ func TestWhatIsWantedSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir)
-	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}, {Name: "b", Digest: "1"}}, nil); err != nil {
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}, {Name: "b", Digest: "1"}}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Update([]desired.Service{{Name: "a", Digest: "2"}}, []string{"b"}); err != nil {
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "2"}}, []string{"b"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	store = open(t, dir)
@@ -50,8 +50,8 @@ func TestServiceThatIsWantedAgainIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	store := open(t, t.TempDir())
 	for _, err := range []error{
-		store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil), store.Update(nil, []string{"a"}),
-		store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil), store.Forget("a"),
+		store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil, 0), store.Update(nil, []string{"a"}, 0),
+		store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil, 0), store.Forget("a"),
 	} {
 		if err != nil {
 			t.Fatal(err)

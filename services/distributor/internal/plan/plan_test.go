@@ -457,6 +457,39 @@ func TestServicesShareWhatTheyWant(t *testing.T) {
 	}
 }
 
+// An agent that has seen a later catalog than this content is known to be the newest of may have newer.
+func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	s := spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}
+	head := func(commit string, revision int64) {
+		one(t, p, s, commit)
+		p.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(revision, revision) })
+	}
+	told := func(seen int64) int {
+		have := map[string]string{"hello": "what another replica had"}
+		d, err := p.Compare("edge-1", delivery.SetDigest(have), have, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(d.Changed)
+	}
+	head("1111111", 5)
+	p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Artifact: content(p.Open()[0])})
+	if told(0) != 1 || told(5) != 1 || told(6) != 0 {
+		t.Error("a resolved head does not decide by its revision")
+	}
+	head("2222222", 7)
+	head("3333333", 8)
+	if told(5) != 1 || told(6) != 0 || told(8) != 0 {
+		t.Error("an agent may be turned back while a head is not resolved")
+	}
+	change := p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Artifact: content(p.Open()[0])})
+	if _, nudged := change.Clusters["edge-1"]; told(8) != 1 || !nudged {
+		t.Error("it is not told afterwards")
+	}
+}
+
 func TestArtifactBeforeTheLastMayStillBeDownloaded(t *testing.T) {
 	t.Parallel()
 	p := plan.New(plan.Memory{})
