@@ -116,11 +116,11 @@ func (c *console) setSource(url, secret string) {
 	c.sources[sourceName] = s
 }
 
-func (c *console) deleteSource(name string) {
+func (c *console) deleteSource() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.announce()
-	delete(c.sources, name)
+	delete(c.sources, sourceName)
 }
 
 func (c *console) setService(name, ref string) {

@@ -664,7 +664,7 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 			return nil
 		})
 	}
-	f.console.deleteSource("shop")
+	f.console.deleteSource()
 	wait(true)
 	if e := n.ask("HEAD", "deploy").GetError(); e.GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
 		t.Errorf("resolved a deleted source: %v", e)
@@ -682,7 +682,7 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 	}
 
 	// It stays away, and after some hours the catalog changes again.
-	f.console.deleteSource("shop")
+	f.console.deleteSource()
 	wait(true)
 	then := time.Now().Add(-24 * time.Hour)
 	if err := os.Chtimes(gone, then, then); err != nil {

@@ -47,7 +47,7 @@ type fleet struct {
 func newFleet(t *testing.T, sources int) *fleet {
 	t.Helper()
 	f := &fleet{fixture: newFixture(t), redis: redistest.Start(t), repos: map[string]*gittest.Repo{}, heads: map[string]string{}, nodes: map[string]*node{}}
-	f.console.deleteSource(sourceName)
+	f.console.deleteSource()
 	for i := range sources {
 		name := fmt.Sprintf("s%02d", i)
 		repo := f.git.NewRepo(t, name+".git")

@@ -183,7 +183,7 @@ func TestWatchedSourcesTellWhatChangesAndEndWithTheReplica(t *testing.T) {
 	read("the new commit", func(*gitcachev1.WatchSourcesResponse) bool {
 		return known["shop"].GetHeads()[0].GetRevision().GetCommit() == second
 	})
-	f.console.deleteSource("shop")
+	f.console.deleteSource()
 	read("the end of the source", func(*gitcachev1.WatchSourcesResponse) bool { return len(known) == 0 })
 
 	go n.stop()

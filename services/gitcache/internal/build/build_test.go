@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -132,10 +133,8 @@ func TestCloseEndsBuildsThatWait(t *testing.T) {
 		_, err := b.Resolve(context.Background(), Place{Source: "u1", Commit: commit})
 		done <- err
 	}()
-	for {
-		if b.places.len() > 0 {
-			break
-		}
+	for b.places.len() == 0 {
+		runtime.Gosched()
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
