@@ -39,6 +39,7 @@ one while it runs.`,
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of clusters of yours; default with --context: $KUBECONFIG or ~/.kube/config")
 	f.StringArrayVar(&o.Contexts, "context", nil, "context of the kubeconfig that gets an agent; may be repeated; default with --kubeconfig: the current one")
 	f.BoolVar(&o.BindAdmins, "bind-admins", false, "let the hub's administrators do everything in your clusters, through the tunnel")
+	f.BoolVar(&o.Exec, "exec", false, "let kubectl exec and cp into pods of the local clusters run commands on this machine, as you: nothing else runs in those pods")
 	f.StringVar(&o.ListenHost, "listen-host", "127.0.0.1", "address of the hub's listeners; others than loopback need --tls-cert and --tls-key")
 	f.StringVar(&o.AdvertiseHost, "advertise-host", "", "host name in the hub's URLs; default: --listen-host")
 	f.StringVar(&o.CertFile, "tls-cert", "", "PEM file with a certificate for --advertise-host; default: one of the hub's own authority")

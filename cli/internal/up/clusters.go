@@ -95,8 +95,12 @@ func (u *up) startLocal(ctx context.Context, name string) (kubeconfig string, er
 		return "", err
 	}
 	ready := make(chan string, 1)
+	args := []string{"start", "--dir", dir, "--name", name}
+	if u.options.Exec {
+		args = append(args, "--exec")
+	}
 	err = u.children.keep(&child{
-		name: "cluster " + name, path: u.options.Kubelocal, args: []string{"start", "--dir", dir, "--name", name},
+		name: "cluster " + name, path: u.options.Kubelocal, args: args,
 		line: func(line string) {
 			if file, ok := readyLine(line); ok {
 				select {

@@ -57,6 +57,7 @@ type Options struct {
 	Kubeconfig    string // With Contexts: the user's own clusters.
 	Contexts      []string
 	BindAdmins    bool
+	Exec          bool // kubectl exec into pods of the local clusters runs commands on this machine
 	Empty         bool
 	ReadyFile     string
 	LogLevel      slog.Level

@@ -27,7 +27,7 @@ func TestPodsAreClosedOtherwise(t *testing.T) {
 	c := startCluster(t, filepath.Join(t.TempDir(), "closed"), "--nodes", "1")
 	c.kubectl(t, "", "run", "web", "--image=web")
 	c.kubectl(t, "", "wait", "--for=condition=Ready", "pod/web", "--timeout="+limit.String())
-	if out, err := c.tryKubectl(t, "", "exec", "web", "--", "true"); err == nil || !strings.Contains(out, "start --exec") {
+	if out, err := c.tryKubectl(t, "", "exec", "web", "--", "true"); err == nil || !strings.Contains(out, "With --exec") {
 		t.Errorf("exec: %v: %s", err, out)
 	}
 }

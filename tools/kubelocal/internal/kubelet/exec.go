@@ -14,7 +14,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-var errNoExec = errors.New("nothing runs in this pod. Start the cluster with `kubelocal start --exec` to let kubectl exec run commands on this machine instead")
+var errNoExec = errors.New("nothing runs in this pod. With --exec, `fairlead up` and `kubelocal start` let kubectl exec run commands on this machine instead")
 
 // ExecInContainer implements remotecommand.Executor: the command runs on this machine.
 func (k *Kubelet) ExecInContainer(ctx context.Context, _, _, _ string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, sizes <-chan remotecommand.TerminalSize, _ time.Duration) error {
