@@ -36,8 +36,6 @@ func benches() map[string]bench {
 		"distributor-fleet":     distributorFleet,
 		"distributor-sync":      distributorSync,
 		"distributor-watch":     distributorWatch,
-		"distributor-sync":      distributorSync,
-		"distributor-watch":     distributorWatch,
 
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,
