@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -27,6 +26,9 @@ const (
 	replicas = "tunnel"
 	// topic carries the names of clusters whose sessions changed, one per line; an empty message is about replicas.
 	topic = "tunnel/changes"
+	// mark is in place of a cluster in an entry that each replica writes like those of its sessions. When it is gone, they
+	// are, too: the heartbeat would not tell, for it comes back by itself.
+	mark = ".mark"
 	// replicaTTL is how long a replica that died is still asked.
 	replicaTTL = 15 * time.Second
 	refresh    = replicaTTL / 3
@@ -46,7 +48,6 @@ const (
 const (
 	metaDraining = "draining"
 	metaReplica  = "replica"
-	metaSessions = "sessions"
 )
 
 // Replica is another replica of the tunnel.
@@ -72,7 +73,6 @@ type Directory struct {
 
 	mu       sync.Mutex // guards what follows
 	draining bool
-	joined   bool // the heartbeat was heard once
 	known    map[string]known
 	lookups  map[string]*lookup
 	own      map[string]string // session id -> cluster
@@ -95,9 +95,10 @@ type lookup struct {
 
 // New returns a Directory that knows nobody.
 func New(deps Deps) *Directory {
+	id := uuid.NewString()
 	return &Directory{
-		deps: deps, id: uuid.NewString(), wake: make(chan struct{}, 1), known: make(map[string]known),
-		lookups: make(map[string]*lookup), own: make(map[string]string), waiting: make(map[string]string),
+		deps: deps, id: id, wake: make(chan struct{}, 1), known: make(map[string]known),
+		lookups: make(map[string]*lookup), own: map[string]string{id: mark}, waiting: map[string]string{id: mark},
 		shunned: make(map[string]time.Time), news: make(chan struct{}),
 	}
 }
@@ -168,9 +169,9 @@ func (d *Directory) Drain(ctx context.Context) {
 func (d *Directory) self() coordination.Member {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := coordination.Member{ID: d.id, URL: d.deps.URL(), Meta: map[string]string{metaSessions: strconv.Itoa(len(d.own))}}
+	m := coordination.Member{ID: d.id, URL: d.deps.URL()}
 	if d.draining {
-		m.Meta[metaDraining] = "1"
+		m.Meta = map[string]string{metaDraining: "1"}
 	}
 	return m
 }
@@ -222,9 +223,9 @@ func (d *Directory) Forget(cluster string) {
 // drain: a flushed store has nobody until all have said again that they live.
 func (d *Directory) remember(members []coordination.Member) {
 	now := time.Now()
-	next, self := make(map[string]known, len(members)), false
+	next := make(map[string]known, len(members))
 	for _, m := range members {
-		if self = self || m.ID == d.id; m.ID == d.id {
+		if m.ID == d.id {
 			continue
 		}
 		// A replica does not start with an address that fails here: this one is forged.
@@ -243,11 +244,16 @@ func (d *Directory) remember(members []coordination.Member) {
 		d.tellLocked()
 	}
 	d.known = next
-	if !self && d.joined {
-		// The store has forgotten this replica, and its sessions with it.
-		maps.Copy(d.waiting, d.own)
-		d.joined = false
-		d.wakeWriter()
+}
+
+// rewrite has everything written again if the store has lost the mark, and so perhaps the rest.
+func (d *Directory) rewrite(marks []coordination.Member) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, waits := d.waiting[d.id]
+	if waits || slices.ContainsFunc(marks, func(m coordination.Member) bool { return m.ID == d.id }) {
+		return
 	}
-	d.joined = d.joined || self
+	maps.Copy(d.waiting, d.own)
+	d.wakeWriter()
 }

@@ -69,14 +69,19 @@ func (d *Directory) list(ctx context.Context) {
 		return // those that were known are; the heartbeat says that coordination fails
 	}
 	d.remember(members)
+	if marks, err := d.deps.Coordinator.Members(ctx, group(mark)); err == nil {
+		d.rewrite(marks)
+	}
 }
 
-// write puts the sessions of this replica into coordination and takes them out, in the order in which they
+// write puts the mark and the sessions of this replica into coordination and takes them out, in the order in which they
 // come, and all of them again from time to time.
 func (d *Directory) write(ctx context.Context) {
 	again := time.NewTicker(entryTTL / 2)
 	defer again.Stop()
 	for {
+		for d.writeSome(ctx) {
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -85,8 +90,6 @@ func (d *Directory) write(ctx context.Context) {
 			d.mu.Lock()
 			maps.Copy(d.waiting, d.own)
 			d.mu.Unlock()
-		}
-		for d.writeSome(ctx) {
 		}
 	}
 }

@@ -1,0 +1,201 @@
+package directory_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/coordination/redistest"
+	"fairlead.dev/services/tunnel/internal/directory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type replica struct {
+	*directory.Directory
+	t   *testing.T
+	url string
+}
+
+func newReplica(t *testing.T, c coordination.Coordinator, url string) *replica {
+	t.Helper()
+	r := &replica{t: t, url: url, Directory: directory.New(directory.Deps{Coordinator: c, URL: func() string { return url }, Log: slog.New(slog.DiscardHandler)})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return r
+}
+
+func open(t *testing.T, url string) coordination.Coordinator {
+	t.Helper()
+	c, err := coordination.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (r *replica) await(what string, ok func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); !ok(); {
+		select {
+		case <-deadline:
+			r.t.Fatalf("not within a minute: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *replica) holders(cluster string) (urls []string) {
+	for _, h := range r.Holders(r.t.Context(), cluster) {
+		urls = append(urls, h.URL)
+	}
+	return urls
+}
+
+func (r *replica) awaitHolders(cluster string, want ...string) {
+	r.t.Helper()
+	r.await(cluster+" at "+strings.Join(want, ", "), func() bool {
+		got := r.holders(cluster)
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
+}
+
+func TestSessionsAreFoundAtTheirReplicas(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"in memory": "", "Redis": redistest.Start(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, url)
+			a, b, ask := newReplica(t, c, "https://a"), newReplica(t, c, "https://b"), newReplica(t, c, "https://ask")
+			ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+			a.Add("edge-1", "s1")
+			b.Add("edge-2", "s2")
+			b.Add("edge-2", "s3")
+			ask.awaitHolders("edge-1", "https://a")
+			ask.awaitHolders("edge-2", "https://b")
+			ask.awaitHolders("edge-3", "https://a", "https://b") // nothing is known: anybody may have it
+			b.Add("edge-1", "s4")
+			ask.awaitHolders("edge-1", "https://a", "https://b")
+			b.Remove("s2")
+			a.Remove("s1")
+			ask.awaitHolders("edge-1", "https://b")
+			ask.awaitHolders("edge-2", "https://b")
+			if !ask.Elsewhere(t.Context(), "edge-2") {
+				t.Error("edge-2 is nowhere else")
+			}
+			a.Add("edge-2", "s5")
+			b.Drain(t.Context())
+			ask.await("the one that drains comes last", func() bool {
+				return slices.Equal(ask.holders("edge-2"), []string{"https://a", "https://b"})
+			})
+			ask.await("nobody that stays has it", func() bool { return !ask.Elsewhere(t.Context(), "edge-1") })
+		})
+	}
+}
+
+func TestOneThatDoesNotAnswerIsAskedLast(t *testing.T) {
+	t.Parallel()
+	c := open(t, "")
+	newReplica(t, c, "https://a")
+	newReplica(t, c, "https://b")
+	ask := newReplica(t, c, "https://ask")
+	ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+	first := ask.Others()[0]
+	ask.Shun(first.ID)
+	if now := ask.Others()[1]; now != first {
+		t.Errorf("%v is asked last instead of %v", now, first)
+	}
+}
+
+// Redis forgets everything: the replicas write it again, and in the meantime what was known is.
+func TestFlushedStoreIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	a := newReplica(t, open(t, redis.URL()), "https://a")
+	ask := newReplica(t, open(t, redis.URL()), "https://ask")
+	for _, s := range []string{"s1", "s2", "s3"} {
+		a.Add("edge-1", s)
+	}
+	ask.await("the other", func() bool { return len(ask.Others()) == 1 })
+	ask.awaitHolders("edge-1", "https://a")
+	c := open(t, redis.URL())
+	count := func() int {
+		m, err := c.Members(t.Context(), "tunnel/edge-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(m)
+	}
+	ask.await("all entries", func() bool { return count() == 3 })
+	redis.Do("FLUSHALL")
+	ask.await("all entries again", func() bool {
+		if len(ask.Others()) != 1 {
+			t.Error("the other was forgotten")
+		}
+		return count() == 3
+	})
+}
+
+func TestWithTheStoreDownAllThatWasKnownIs(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	a := newReplica(t, open(t, redis.URL()), "https://a")
+	ask := newReplica(t, open(t, redis.URL()), "https://ask")
+	newReplica(t, open(t, redis.URL()), "https://b")
+	a.Add("edge-1", "s1")
+	ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+	ask.awaitHolders("edge-1", "https://a")
+	redis.Kill()
+	ask.Forget("edge-2")
+	if got := ask.holders("edge-1"); !slices.Equal(got, []string{"https://a"}) {
+		t.Errorf("edge-1 is at %v", got)
+	}
+	if got := ask.holders("edge-2"); len(got) != 2 {
+		t.Errorf("edge-2, of which nothing is known, is asked at %v", got)
+	}
+	a.Add("edge-2", "s2")
+	redis.Restart()
+	ask.awaitHolders("edge-2", "https://a") // written when the store came back
+}
+
+// Whoever can write into the store can't have a token sent in clear text, and can't break anything.
+func TestForgedEntries(t *testing.T) {
+	t.Parallel()
+	c := open(t, "")
+	for _, m := range []coordination.Member{
+		{ID: "plain", URL: "http://evil.example.com"}, {ID: "user", URL: "https://a:b@evil.example.com"}, {ID: "none"}, {ID: "file", URL: "file:///etc"},
+	} {
+		if err := c.Join(t.Context(), "tunnel", m, coordination.MaxTTL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range []coordination.Member{{ID: "x"}, {ID: "y", Meta: map[string]string{"replica": "plain"}}} {
+		if err := c.Join(t.Context(), "tunnel/edge-1", m, coordination.MaxTTL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newReplica(t, c, "https://a")
+	ask := newReplica(t, c, "https://ask")
+	ask.awaitHolders("edge-1", "https://a")
+	if err := c.Publish(t.Context(), "tunnel/changes", []byte("\n\x00\n")); err != nil {
+		t.Fatal(err)
+	}
+	ask.awaitHolders("edge-1", "https://a")
+}
