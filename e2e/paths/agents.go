@@ -127,7 +127,7 @@ func startAgents(ctx context.Context, spec fleet) (*dialogue, error) {
 
 // connected waits until so many sessions are open.
 func (d *dialogue) connected(ctx context.Context, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
