@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,13 +57,31 @@ func newAgent(name, token string, spec *Spec, stats *recorder) (*agent, error) {
 		return nil, err
 	}
 	authorized := *hc
-	authorized.Transport = client.Authorize(hc.Transport, identity.StaticToken(token))
+	if spec.Balanced != "" {
+		if authorized.Transport, err = anew(spec.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	authorized.Transport = client.Authorize(authorized.Transport, identity.StaticToken(token))
 	a := &agent{name: name, spec: spec, stats: stats, http: &authorized, wake: make(chan struct{}, 1), have: map[string]string{}}
 	a.sources = platform.New(&authorized, nil, append(client.Options(), connect.WithInterceptors(observer{a}))...)
 	a.sources.Set(spec.Distributors)
 	a.content = &platform.Content{Distributors: a.sources, Gitcaches: func() []string { return spec.Gitcaches }, HTTP: &authorized}
 	a.reports = newReporter(a.sources)
 	return a, nil
+}
+
+// anew is a transport with a connection for each request, so that a balancer gives each to another replica.
+func anew(caFile string) (http.RoundTripper, error) {
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no certificate in " + caFile)
+	}
+	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}, nil
 }
 
 // run lives as an agent does until ctx ends.

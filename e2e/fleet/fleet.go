@@ -53,6 +53,10 @@ type Config struct {
 	Wave int
 	// Cold empties the caches of the hub at the end, and has all agents ask for one artifact at once.
 	Cold bool
+	// Faults has a second distributor, half of the agents behind a balancer of connections, and at the end an
+	// outage of each part and of all; Hold is how long each lasts at least.
+	Faults bool
+	Hold   time.Duration
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
 }

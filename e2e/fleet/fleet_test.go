@@ -43,6 +43,30 @@ func TestFleetConverges(t *testing.T) {
 	}
 }
 
+// Console, Redis, gitcache and Git host fail, one after another and all together; then cache files go bad, a disk is
+// full, and distributors are replaced. Agents get no error for what is unchanged and cached, no wrong bytes
+// ever, and have what the console says in the end. Half of them hit another distributor with each request.
+func TestFleetKeepsGoingThroughFaults(t *testing.T) {
+	t.Parallel()
+	bins, err := gitcache.Bins("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	progress := &strings.Builder{}
+	seen, err := fleet.Do(ctx, fleet.Config{
+		Bins: bins, Dir: t.TempDir(), Clusters: 100, Services: 3, Sources: 2, NextPoll: time.Second, Downloads: 1, Tunnels: 0.05, Faults: true,
+	}, progress)
+	if err == nil {
+		err = seen.Fault()
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, progress)
+	}
+	t.Log(progress)
+}
+
 func TestQuantilesAreNearTheTruth(t *testing.T) {
 	t.Parallel()
 	var times fleet.Times

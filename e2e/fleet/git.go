@@ -21,15 +21,16 @@ import (
 // gitHost serves the sources' repositories from this process.
 type gitHost struct {
 	dir    string
+	listen string
 	server *gitserver.Server
 	stop   context.CancelFunc
 	ended  chan error
 }
 
 func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) {
-	g := &gitHost{dir: filepath.Join(cfg.Dir, "git"), ended: make(chan error, 1)}
+	g := &gitHost{dir: filepath.Join(cfg.Dir, "git"), listen: listen}
 	var err error
-	if g.server, err = gitserver.New(gitserver.Config{Dir: g.dir, Listen: listen, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if g.server, err = g.newServer(); err != nil {
 		return nil, err
 	}
 	for source := range cfg.Sources {
@@ -37,17 +38,37 @@ func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) 
 			return nil, err
 		}
 	}
-	if err := g.server.Listen(); err != nil {
-		return nil, err
-	}
-	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go func() { g.ended <- g.server.Run(ctx) }()
-	return g, nil
+	return g, g.serve()
 }
 
+func (g *gitHost) newServer() (*gitserver.Server, error) {
+	return gitserver.New(gitserver.Config{Dir: g.dir, Listen: g.listen, Log: slog.New(slog.DiscardHandler)})
+}
+
+// serve begins, or begins again, to answer.
+func (g *gitHost) serve() (err error) {
+	if g.server, err = g.newServer(); err != nil {
+		return err
+	}
+	if err := g.server.Listen(); err != nil {
+		return err
+	}
+	var ctx context.Context
+	ctx, g.stop = context.WithCancel(context.Background())
+	g.ended = make(chan error, 1)
+	go func() { g.ended <- g.server.Run(ctx) }()
+	return nil
+}
+
+// close ends what serve began; a second time it does nothing.
 func (g *gitHost) close() error {
+	if g.ended == nil {
+		return nil
+	}
 	g.stop()
-	return <-g.ended
+	err := <-g.ended
+	g.ended = nil
+	return err
 }
 
 // seed is the first content of a source: for each group of each service a folder with three manifests.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"fairlead.dev/e2e/gitcache"
@@ -25,6 +26,26 @@ const stopGrace = 40 * time.Second
 // Parts of the hub, in the order of their start.
 func hubParts() []string { return []string{"console", "gitcache", "distributor", "tunnel"} }
 
+// second is another distributor, where there are faults.
+const second = "distributor-2"
+
+// distributors are those of a run with faults.
+func distributors() []string { return []string{"distributor", second} }
+
+// names are all parts of a run.
+func (c Config) names() []string {
+	if c.Faults {
+		return append(hubParts(), second)
+	}
+	return hubParts()
+}
+
+// program is what a part runs.
+func program(part string) string {
+	name, _, _ := strings.Cut(part, "-")
+	return name
+}
+
 // hub is the built programs, each a process of its own, over a Redis and a database.
 type hub struct {
 	cfg   Config
@@ -32,6 +53,8 @@ type hub struct {
 	ca    string // PEM file; empty: plaintext
 	parts map[string]*process.Process
 	git   *gitHost
+	small bool      // the first distributor's cache has a small disk of its own
+	front *balancer // nil: none
 	redis *gitcache.Alone
 	db    postgrestest.Server
 	http  *http.Client
@@ -55,12 +78,18 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 			return h, err
 		}
 	}
-	addrs, err := process.FreeAddresses(len(hubParts()) + 1)
+	names := cfg.names()
+	addrs, err := process.FreeAddresses(len(names) + 2)
 	if err != nil {
 		return h, err
 	}
-	if h.git, err = startGit(ctx, cfg, addrs[len(hubParts())]); err != nil {
+	if h.git, err = startGit(ctx, cfg, addrs[len(names)]); err != nil {
 		return h, err
+	}
+	if cfg.Faults {
+		if err := h.prepareFaults(ctx, addrs[2], addrs[len(names)-1], addrs[len(names)+1]); err != nil {
+			return h, err
+		}
 	}
 	if h.redis, err = gitcache.StartAlone(ctx, cfg.Dir); err != nil {
 		return h, err
@@ -72,8 +101,8 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 	if h.http, err = client.New(client.Config{CAFile: h.ca}); err != nil {
 		return h, err
 	}
-	for _, name := range hubParts() {
-		h.parts[name] = process.New(cfg.Dir, name, filepath.Join(cfg.Bins, name), args[name]...)
+	for _, name := range names {
+		h.parts[name] = process.New(cfg.Dir, name, filepath.Join(cfg.Bins, program(name)), args[name]...)
 	}
 	if err := h.startPart(ctx, "console"); err != nil {
 		return h, err
@@ -82,9 +111,32 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 	return h, err
 }
 
+// prepareFaults starts the balancer before both distributors, and gives one a small disk if that can be had.
+func (h *hub) prepareFaults(ctx context.Context, one, two, listen string) (err error) {
+	if h.front, err = startBalancer(ctx, listen, []string{one, two}); err != nil {
+		return err
+	}
+	cache := filepath.Join(h.dir("distributor"), "artifacts")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return err
+	}
+	h.small = syscall.Mount("tmpfs", cache, "tmpfs", 0, "size=16m,mode=0700") == nil // it takes root
+	return nil
+}
+
+// distributorURLs are those that agents are told of.
+func (h *hub) distributorURLs() (urls []string) {
+	for _, name := range h.cfg.names() {
+		if program(name) == "distributor" {
+			urls = append(urls, h.urls[name])
+		}
+	}
+	return urls
+}
+
 // follow starts what follows the catalog.
 func (h *hub) follow(ctx context.Context) error {
-	for _, name := range hubParts()[1:] {
+	for _, name := range h.cfg.names()[1:] {
 		if err := h.startPart(ctx, name); err != nil {
 			return err
 		}
@@ -115,18 +167,25 @@ func (h *hub) arguments(addrs []string) (map[string][]string, error) {
 		scheme, h.ca, secured = "https://", files.CAFile, []string{"--tls-cert", files.CertFile, "--tls-key", files.KeyFile}
 	}
 	args := map[string][]string{}
-	for i, name := range hubParts() {
+	for i, name := range h.cfg.names() {
 		h.urls[name] = scheme + addrs[i]
 		args[name] = append([]string{"--listen", addrs[i], "--data-dir", h.dir(name), "--hub-secret-file", h.secretFile()}, secured...)
 	}
-	for _, name := range hubParts()[1:] {
+	for _, name := range h.cfg.names()[1:] {
 		args[name] = append(args[name], "--console-url", h.urls["console"], "--redis-url", h.redis.URL(), "--advertise-url", h.urls[name])
 		if h.ca != "" {
 			args[name] = append(args[name], "--hub-ca-file", h.ca)
 		}
 	}
 	args["gitcache"] = append(args["gitcache"], "--allow-addresses", "127.0.0.0/8,::1/128")
-	args["distributor"] = append(args["distributor"], "--next-poll", h.cfg.NextPoll.String())
+	for _, name := range h.cfg.names() {
+		if program(name) == "distributor" {
+			args[name] = append(args[name], "--next-poll", h.cfg.NextPoll.String())
+		}
+	}
+	if h.front != nil {
+		h.urls["balancer"] = scheme + h.front.listener.Addr().String()
+	}
 	args["console"] = append(args["console"], "--advertise-console", h.urls["console"], "--advertise-gitcaches", h.urls["gitcache"],
 		"--advertise-distributors", h.urls["distributor"], "--advertise-tunnels", h.urls["tunnel"])
 	if h.cfg.Postgres {
@@ -166,10 +225,16 @@ func (h *hub) ready(ctx context.Context, name string) error {
 
 func (h *hub) stop() error {
 	var errs []error
-	for _, name := range slices.Backward(hubParts()) {
+	for _, name := range slices.Backward(h.cfg.names()) {
 		if p := h.parts[name]; p != nil && p.Pid() != 0 {
 			errs = append(errs, p.Stop(stopGrace))
 		}
+	}
+	if h.front != nil {
+		errs = append(errs, h.front.close())
+	}
+	if h.small {
+		errs = append(errs, syscall.Unmount(filepath.Join(h.dir("distributor"), "artifacts"), syscall.MNT_DETACH))
 	}
 	if h.redis != nil {
 		errs = append(errs, h.redis.Stop())

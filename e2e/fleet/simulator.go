@@ -18,7 +18,10 @@ type Spec struct {
 	CAFile       string
 	Distributors []string
 	Gitcaches    []string
-	Tunnel       string
+	// Balanced is the URL of a balancer that every second agent uses, with a connection for each request; empty:
+	// none does.
+	Balanced string
+	Tunnel   string
 	// Tokens are the agents' credentials, by cluster.
 	Tokens    map[string]string
 	Downloads float64
@@ -58,8 +61,12 @@ type simulator struct {
 func startSimulator(ctx context.Context, spec Spec) (*simulator, error) {
 	s := &simulator{stats: newRecorder()}
 	names := slices.Sorted(maps.Keys(spec.Tokens))
-	for _, name := range names {
-		a, err := newAgent(name, spec.Tokens[name], &spec, s.stats)
+	for i, name := range names {
+		of := spec
+		if of.Balanced = ""; i%2 == 1 && spec.Balanced != "" {
+			of.Distributors, of.Balanced = []string{spec.Balanced}, spec.Balanced
+		}
+		a, err := newAgent(name, spec.Tokens[name], &of, s.stats)
 		if err != nil {
 			return nil, err
 		}

@@ -99,6 +99,9 @@ func StartAlone(ctx context.Context, dir string) (*Alone, error) {
 // URL implements Redis.
 func (a *Alone) URL() string { return "redis://" + a.server.addr + "/0" }
 
+// Kill ends the server; Restart brings it back.
+func (a *Alone) Kill() error { return a.server.Kill() }
+
 // Restart implements Redis.
 func (a *Alone) Restart(ctx context.Context) error {
 	if err := a.server.Kill(); err != nil {

@@ -1,0 +1,112 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// balancer is what stands before replicas where nobody knows what they speak: it gives each connection to the
+// next one of them that takes it.
+type balancer struct {
+	listener net.Listener
+	ended    sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	backends []string
+	next     int
+	open     map[net.Conn]struct{}
+	closed   bool
+}
+
+func startBalancer(ctx context.Context, listen string, backends []string) (*balancer, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return nil, err
+	}
+	b := &balancer{listener: l, backends: backends, open: map[net.Conn]struct{}{}}
+	b.ended.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b.ended.Go(func() { b.serve(conn) })
+		}
+	})
+	return b, nil
+}
+
+func (b *balancer) close() error {
+	err := b.listener.Close()
+	b.mu.Lock()
+	b.closed = true
+	for conn := range b.open {
+		err = errors.Join(err, ignoreClosed(conn.Close()))
+	}
+	b.mu.Unlock()
+	b.ended.Wait()
+	return err
+}
+
+func (b *balancer) serve(conn net.Conn) {
+	defer b.drop(conn)
+	if !b.keep(conn) {
+		return
+	}
+	backend := b.dial()
+	if backend == nil {
+		return
+	}
+	defer b.drop(backend)
+	if !b.keep(backend) {
+		return
+	}
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{conn, backend}, {backend, conn}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // whichever side ends it
+			if tcp, ok := way[0].(*net.TCPConn); ok {
+				_ = tcp.CloseWrite()
+			}
+		})
+	}
+	both.Wait()
+}
+
+// dial tries each backend once, the next one first.
+func (b *balancer) dial() net.Conn {
+	for range b.backends {
+		b.mu.Lock()
+		addr := b.backends[b.next%len(b.backends)]
+		b.next++
+		b.mu.Unlock()
+		if conn, err := net.Dial("tcp", addr); err == nil { //nolint:noctx // close ends it
+			return conn
+		}
+	}
+	return nil
+}
+
+func (b *balancer) keep(conn net.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[conn] = struct{}{}
+	return !b.closed
+}
+
+func (b *balancer) drop(conn net.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, conn)
+	_ = conn.Close() // it may be closed already
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
