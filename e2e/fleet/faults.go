@@ -29,7 +29,7 @@ func (r *Run) outages() []outage {
 		part("console"),
 		{"redis", r.hub.redis.Kill, r.hub.redis.Restart},
 		part("gitcache"),
-		{"the git host", r.hub.git.close, func(context.Context) error { return r.hub.git.serve() }},
+		{"the git host", r.hub.git.close, r.hub.git.serve},
 	}
 	return append(list, outage{"all of them", func() error {
 		var errs []error
@@ -118,8 +118,8 @@ func (r *Run) polled(ctx context.Context) error {
 // downloaded has every agent download again what it was delivered last, until it has it.
 func (r *Run) downloaded(ctx context.Context) error {
 	a, err := r.ask(ctx, question{Download: true})
-	if err == nil && a.Stats.count("download") < r.cfg.Clusters {
-		err = fmt.Errorf("%d of %d agents got what is cached", a.Stats.count("download"), r.cfg.Clusters)
+	if err == nil && a.Stats.downloads() < r.cfg.Clusters {
+		err = fmt.Errorf("%d of %d agents got what is cached", a.Stats.downloads(), r.cfg.Clusters)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) 
 			return nil, err
 		}
 	}
-	return g, g.serve()
+	return g, g.serve(ctx)
 }
 
 func (g *gitHost) newServer() (*gitserver.Server, error) {
@@ -46,15 +46,14 @@ func (g *gitHost) newServer() (*gitserver.Server, error) {
 }
 
 // serve begins, or begins again, to answer.
-func (g *gitHost) serve() (err error) {
+func (g *gitHost) serve(ctx context.Context) (err error) {
 	if g.server, err = g.newServer(); err != nil {
 		return err
 	}
 	if err := g.server.Listen(); err != nil {
 		return err
 	}
-	var ctx context.Context
-	ctx, g.stop = context.WithCancel(context.Background())
+	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.ended = make(chan error, 1)
 	go func() { g.ended <- g.server.Run(ctx) }()
 	return nil
@@ -84,7 +83,7 @@ func seed(cfg Config, source int) fstest.MapFS {
 				files[name] = &fstest.MapFile{Data: manifest(kind, name, "first")}
 			}
 			if j < len(cfg.Sizes) {
-				files[folder(j, k)+"/noise.txt"] = &fstest.MapFile{Data: noise(uint64(j), uint64(k), cfg.Sizes[j])} //nolint:gosec // small numbers
+				files[folder(j, k)+"/noise.txt"] = &fstest.MapFile{Data: noise(uint64(j), uint64(k), cfg.Sizes[j])}
 			}
 		}
 	}

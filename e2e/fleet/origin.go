@@ -62,7 +62,7 @@ func (r *Run) cold(ctx context.Context) error {
 		return err
 	}
 	r.Cold = r.origin(ctx).since(before)
-	r.Cold.Downloads, r.Cold.Took = a.Stats.count("download"), time.Since(begin)
+	r.Cold.Downloads, r.Cold.Took = a.Stats.downloads(), time.Since(begin)
 	if r.Cold.Downloads != r.cfg.Clusters {
 		return fmt.Errorf("%d of %d agents got their artifact from empty caches", r.Cold.Downloads, r.cfg.Clusters)
 	}

@@ -270,7 +270,7 @@ func (r *Run) wave(ctx context.Context) error {
 	downloads := 0
 	err = r.until(ctx, pushTimeout, question{Measuring: true}, func(a answer) (bool, string) {
 		arrivals = append(arrivals, a.Stats.Arrivals[p.commit]...)
-		downloads += a.Stats.count("download")
+		downloads += a.Stats.downloads()
 		return len(arrivals) >= p.services && (r.cfg.Downloads < 1 || downloads >= p.services),
 			fmt.Sprintf("the push is at %d of %d agents, and downloaded by %d", len(arrivals), p.services, downloads)
 	})

@@ -37,7 +37,7 @@ func (c *Content) Fetch(ctx context.Context, d artifact.Digest, ticket string) (
 		return content, err
 	}
 	gitcaches := slices.Clone(c.Gitcaches())
-	rand.Shuffle(len(gitcaches), func(i, j int) { gitcaches[i], gitcaches[j] = gitcaches[j], gitcaches[i] })
+	rand.Shuffle(len(gitcaches), func(i, j int) { gitcaches[i], gitcaches[j] = gitcaches[j], gitcaches[i] }) //nolint:gosec // spread, not secrecy
 	for _, url := range gitcaches {
 		content, gerr := begin(ctx, c.HTTP, url, d, ticket)
 		if gerr == nil {
