@@ -38,7 +38,6 @@ require (
 	connectrpc.com/cors v0.1.0 // indirect
 	connectrpc.com/grpchealth v1.5.0 // indirect
 	connectrpc.com/grpcreflect v1.3.1 // indirect
-	connectrpc.com/otelconnect v0.10.0 // indirect
 	connectrpc.com/validate v0.7.0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
