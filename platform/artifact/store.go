@@ -211,6 +211,13 @@ func (s *Store) Pin(digests []Digest) {
 	s.pinned = pinned
 }
 
+// PinAlso adds an artifact to those that are never evicted.
+func (s *Store) PinAlso(d Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned[d] = struct{}{}
+}
+
 // Stats returns the current figures.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
-	const contents, current = 400, 20
+	const contents, current = 150, 20
 	files := gittest.Files{}
 	for i := range contents {
 		files[fmt.Sprintf("f%d/a", i)] = fmt.Sprint(i)

@@ -18,20 +18,20 @@ func (b *Builder) Pin(places []Place) {
 	b.pins.Lock()
 	defer b.pins.Unlock()
 	b.pinned = wanted
-	b.repin()
+	b.deps.Store.Pin(b.memo.pin(wanted))
 }
 
 // built pins what was built if it is wanted.
 func (b *Builder) built(source string, id key) {
 	b.pins.Lock()
 	defer b.pins.Unlock()
-	if b.pinned[source][id] {
-		b.repin()
+	if !b.pinned[source][id] {
+		return
+	}
+	if r, ok := b.memo.get(id); ok {
+		b.deps.Store.PinAlso(r.Digest)
 	}
 }
-
-// repin tells the store. pins is held.
-func (b *Builder) repin() { b.deps.Store.Pin(b.memo.pin(b.pinned)) }
 
 // Keep forgets all sources but those whose mirrors are still here.
 func (b *Builder) Keep(here func(uid string) bool) {
