@@ -185,7 +185,7 @@ func (u *Update) unite(s *service) {
 
 func (u *Update) attach(s *service) {
 	f := u.folder(normal(s.is.Folder()))
-	s.folder, s.place = f, int32(len(f.services)) //nolint:gosec // there are not that many
+	s.folder, s.place = f, int32(len(f.services))
 	f.services = append(f.services, s)
 }
 
