@@ -60,6 +60,8 @@ const (
 	// longer, up to batchMost.
 	batchTarget = 64 << 10
 	batchMost   = 192 << 10
+	// noteSize is room for some control frames.
+	noteSize = 512
 	// fastSend and slowSend are the times of sending a batch below and above which the next ones are longer or shorter.
 	fastSend, slowSend = time.Millisecond, 5 * time.Millisecond
 	// growthFloor stands in for shorter round trips when windows grow, so that a fast local

@@ -41,8 +41,8 @@ func (s *Session) sendAll() {
 func (s *Session) sendOne() (more bool) {
 	// Others that are about to send may get their frames into this batch.
 	runtime.Gosched()
-	buf := s.shared.batch()
 	s.mu.Lock()
+	buf := s.shared.batch(len(s.interactive)+len(s.bulk) == 0)
 	if s.pending() {
 		*buf = s.takeBatch(*buf)
 	}

@@ -13,6 +13,7 @@ const processBudget = 256 << 20
 type Shared struct {
 	small, large sync.Pool
 	batches      sync.Pool // *[]byte
+	notes        sync.Pool // *[]byte, short ones
 	most         int64
 	held         atomic.Int64 // bytes of chunks in use
 }
@@ -50,18 +51,26 @@ func (s *Shared) put(c *chunk) {
 	s.large.Put(c)
 }
 
-// batch returns an empty batch.
-func (s *Shared) batch() *[]byte {
-	if b, ok := s.batches.Get().(*[]byte); ok {
+// batch returns an empty batch: a short one for control frames alone, which is what thousands of idle sessions
+// may send at the same time.
+func (s *Shared) batch(short bool) *[]byte {
+	pool, size := &s.batches, batchTarget+2*quantum
+	if short {
+		pool, size = &s.notes, noteSize
+	}
+	if b, ok := pool.Get().(*[]byte); ok {
 		return b
 	}
-	b := make([]byte, 0, batchTarget+2*quantum)
+	b := make([]byte, 0, size)
 	return &b
 }
 
 func (s *Shared) putBatch(b *[]byte) {
-	if cap(*b) <= 2*batchMost {
-		*b = (*b)[:0]
+	*b = (*b)[:0]
+	switch n := cap(*b); {
+	case n <= smallChunk:
+		s.notes.Put(b)
+	case n <= 2*batchMost:
 		s.batches.Put(b)
 	}
 }
