@@ -1,0 +1,4 @@
+package reach
+
+// RetryAfter is for tests.
+var RetryAfter = retryAfter
