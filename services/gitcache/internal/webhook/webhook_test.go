@@ -334,7 +334,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never came to this: %s", what)
 		}
