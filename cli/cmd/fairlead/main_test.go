@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +18,7 @@ import (
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/up"
+	"fairlead.dev/platform/client"
 )
 
 func TestMain(m *testing.M) {
@@ -92,8 +96,51 @@ func TestScripts(t *testing.T) {
 			env.Setenv("USER", "tester")
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask},
 	})
+}
+
+// ask asks the tunnel for a cluster's API as the owner of a kubectl credential, and expects a status: ask CREDENTIAL CLUSTER STATUS.
+func ask(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: ask CREDENTIAL CLUSTER STATUS")
+	}
+	var credential struct {
+		Status struct{ Token, ExpirationTimestamp string }
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &credential))
+	until, err := time.Parse(time.RFC3339, credential.Status.ExpirationTimestamp)
+	ts.Check(err)
+	if left := time.Until(until); left > 10*time.Minute {
+		ts.Fatalf("the credential is good for %s", left)
+	}
+	ca, err := os.ReadFile(ts.Getenv("CA"))
+	ts.Check(err)
+	hc, err := client.New(client.Config{CAPEM: ca})
+	ts.Check(err)
+	defer hc.CloseIdleConnections()
+	// What was just granted or taken away reaches the tunnel within moments.
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
+		status, body := askOnce(ts, hc, ts.Getenv("TUNNEL")+"/clusters/"+args[1]+"/api/v1/pods", credential.Status.Token)
+		if fmt.Sprint(status) == args[2] {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%d: %s", status, body)
+		}
+	}
+}
+
+func askOnce(ts *testscript.TestScript, hc *http.Client, url, token string) (status int, body string) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	ts.Check(err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := hc.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	return resp.StatusCode, string(text)
 }
 
 // offline makes gitcaches and distributors of a context unreachable: offline CONFIG.

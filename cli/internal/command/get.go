@@ -27,7 +27,7 @@ const (
 func (a *app) get() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|sessions [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
@@ -42,7 +42,9 @@ out since), "unknown, was ..." (the cluster is not connected). "fairlead trace s
 
 Of sources, -o wide shows besides what the gitcaches know right now: which of them fetches (OWNER), when it
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
-asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).`,
+asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
+
+Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
   fairlead get sources -o wide`,
@@ -50,6 +52,11 @@ asked in the last hour, what is on the disk (MIRROR), and which other gitcaches 
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if strings.EqualFold(args[0], "session") || strings.EqualFold(args[0], "sessions") {
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, clusters []string) error {
+				return a.sessions(ctx, h, clusters, format)
+			})(cmd, args[1:])
+		}
 		k, err := findKind(args[0])
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func findKind(name string) (kind, error) {
 		}
 		known = append(known, k.plural())
 	}
-	return kind{}, fmt.Errorf("unknown kind %q: known are %s", name, strings.Join(known, ", "))
+	return kind{}, fmt.Errorf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions"), ", "))
 }
 
 // messages makes a slice of the interface of a slice of resources.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -22,9 +22,9 @@ func (a *app) kubeconfig() *cobra.Command {
 		Short: "Print a kubeconfig that reaches a cluster through the tunnel",
 		Long: `Print a kubeconfig that reaches a cluster through the tunnel.
 
-It holds your own token: keep it as you keep a password. It is good as long as the token is, which
-is at most 12 hours; get a new one then. The RBAC of the cluster decides what you may do in it, by
-your user and groups.`,
+It holds no token: kubectl and others run this command for one that is good for ten minutes, and again when
+that is over. It works as long as you are logged in. Grants at the hub decide what you may do at the cluster
+("fairlead get grants"), and besides the RBAC of the cluster, by your user and groups.`,
 		Example: "  fairlead kubeconfig edge-1 --output-file edge-1.kubeconfig\n  kubectl --kubeconfig edge-1.kubeconfig get namespaces",
 		Args:    wants(1, 1),
 	}
@@ -42,11 +42,10 @@ func (a *app) writeKubeconfig(ctx context.Context, h *hub.Hub, cluster, file str
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
 	}
-	text, err := kubeconfigFor(h.Context, cluster)
+	text, err := a.kubeconfigFor(h.Context, cluster)
 	if err != nil {
 		return err
 	}
-	a.notef("good until %s: get a new one then\n", h.Context.Expires.Local().Format(time.DateTime))
 	if file == "" {
 		return a.printf("%s", text)
 	}
@@ -60,20 +59,39 @@ func (a *app) writeKubeconfig(ctx context.Context, h *hub.Hub, cluster, file str
 	return nil
 }
 
+type named = map[string]any
+
+// credentialPlugin is what clients run for a token.
+func credentialPlugin(self, config, context string) named {
+	return named{
+		"apiVersion": credentialVersion, "command": self, "args": []string{credentialVerb, "--context", context},
+		"env":             []named{{"name": "FAIRLEAD_CONFIG", "value": config}},
+		"interactiveMode": "Never", "provideClusterInfo": false,
+		"installHint": "the fairlead command is needed: see `fairlead kubeconfig --help`",
+	}
+}
+
 // kubeconfigFor writes what kubectl, Headlamp, k9s and others read.
-func kubeconfigFor(c contexts.Context, cluster string) ([]byte, error) {
+func (a *app) kubeconfigFor(c contexts.Context, cluster string) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	store, err := a.store()
+	if err != nil {
+		return nil, err
+	}
 	name := cluster + "." + c.Name
 	server := map[string]any{"server": c.Endpoints.Tunnels[0] + "/clusters/" + cluster}
 	if c.CA != "" {
 		server["certificate-authority-data"] = []byte(c.CA) // As base64.
 	}
-	type named = map[string]any
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion":      "v1",
 		"kind":            "Config",
 		"current-context": name,
 		"clusters":        []named{{"name": name, "cluster": server}},
-		"users":           []named{{"name": name, "user": named{"token": c.Token}}},
+		"users":           []named{{"name": name, "user": named{"exec": credentialPlugin(self, store.Path(), c.Name)}}},
 		"contexts":        []named{{"name": name, "context": named{"cluster": name, "user": name}}},
 	})
 	if err != nil {

@@ -19,11 +19,12 @@ const maxSecretBytes = 4096
 
 func (a *app) login() *cobra.Command {
 	var l hub.Login
-	var secretFile, caFile string
+	var secretFile, tokenFile, caFile string
 	cmd := &cobra.Command{
-		Use:   "login URL --hub-secret-file FILE",
-		Short: "Log in to a hub as an administrator",
-		Long: `Log in to a hub as an administrator, and keep the token in a context that becomes the current one.
+		Use:   "login URL --hub-secret-file FILE | --token-file FILE",
+		Short: "Log in to a hub",
+		Long: `Log in to a hub, as an administrator with the hub's secret, or with a token of "fairlead admin token", and keep the
+token in a context that becomes the current one.
 
 The token is good for 12 hours and is renewed by use. The file of contexts is $FAIRLEAD_CONFIG, or
 fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
@@ -31,10 +32,11 @@ fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
 		Args:    wants(1, 1),
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with a token that an administrator made, or - for stdin")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
 	cmd.Flags().StringVar(&l.User, "user", "", "name that the audit trail shall show; default: $USER, or admin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if secretFile == "" {
+		if (secretFile == "") == (tokenFile == "") {
 			return usage(cmd)
 		}
 		l.URL, l.Context = args[0], a.context
@@ -42,7 +44,12 @@ fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
 			l.User = a.defaultUser()
 		}
 		var err error
-		if l.HubSecret, err = a.readSecret(secretFile); err != nil {
+		if tokenFile != "" {
+			l.Token, err = readSecretFile(tokenFile, a.Stdin)
+		} else {
+			l.HubSecret, err = a.readSecret(secretFile)
+		}
+		if err != nil {
 			return err
 		}
 		if caFile != "" {

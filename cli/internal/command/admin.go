@@ -1,0 +1,50 @@
+package command
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+func (a *app) admin() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "admin",
+		Short: "Administer the hub",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.adminToken())
+	return cmd
+}
+
+func (a *app) adminToken() *cobra.Command {
+	var groups []string
+	var lifetime time.Duration
+	cmd := &cobra.Command{
+		Use:   "token USER",
+		Short: "Make a token for a user, to hand to that person",
+		Long: `Make a token for a user, to hand to that person: "fairlead login URL --token-file FILE" takes it.
+
+It can't be renewed. What it is good for at clusters, grants decide: see "fairlead get grants".`,
+		Example: "  fairlead admin token bob --group dev > bob.token",
+		Args:    wants(1, 1),
+	}
+	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
+	cmd.Flags().DurationVar(&lifetime, "lifetime", 12*time.Hour, "how long the token is good, at most 12h")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		res, err := h.Identity.CreateUserToken(ctx, &consolev1.CreateUserTokenRequest{User: args[0], Groups: groups, Lifetime: durationpb.New(lifetime)})
+		if err != nil {
+			return err
+		}
+		a.notef("good until %s\n", res.GetToken().GetExpireTime().AsTime().Local().Format(time.DateTime))
+		return a.printf("%s\n", res.GetToken().GetToken())
+	})
+	return cmd
+}

@@ -1,0 +1,151 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// auditQuery is what a person asks the audit trail.
+type auditQuery struct {
+	filter *consolev1.AuditFilter
+	limit  int
+	follow bool
+	format string
+}
+
+func (a *app) audit() *cobra.Command {
+	q := auditQuery{filter: &consolev1.AuditFilter{}}
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show who did what",
+		Long: `Show who did what, the newest last. The trail is for administrators.
+
+Of requests to clusters, tunnel.request is one that was read and has ended, whole in one line; others are told when
+they begin (tunnel.request.begin) and when they end (tunnel.request.end), with the same request id.`,
+		Example: "  fairlead audit --user bob --since 1h\n  fairlead audit --cluster edge-1 --action tunnel.request --follow -o json",
+		Args:    wants(0, 0),
+	}
+	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
+	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
+	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so: tunnel.request")
+	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
+	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
+	cmd.Flags().BoolVarP(&q.follow, "follow", "f", false, "go on with what happens, until interrupted")
+	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		if q.format != formatTable && q.format != formatJSON {
+			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
+		}
+		if since > 0 {
+			q.filter.Since = timestamppb.New(a.Now().Add(-since))
+		}
+		return a.showAudit(ctx, h, q)
+	})
+	return cmd
+}
+
+func (a *app) showAudit(ctx context.Context, h *hub.Hub, q auditQuery) error {
+	events, resume, err := listAudit(ctx, h, q)
+	if err != nil {
+		return err
+	}
+	if len(events) == 0 && !q.follow {
+		a.notef("no events\n")
+	}
+	if err := a.printEvents(events, q.format); err != nil || !q.follow {
+		return err
+	}
+	stream, err := h.Audit.WatchAuditEvents(ctx, &consolev1.WatchAuditEventsRequest{Filter: q.filter, ResumeToken: resume})
+	if err != nil {
+		return h.Explain(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := a.printEvents(stream.Msg().GetEvents(), q.format); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // interrupted, as it is meant to end
+	}
+	return h.Explain(errors.Join(stream.Err()))
+}
+
+// listAudit returns the newest events, the oldest of them first, and where to go on.
+func listAudit(ctx context.Context, h *hub.Hub, q auditQuery) (events []*consolev1.AuditEvent, resume string, err error) {
+	for token := ""; ; {
+		size := pageSize
+		if q.limit > 0 {
+			size = min(size, q.limit-len(events))
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		res, err := h.Audit.ListAuditEvents(call, &consolev1.ListAuditEventsRequest{Filter: q.filter, PageSize: int32(size), PageToken: token}) //nolint:gosec // at most a page
+		cancel()
+		if err != nil {
+			return nil, "", err
+		}
+		if resume == "" {
+			resume = res.GetResumeToken()
+		}
+		events = append(events, res.GetEvents()...)
+		if token = res.GetNextPageToken(); token == "" || q.limit > 0 && len(events) >= q.limit {
+			slices.Reverse(events)
+			return events, resume, nil
+		}
+	}
+}
+
+func (a *app) printEvents(events []*consolev1.AuditEvent, format string) error {
+	for _, e := range events {
+		line, err := eventLine(e, format)
+		if err != nil {
+			return err
+		}
+		if err := a.printf("%s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
+	if format == formatJSON {
+		text, err := protojson.Marshal(e)
+		return string(text), err
+	}
+	what := e.GetVerb() + " " + e.GetResource()
+	if e.GetName() != "" {
+		what += " " + e.GetName()
+	}
+	if e.GetNamespace() != "" {
+		what += " in " + e.GetNamespace()
+	}
+	if e.GetCluster() != "" {
+		what += " at " + e.GetCluster()
+	}
+	outcome := ""
+	if e.GetCode() != 0 {
+		outcome = fmt.Sprintf(" %d", e.GetCode())
+	}
+	if d := e.GetDuration().AsDuration(); d > 0 {
+		outcome += fmt.Sprintf(" in %s, %s", d.Round(time.Millisecond), table.Bytes(e.GetBytesSent()+e.GetBytesReceived()))
+	}
+	if e.GetReason() != "" {
+		outcome += ": " + e.GetReason()
+	}
+	who := strings.TrimPrefix(e.GetActor().GetKind()+":"+e.GetActor().GetName(), "user:")
+	return table.Clean(fmt.Sprintf("%s %s %s %s%s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05.000"), who, e.GetAction(), strings.TrimSpace(what), outcome)), nil
+}

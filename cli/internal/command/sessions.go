@@ -1,0 +1,80 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/manifest"
+	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
+)
+
+// sessions shows the agents' connections to the tunnels, of some clusters or all.
+func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, format string) error {
+	list, err := a.listSessions(ctx, h)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(s *tunnelv1.Session) bool { return len(clusters) > 0 && !slices.Contains(clusters, s.GetCluster()) })
+	slices.SortFunc(list, func(a, b *tunnelv1.Session) int {
+		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	switch format {
+	case formatJSON, formatYAML:
+		write := manifest.Plain
+		if format == formatYAML {
+			write = manifest.PlainYAML
+		}
+		text, err := write(proto.Message(&tunnelv1.ListSessionsResponse{Sessions: list}))
+		if err != nil {
+			return err
+		}
+		return a.printf("%s", text)
+	case formatName:
+		for _, s := range list {
+			if err := a.printf("session/%s\n", s.GetId()); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatTable, formatWide:
+	default:
+		return fmt.Errorf("unknown form of output %q: known are table, wide, json, yaml, name", format)
+	}
+	if len(list) == 0 {
+		a.notef("no sessions: `fairlead get clusters` says which agents are connected\n")
+		return nil
+	}
+	v := view{now: a.Now(), wide: format == formatWide}
+	t := v.newTable([]string{"CLUSTER", "REPLICA", "CONNECTED", "STREAMS", "RTT", "AGENT"}, "CARRIER", "SESSION")
+	for _, s := range list {
+		rtt := (time.Duration(s.GetRoundTripMicros()) * time.Microsecond).Round(100 * time.Microsecond)
+		v.row(t, []string{s.GetCluster(), s.GetReplica(), v.ago(s.GetConnectTime()), fmt.Sprint(s.GetStreams()), rtt.String(), s.GetAgentVersion()},
+			s.GetCarrier(), s.GetId())
+	}
+	return t.Write(a.Stdout)
+}
+
+// listSessions asks one tunnel after the other until one answers: it speaks for all of them.
+func (a *app) listSessions(ctx context.Context, h *hub.Hub) ([]*tunnelv1.Session, error) {
+	err := errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
+	for _, url := range h.Context.Endpoints.Tunnels {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		var res *tunnelv1.ListSessionsResponse
+		res, err = h.Tunnel(url).ListSessions(call, &tunnelv1.ListSessionsRequest{})
+		cancel()
+		if err == nil {
+			for _, silent := range res.GetSilentReplicas() {
+				a.notef("tunnel %s does not answer: its sessions are missing\n", silent)
+			}
+			return res.GetSessions(), nil
+		}
+	}
+	return nil, err
+}
