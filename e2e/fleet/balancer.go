@@ -78,11 +78,12 @@ func (b *balancer) serve(conn net.Conn) {
 
 // dial tries each backend once, the next one first.
 func (b *balancer) dial() net.Conn {
-	for range b.backends {
-		b.mu.Lock()
-		addr := b.backends[b.next%len(b.backends)]
-		b.next++
-		b.mu.Unlock()
+	b.mu.Lock()
+	first := b.next
+	b.next++
+	b.mu.Unlock()
+	for i := range b.backends {
+		addr := b.backends[(first+i)%len(b.backends)]
 		if conn, err := net.Dial("tcp", addr); err == nil { //nolint:noctx // close ends it
 			return conn
 		}

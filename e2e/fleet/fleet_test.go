@@ -56,7 +56,7 @@ func TestFleetKeepsGoingThroughFaults(t *testing.T) {
 	defer cancel()
 	progress := &strings.Builder{}
 	seen, err := fleet.Do(ctx, fleet.Config{
-		Bins: bins, Dir: t.TempDir(), Clusters: 100, Services: 3, Sources: 2, NextPoll: time.Second, Downloads: 1, Tunnels: 0.05, Faults: true,
+		Bins: bins, Dir: t.TempDir(), Clusters: 60, Services: 3, Sources: 2, NextPoll: time.Second, Downloads: 1, Tunnels: 0.05, Faults: true,
 	}, progress)
 	if err == nil {
 		err = seen.Fault()
