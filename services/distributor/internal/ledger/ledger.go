@@ -29,6 +29,8 @@ import (
 
 const (
 	fileName = "contents.log"
+	// formerName had a line per service. What it says is asked for again.
+	formerName = "deliveries.log"
 	// maxLine bounds one record, in bytes; names, paths and commit subjects are all far below it.
 	maxLine = 1 << 20
 	// slack is how many lines of history are never worth a rewrite.
@@ -56,6 +58,9 @@ type Ledger struct {
 // Open reads the ledger in dir, creating the folder if need be, and returns what was delivered last.
 func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
 	if err := durable.Sweep(dir); err != nil {
+		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
+	}
+	if err := durable.Remove(filepath.Join(dir, formerName)); err != nil {
 		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
 	}
 	l := &Ledger{path: filepath.Join(dir, fileName), log: log, live: empty()}
