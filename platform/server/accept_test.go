@@ -20,16 +20,32 @@ const patience = time.Minute
 
 func dial(t *testing.T, s *running) net.Conn {
 	t.Helper()
-	_, address, _ := strings.Cut(s.URL(), "://")
-	conn, err := net.Dial("tcp", address)
+	conn, err := tryDial(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
 	return conn
+}
+
+func tryDial(t *testing.T, s *running) (net.Conn, error) {
+	t.Helper()
+	_, address, _ := strings.Cut(s.URL(), "://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+// visit asks over a connection of its own. The reset may come while it is made.
+func visit(t *testing.T, s *running) error {
+	t.Helper()
+	conn, err := tryDial(t, s)
+	if err != nil {
+		return err
+	}
+	return healthy(conn)
 }
 
 // healthy asks over a connection that stays open.
@@ -66,7 +82,7 @@ func TestConnectionsBeyondTheLimitAreTurnedAwayAndTheOthersServed(t *testing.T) 
 		in = append(in, conn)
 	}
 	for range 2 * limit {
-		if err := healthy(dial(t, s)); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := visit(t, s); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("one too many: %v", err)
 		}
 	}
@@ -79,7 +95,7 @@ func TestConnectionsBeyondTheLimitAreTurnedAwayAndTheOthersServed(t *testing.T) 
 		t.Errorf("the log says %s", text)
 	}
 	_ = in[0].Close()
-	for end := time.Now().Add(patience); healthy(dial(t, s)) != nil; {
+	for end := time.Now().Add(patience); visit(t, s) != nil; {
 		if time.Now().After(end) {
 			t.Fatal("nobody is let in again")
 		}
