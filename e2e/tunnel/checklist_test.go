@@ -65,14 +65,14 @@ func checklist() []check {
 		{name: "raw APIServices", args: "get --raw /apis/apiregistration.k8s.io/v1/apiservices/v1.apps/status"},
 		{name: "raw health", args: "get --raw /readyz?verbose"},
 		{name: "raw what is not there", args: "get --raw /apis/none.example.com/v1", fails: true},
-		{name: "logs", args: "logs web -n NS --limit-bytes=4000"},
+		{name: "logs", args: "logs web -n NS --limit-bytes=30"},
 	}
 }
 
 func TestChecklist(t *testing.T) {
 	t.Parallel()
 	h := shared(t)
-	direct := straight(t, h)
+	direct := straight(t)
 	for _, c := range checklist() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ metadata: {name: many}
 		return err
 	}
 	// By several, for one after the other takes its time.
-	const hands = 5
+	const hands = 10
 	group, ctx := errgroup.WithContext(ctx)
 	for hand := range hands {
 		group.Go(func() error {

@@ -27,26 +27,29 @@ func (a answer) String() string {
 }
 
 // kubectl is the real one with the flags that say where to.
-type kubectl struct{ flags []string }
+type kubectl struct {
+	flags []string
+	env   []string
+}
 
 // through is a kubectl that takes a way into the cluster.
 func through(t testing.TB, h *hub, w way) kubectl {
 	t.Helper()
-	return kubectl{[]string{"--kubeconfig", h.kubeconfig(t, w.part)}}
+	return kubectl{flags: []string{"--kubeconfig", h.kubeconfig(t, w.part)}}
 }
 
 // straight is a kubectl that goes straight to the API server, as the same person.
-func straight(t testing.TB, h *hub) kubectl {
+func straight(t testing.TB) kubectl {
 	t.Helper()
 	flags, err := impersonation()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kubectl{append([]string{"--kubeconfig", world.kube.Kubeconfig}, flags...)}
+	return kubectl{flags: append([]string{"--kubeconfig", world.kube.Kubeconfig}, flags...)}
 }
 
 // impersonation are the flags that make an administrator of the cluster the person of the hub.
-var impersonation = sync.OnceValues(func() ([]string, error) { //nolint:gochecknoglobals // asked once
+var impersonation = sync.OnceValues(func() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client, err := world.hub.client()
@@ -88,7 +91,7 @@ func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	// No caches: each way asks for itself.
-	cmd.Env = append(os.Environ(), "KUBECACHEDIR=/dev/null")
+	cmd.Env = slices.Concat(os.Environ(), []string{"KUBECACHEDIR=/dev/null"}, k.env)
 	return cmd
 }
 
@@ -123,7 +126,7 @@ func (k kubectl) must(t testing.TB, stdin string, args ...string) string {
 // running is a kubectl that goes on until it is stopped.
 type running struct {
 	cmd    *exec.Cmd
-	stdin  io.WriteCloser
+	stdin  io.WriteCloser // of the program; close it to say that there is no more
 	stdout *output
 	stderr *output
 	ended  chan error
@@ -154,13 +157,31 @@ func (k kubectl) start(t testing.TB, args ...string) *running {
 
 func (r *running) String() string { return fmt.Sprintf("stdout:\n%s\nstderr:\n%s", r.stdout, r.stderr) }
 
-// awaitText waits until the output holds text.
+// wait waits until it has ended by itself.
+func (r *running) wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatalf("it goes on after %s: %s", patience, r)
+		return nil
+	}
+}
+
+// await waits until the output holds text.
 func (o *output) await(t testing.TB, text string) {
+	t.Helper()
+	o.awaitCount(t, text, 1)
+}
+
+// awaitCount waits until the output holds text that often.
+func (o *output) awaitCount(t testing.TB, text string, count int) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
 		have, changed := o.now()
-		if strings.Contains(have, text) {
+		if strings.Count(have, text) >= count {
 			return
 		}
 		select {

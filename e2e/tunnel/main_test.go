@@ -66,10 +66,10 @@ func startWorld() (err error) {
 	if world.bins, err = stack.FindBinaries(ctx, filepath.Join("..", "..")); err != nil {
 		return err
 	}
-	if world.dir, err = os.MkdirTemp("", "fairlead-tunnel-"); err != nil { //nolint:usetesting // it outlives the test
+	if world.dir, err = os.MkdirTemp("", "fairlead-tunnel-"); err != nil {
 		return err
 	}
-	if world.kube, err = kubetest.Start(ctx, filepath.Join(world.dir, "kube"), "edge", "--exec"); err != nil {
+	if world.kube, err = kubetest.Start(ctx, filepath.Join(world.dir, "kube"), "edge", "--exec", "--audit-log"); err != nil {
 		return err
 	}
 	filled := make(chan error, 1)

@@ -31,7 +31,7 @@ http {
 	fastcgi_temp_path %[1]s/nginx-fastcgi;
 	uwsgi_temp_path %[1]s/nginx-uwsgi;
 	scgi_temp_path %[1]s/nginx-scgi;
-	map $http_upgrade $connection { default upgrade; '' ''; }
+	map $http_upgrade $hop { default upgrade; '' ''; }
 	upstream tunnels { %[2]s keepalive 32; }
 	server {
 		listen %[3]s ssl;
@@ -43,7 +43,7 @@ http {
 			proxy_http_version 1.1;
 			proxy_set_header Host $http_host;
 			proxy_set_header Upgrade $http_upgrade;
-			proxy_set_header Connection $connection;
+			proxy_set_header Connection $hop;
 			proxy_request_buffering off;
 			proxy_buffering off;
 			proxy_read_timeout 1h;

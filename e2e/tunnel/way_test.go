@@ -23,6 +23,8 @@ type way struct {
 func ways() []way {
 	return []way{
 		{"one tunnel", "x1"},
+		{"the other replica", "x2"},                  // the session is at x1
+		{"nginx that speaks HTTP/1.1 only", "nginx"}, // so does the agent through it, to x3
 	}
 }
 
@@ -63,21 +65,6 @@ func (h *hub) client() (*http.Client, error) {
 	}}, nil
 }
 
-func get(ctx context.Context, client *http.Client, url, token string) (int, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body), err
-}
-
 // kubeconfig leads through one part of the hub.
 func (h *hub) kubeconfig(t testing.TB, part string) string {
 	t.Helper()
@@ -96,12 +83,27 @@ users: [{name: u, user: {token: %q}}]
 }
 
 func post(ctx context.Context, client *http.Client, url, token, body string) (int, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	return send(ctx, client, http.MethodPost, url, token, "application/json", body)
+}
+
+func patch(ctx context.Context, client *http.Client, url, token, body string) (int, string, error) {
+	return send(ctx, client, http.MethodPatch, url, token, "application/merge-patch+json", body)
+}
+
+func get(ctx context.Context, client *http.Client, url, token string) (int, string, error) {
+	return send(ctx, client, http.MethodGet, url, token, "", "")
+}
+
+// send returns the status and the whole body.
+func send(ctx context.Context, client *http.Client, method, url, token, contentType, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", err
