@@ -130,7 +130,7 @@ func TestAbortedRequestsLeaveNothing(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	waitStreams(t, p, 0)
+	waitStreams(t, p)
 	if held := shared.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}

@@ -30,8 +30,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubehttp.WriteError(w, refused)
 		return
 	}
-	ctx, settle := muxhttp.PassInformational(out.Context(), w) //nolint:contextcheck // with the trace of the OPEN frame
-	resp, err := p.transport.RoundTrip(out.WithContext(ctx))
+	ctx, settle := muxhttp.PassInformational(out.Context(), w)
+	resp, err := p.transport.RoundTrip(out.WithContext(ctx)) //nolint:contextcheck // with the trace of the OPEN frame
 	settle()
 	if err != nil {
 		if r.Context().Err() != nil {

@@ -45,7 +45,7 @@ func (b *wholeBody) Read(p []byte) (int, error) {
 	}
 	n, err := io.ReadFull(b.ReadCloser, p[:envelopeSize])
 	if err != nil {
-		if err == io.ErrUnexpectedEOF { //nolint:errorlint // as ReadFull gives it
+		if err == io.ErrUnexpectedEOF {
 			err = io.EOF // what there was is sent, as without this
 		}
 		return n, err

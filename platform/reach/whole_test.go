@@ -34,7 +34,7 @@ func TestMessagesAreReadWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = wholeMessages{roundTrip(read)}.RoundTrip(req) //nolint:bodyclose // there is none
+		_, _ = wholeMessages{roundTrip(read)}.RoundTrip(req)
 	}
 	send(func(r io.Reader) {
 		buf := make([]byte, 64<<10)
@@ -43,7 +43,7 @@ func TestMessagesAreReadWhole(t *testing.T) {
 				t.Errorf("read %d: %d bytes, %v", i, n, err)
 			}
 		}
-		if n, err := r.Read(buf); n != 0 || err != io.EOF { //nolint:errorlint // a Reader's end
+		if n, err := r.Read(buf); n != 0 || err != io.EOF {
 			t.Errorf("at the end: %d, %v", n, err)
 		}
 	})

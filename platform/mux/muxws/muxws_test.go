@@ -197,7 +197,7 @@ func TestWhoIsRefused(t *testing.T) {
 
 func TestAnswerOfSomethingElseIsRefused(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed below
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
