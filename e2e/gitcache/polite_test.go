@@ -50,7 +50,7 @@ func TestGrowthIsSeen(t *testing.T) {
 		"flat":            {func(int64) sample { return sample{goroutines: 90, descriptors: 100, rss: 60 << 20, packs: 9} }, true},
 		"history":         {func(i int64) sample { return sample{mirrors: i << 20, upstream: i << 20} }, true},
 		"goroutines":      {func(i int64) sample { return sample{goroutines: 90 + i} }, false},
-		"descriptors":     {func(i int64) sample { return sample{descriptors: 90 + i} }, false},
+		"descriptors":     {func(i int64) sample { return sample{descriptors: 190 + 2*i} }, false},
 		"heap":            {func(i int64) sample { return sample{heap: (20 + i) << 20} }, false},
 		"memory":          {func(i int64) sample { return sample{rss: (60 + 2*i) << 20} }, false},
 		"mirrors":         {func(i int64) sample { return sample{mirrors: i << 20} }, false},
