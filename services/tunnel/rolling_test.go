@@ -50,7 +50,6 @@ func (h *hub) process(redis string) (*hub, *subprocess.Process) {
 	at := l.Addr().String()
 	_ = l.Close()
 	c := h.config
-	//nolint:gosec // the program is this test
 	cmd := exec.Command(os.Args[0], "--listen", at, "--data-dir", h.t.TempDir(), "--console-url", c.ConsoleURL, "--hub-ca-file", c.HubCAFile,
 		"--hub-secret-file", c.HubSecretFile, "--redis-url", redis, "--tls-cert", c.Server.CertFile, "--tls-key", c.Server.KeyFile, "--drain-timeout", "60s")
 	more := &hub{console: h.console, t: h.t, ca: h.ca, config: c, url: "https://" + at, logs: &syncBuffer{}}
@@ -191,7 +190,12 @@ func (h *hub) agent(api *httptest.Server, cluster string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	h.t.Cleanup(func() { cancel(); <-done })
+	h.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			h.t.Error(err)
+		}
+	})
 }
 
 // spread waits until a cluster has sessions at so many replicas.

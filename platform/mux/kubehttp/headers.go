@@ -26,7 +26,7 @@ func StripRequest(h http.Header) {
 
 // bearerProtocol begins the WebSocket subprotocol that an API server takes for a bearer token, as pages in
 // browsers give it.
-const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // how a credential begins, and none
 
 // stripTokens removes credentials from a list of WebSocket subprotocols.
 func stripTokens(h http.Header, name string, lines []string) {

@@ -108,7 +108,7 @@ func (d *direction) carry(to, from duplex, cut func()) {
 			}
 			d.n += int64(n)
 		}
-		if err == io.EOF { // only the clean end, not one wrapped in a failure
+		if err == io.EOF { //nolint:errorlint // only the clean end, not one wrapped in a failure
 			if err := to.CloseWrite(); err != nil {
 				d.err = fmt.Errorf("end upgraded connection: %w", err)
 			}

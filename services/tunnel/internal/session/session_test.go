@@ -76,9 +76,9 @@ func (r *replica) await(ok func() bool) {
 	}
 }
 
-func (r *replica) pick(cluster string, tried ...*session.Session) *session.Session {
+func (r *replica) pick(tried ...*session.Session) *session.Session {
 	r.t.Helper()
-	s, err := r.Pick(cluster, tried)
+	s, err := r.Pick("edge-1", tried)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestLeastLoadedSessionIsPicked(t *testing.T) {
 	r.connect("edge-2")
 	used := map[string]int{}
 	for range 10 {
-		s := r.pick("edge-1")
+		s := r.pick()
 		if s.Cluster != "edge-1" {
 			t.Fatalf("session of %s", s.Cluster)
 		}
@@ -112,8 +112,8 @@ func TestLeastLoadedSessionIsPicked(t *testing.T) {
 			t.Errorf("streams by session: %v", used)
 		}
 	}
-	first := r.pick("edge-1")
-	if second := r.pick("edge-1", first); second == first {
+	first := r.pick()
+	if second := r.pick(first); second == first {
 		t.Error("a session that was tried is picked again")
 	}
 }
@@ -165,7 +165,7 @@ func TestDrainTellsAgentsAndTakesNoMore(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t)
 	agent := r.connect("edge-1")
-	st, err := r.pick("edge-1").Open(nil, mux.Part{})
+	st, err := r.pick().Open(nil, mux.Part{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestDrainHasALimit(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t)
 	agent := r.connect("edge-1")
-	st, err := r.pick("edge-1").Open(nil, mux.Part{})
+	st, err := r.pick().Open(nil, mux.Part{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +223,6 @@ func TestHandshakesAreBounded(t *testing.T) {
 		})
 	}
 	for range 300 - 256 {
-		<-refused
+		<-refused //nolint:errcheck // only those are sent that are right
 	}
 }
