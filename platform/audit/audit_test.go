@@ -257,17 +257,17 @@ func TestStrangeTextIsTakenIn(t *testing.T) {
 func child(dir string) {
 	r, err := New(dir, nobody{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return
 	}
 	go func() { _ = r.Run(context.Background()) }()
 	for i := 0; ; i++ {
 		r.Record(Event{Action: "test", Name: fmt.Sprint(i)})
 		if err := r.Sync(context.Background()); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			return
 		}
-		fmt.Println(i)
+		fmt.Fprintln(os.Stdout, i)
 	}
 }
 
@@ -280,7 +280,7 @@ func (nobody) RecordAuditEvents(context.Context, *consolev1.RecordAuditEventsReq
 func TestSyncedEventSurvivesKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this very program
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

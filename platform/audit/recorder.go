@@ -141,7 +141,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	defer cancel()
 	for {
 		if more, err := r.sendOldest(last); err != nil || !more {
-			return nil //nolint:nilerr // it waits on the disk for the next start
+			return nil // what is left waits on the disk for the next start
 		}
 	}
 }
@@ -250,7 +250,7 @@ func (r *Recorder) keep(data []byte) error {
 func (r *Recorder) loseLocked(n int, why string) {
 	r.lost += int64(n)
 	r.why = why
-	r.written += uint64(n) //nolint:gosec // not negative
+	r.written += uint64(n)
 	r.total.WithLabelValues("lost").Add(float64(n))
 }
 

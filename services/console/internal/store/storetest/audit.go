@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-var auditBegan = time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
+var auditBegan = time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour) //nolint:gochecknoglobals // one moment, for all events
 
 func event(i int, actor, cluster, action string) store.AuditEvent {
 	return store.AuditEvent{
@@ -87,7 +87,9 @@ func testAuditKeeps(t *testing.T, open Open) {
 	forged := first
 	forged.Actor, forged.Event = "user:eve", []byte(`{"n":666}`)
 	appendAudit(t, s, forged, event(2, "user:ada", "", "x"))
-	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) { return v.AuditAfter(ctx, store.AuditFilter{}, 0, 10) })
+	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
+		return v.AuditAfter(ctx, store.AuditFilter{}, 0, 10)
+	})
 	if len(got) != 2 || got[0].Actor != "user:ada" || string(got[0].Event) != `{"n":1}` {
 		t.Fatalf("got %+v", got)
 	}
