@@ -26,6 +26,6 @@ func NewWebSocket(deps Deps) http.Handler {
 		if told, ok := err.(*connect.Error); ok { //nolint:errorlint // serve returns no others; Message leaves the code out
 			text = told.Message()
 		}
-		conn.CloseWith(uint16(muxws.CodeBase+connect.CodeOf(err)), text) //nolint:gosec // codes are small
+		conn.CloseWith(uint16(muxws.CodeBase+connect.CodeOf(err)), text)
 	})
 }
