@@ -98,7 +98,11 @@ func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs kubectl to its end. A kubectl that does not start fails the test, one that fails does not.
 func (k kubectl) run(t testing.TB, stdin string, args ...string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	limit := 2 * patience
+	if *long {
+		limit *= 10
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := k.command(ctx, args...)
 	if stdin != "" {
