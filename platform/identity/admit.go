@@ -3,18 +3,19 @@ package identity
 import (
 	"context"
 	"net/http"
+	"time"
 )
 
 // Admit tells whether a request may pass, or else why not, as an error of Connect. It is for a server that
 // decides before it reads the body. Within Abortable it remembers who was let in: Interceptor asks the
-// same verifier no second time, and only looks whether the role fits.
+// same verifier no second time, unless the body took long, and only looks whether the role fits.
 func Admit(v Verifier, role Role, r *http.Request) error {
-	c, refused := authenticate(v, role, r.Header)
+	c, refused := authenticate(r.Context(), v, role, r.Header)
 	if refused != nil {
 		return refused.connect()
 	}
 	if call := callOf(r.Context()); call != nil && !c.open {
-		call.admitted = c
+		call.admitted, call.at = c, time.Now()
 	}
 	return nil
 }
@@ -24,6 +25,7 @@ type call struct {
 	w http.ResponseWriter
 
 	admitted *caller // by Admit, before the handler ran; nil: nobody was asked
+	at       time.Time
 }
 
 type callKey struct{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -342,6 +343,46 @@ func TestMiddlewareEndsLongRequests(t *testing.T) {
 				}
 				_ = resp.Body.Close()
 			})
+		})
+	}
+}
+
+// verifierFunc is a Verifier.
+type verifierFunc func(token string) (identity.Identity, error)
+
+func (f verifierFunc) Verify(token string) (identity.Identity, error) { return f(token) }
+
+// Between the head of a call and the end of its body a minute may pass, and the token may be revoked.
+func TestWhoSendsSlowlyIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]connect.Code{0: 0, identity.RecheckInterval: connect.CodeUnauthenticated} {
+		synctest.Test(t, func(t *testing.T) {
+			revoked := false
+			verifier := verifierFunc(func(string) (identity.Identity, error) {
+				if revoked {
+					return identity.Identity{}, identity.ErrRevoked
+				}
+				return identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, nil
+			})
+			handler := identity.Interceptor(verifier, identity.Policy{"": identity.RoleAgent}).WrapUnary(
+				func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) { return nil, nil })
+			var err error
+			served := identity.Abortable(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if err := identity.Admit(verifier, identity.RoleAgent, r); err != nil {
+					t.Error(err)
+				}
+				revoked = true
+				<-time.After(wait) // the body comes
+				call := connect.NewRequest(&tunnelv1.ListSessionsRequest{})
+				call.Header().Set("Authorization", r.Header.Get("Authorization"))
+				_, err = handler(r.Context(), call)
+			}))
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.Header.Set("Authorization", "Bearer x")
+			served.ServeHTTP(httptest.NewRecorder(), r)
+			if want == 0 && err != nil || want != 0 && connect.CodeOf(err) != want {
+				t.Errorf("after %s: %v", wait, err)
+			}
 		})
 	}
 }
