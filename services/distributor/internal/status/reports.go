@@ -52,9 +52,9 @@ type Reports struct {
 }
 
 type job struct {
-	reports *consolev1.ClusterReports
+	waiting atomic.Pointer[consolev1.ClusterReports] // until they are sent, or nobody waits for them any more
+	sent    *consolev1.ClusterReports                // of the sender's goroutine
 	size    int
-	gone    atomic.Bool  // nobody waits for it any more
 	done    chan outcome // capacity 1
 }
 
@@ -70,8 +70,9 @@ func NewReports(c Console, log *slog.Logger) *Reports {
 
 // Record returns once the reports are durable, or an error. It keeps reports until it has returned.
 func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliveryv1.ServiceReport) ([]*deliveryv1.Acknowledgement, error) {
-	j := &job{reports: &consolev1.ClusterReports{Cluster: cluster, Reports: reports}, done: make(chan outcome, 1)}
-	j.size = proto.Size(j.reports)
+	said := &consolev1.ClusterReports{Cluster: cluster, Reports: reports}
+	j := &job{size: proto.Size(said), done: make(chan outcome, 1)}
+	j.waiting.Store(said)
 	defer r.bytes.Add(int64(-j.size))
 	if r.bytes.Add(int64(j.size)) > maxWaitingBytes {
 		return nil, ErrBusy
@@ -83,7 +84,7 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	}
 	select {
 	case <-ctx.Done():
-		j.gone.Store(true) // the agent says it again, and by then maybe something newer
+		j.waiting.Store(nil) // the agent says it again, and by then maybe something newer; the line is long
 		return nil, ctx.Err()
 	case o := <-j.done:
 		return o.acknowledged, o.err
@@ -114,11 +115,13 @@ func (r *Reports) Run(ctx context.Context) error {
 func (r *Reports) gather(first *job) (batch []*job, left *job) {
 	size := 0
 	for j := first; ; {
-		if !j.gone.Load() {
+		if j.waiting.Load() != nil {
 			if size += j.size; len(batch) > 0 && size > maxBatchBytes {
 				return batch, j
 			}
-			batch = append(batch, j)
+			if j.sent = j.waiting.Swap(nil); j.sent != nil {
+				batch = append(batch, j)
+			}
 		}
 		if len(batch) == maxClusters {
 			return batch, nil
@@ -163,7 +166,7 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 	defer cancel()
 	req := &consolev1.RecordReportsRequest{}
 	for _, j := range batch {
-		req.Clusters = append(req.Clusters, j.reports)
+		req.Clusters = append(req.Clusters, j.sent)
 	}
 	resp, err := r.console.RecordReports(ctx, req)
 	if err != nil {

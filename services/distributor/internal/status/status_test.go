@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,6 +214,50 @@ func TestReportsThatNobodyWaitsForAreNotSent(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// stuck is a console that does not answer reports before its end.
+type stuck struct {
+	*console
+
+	begun, end chan struct{}
+}
+
+func (s stuck) RecordReports(context.Context, *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	close(s.begun) // there is one call
+	<-s.end
+	return nil, errAway
+}
+
+// Who gives up leaves nothing behind in the line, however long the console takes.
+func TestReportsThatNobodyWaitsForTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	c := stuck{&console{}, make(chan struct{}), make(chan struct{})}
+	r := status.NewReports(c, quiet)
+	defer run(t, r.Run)()
+	var first sync.WaitGroup
+	defer first.Wait()
+	defer close(c.end)
+	first.Go(func() { _, _ = r.Record(context.Background(), "first", reports("s", 0)) })
+	<-c.begun
+	const many = 50
+	var freed atomic.Int64
+	for range many {
+		ctx, cancel := context.WithCancel(context.Background())
+		said := reports("s", 1<<20)
+		runtime.AddCleanup(said[0], func(int) { freed.Add(1) }, 0)
+		cancel()
+		if _, err := r.Record(ctx, "c", said); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	for deadline := time.After(time.Minute); freed.Load() < many-1; runtime.GC() { // the last is maybe on our stack
+		select {
+		case <-deadline:
+			t.Fatalf("%d of %d were freed", freed.Load(), many)
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 func TestCallsAreBoundedInBytes(t *testing.T) {
