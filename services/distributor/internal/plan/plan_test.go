@@ -432,6 +432,26 @@ func TestFinalFailureIsNotAskedAgainAndEndsWithTheNextCommit(t *testing.T) {
 	}
 }
 
+// A console that sends its whole catalog again may have lost what it was told.
+func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
+	t.Parallel()
+	p, now := plan.New(plan.Memory{}), time.Now()
+	w := newWorld()
+	w.specs["a"] = spec{name: "a", uid: "1", cluster: "c", source: "s", path: "p"}
+	w.heads["s"] = strings.Repeat("1", 40)
+	p.Update(now, w.load)
+	for _, want := range p.Open() {
+		p.Answer(now, plan.Answer{Want: want, Artifact: content(want)})
+	}
+	change := p.Update(now, w.load)
+	if _, told := change.Services["a"]; !told || len(change.Lines) != 1 || change.Lines[0].Revision.Commit != w.heads["s"] {
+		t.Errorf("told of %v and %v", change.Services, change.Lines)
+	}
+	if len(change.Clusters) > 0 {
+		t.Errorf("agents of %v are nudged", change.Clusters)
+	}
+}
+
 // Two services with one folder ask one question, also when only one of them was delivered before a
 // restart.
 func TestServicesShareWhatTheyWant(t *testing.T) {

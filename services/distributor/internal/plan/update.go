@@ -50,8 +50,27 @@ func (u *Update) Loaded() {
 	u.plan.last = Memory{}
 }
 
-// Current says that the catalog that is brought in is the console's, and not just what a disk had of it.
-func (u *Update) Current() { u.plan.current = true }
+// Current says that the catalog that is brought in is the console's, and not just what a disk had of it. A console
+// that begins anew may have lost what it was told before, with its database put back to an earlier state: it is
+// told everything again.
+func (u *Update) Current() {
+	if u.plan.current {
+		u.tellAgain()
+	}
+	u.plan.current = true
+}
+
+func (u *Update) tellAgain() {
+	for name := range u.plan.services {
+		u.change.Services[name] = struct{}{}
+	}
+	for _, s := range u.plan.sources {
+		for _, l := range s.lines {
+			l.told = ""
+			u.lines[l] = struct{}{}
+		}
+	}
+}
 
 // Cluster says whether the catalog has a cluster.
 func (u *Update) Cluster(name string, exists bool) {
