@@ -52,8 +52,8 @@ func (s Soak) Run(ctx context.Context, f *Fleet, out io.Writer) error {
 	endPushes := f.Pushes(ctx, 1, s.Pace)
 	_, endReads := f.Read(ctx, w, 1, s.Readers)
 	taken := map[string][]sample{}
-	for range samples {
-		pause(ctx, s.Duration/samples)
+	for i := range samples {
+		pause(ctx, time.Until(since.Add(s.Duration/samples*time.Duration(i+1)))) // to sample takes its time, too
 		for _, c := range f.Running() {
 			now, err := f.sample(ctx, c)
 			if err != nil {
