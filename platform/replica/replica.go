@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -115,7 +116,7 @@ func (r *Replica) Bytes() *http.Client {
 // Serve says what the listener serves, to whom, and from when on. After an error nothing is left to end.
 func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
 	r.server, err = server.New(r.cfg.Server, server.Deps{
-		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Ready: ready,
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Ready: ready, Note: r.stale,
 	}, mounts...)
 	if err != nil {
 		return errors.Join(err, r.close())
@@ -132,6 +133,19 @@ func (r *Replica) URL() string { return r.server.URL() }
 // Ready says why others should ask another replica: without an identity or a catalog nothing can be
 // answered. Both may be those on the disk.
 func (r *Replica) Ready() error { return errors.Join(r.Keeper.Ready(), r.Catalog.Ready()) }
+
+// stale says how old the copy of the catalog may be, if the console does not tell.
+func (r *Replica) stale() string {
+	since, silent := r.Catalog.Stale()
+	age := max(0, time.Since(since)).Round(time.Second)
+	switch {
+	case r.Catalog.Ready() != nil, r.Catalog.Current() && !silent:
+		return ""
+	case r.Catalog.Current():
+		return fmt.Sprintf("nothing was heard from the console for %s: what it said before is served", age)
+	}
+	return fmt.Sprintf("the console was not heard since the start: the catalog from the disk is served, which was written %s ago", age)
+}
 
 // Advertised is where the others reach this replica.
 func (r *Replica) Advertised() string {

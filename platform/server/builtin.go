@@ -33,6 +33,17 @@ func (s *Server) ready() error {
 	return s.readyFunc()
 }
 
+// note is what /readyz says besides.
+func (s *Server) note() string {
+	if s.noteFunc == nil {
+		return ""
+	}
+	if text := s.noteFunc(); text != "" {
+		return ", but " + text
+	}
+	return ""
+}
+
 // open mounts what needs no identity.
 func (s *Server) open(mux *http.ServeMux, services []string) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -43,7 +54,7 @@ func (s *Server) open(mux *http.ServeMux, services []string) {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintln(w, "ok"+s.note())
 	})
 	known := map[string]bool{"": true}
 	for _, name := range services {

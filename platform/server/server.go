@@ -102,7 +102,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
 }
 
-// Deps is what a listener works with. Only Ready may be missing.
+// Deps is what a listener works with. Only Ready and Note may be missing.
 type Deps struct {
 	Name      string // Of the service, such as "gitcache".
 	Log       *slog.Logger
@@ -110,6 +110,7 @@ type Deps struct {
 	Verifier  identity.Verifier
 	Policy    identity.Policy // Must have every procedure that is mounted.
 	Ready     func() error    // Why the service should get no requests; nil: it is ready.
+	Note      func() string   // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
 }
 
 // Server is a listener. New, then Listen, then Run.
@@ -118,6 +119,7 @@ type Server struct {
 	log          *slog.Logger
 	telemetry    *telemetry.Telemetry
 	readyFunc    func() error
+	noteFunc     func() string
 	readMaxBytes int
 	drainDelay   time.Duration
 	drainLimit   time.Duration
@@ -147,6 +149,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		log:          deps.Log,
 		telemetry:    deps.Telemetry,
 		readyFunc:    deps.Ready,
+		noteFunc:     deps.Note,
 		readMaxBytes: cfg.ReadMaxBytes,
 		drainDelay:   cfg.DrainDelay,
 		drainLimit:   drainLimit,

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -380,6 +381,20 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 	}
 	if len(closed) < 12 {
 		t.Errorf("only %d places were tried", len(closed))
+	}
+}
+
+func TestReadyzSaysWhatPeopleShouldKnow(t *testing.T) {
+	t.Parallel()
+	s := &Server{}
+	for note, want := range map[string]string{"": "ok\n", "it is old": "ok, but it is old\n"} {
+		s.noteFunc = func() string { return note }
+		mux, got := http.NewServeMux(), httptest.NewRecorder()
+		s.open(mux, nil)
+		mux.ServeHTTP(got, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if got.Code != http.StatusOK || got.Body.String() != want {
+			t.Errorf("%q: %d %q", note, got.Code, got.Body)
+		}
 	}
 }
 

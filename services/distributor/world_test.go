@@ -43,7 +43,7 @@ import (
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 const hubSecret = "a hub secret for tests"
 
@@ -208,12 +208,22 @@ func (w *world) eventually(what string, ok func() bool) {
 }
 
 func (e *edge) readyz() int {
+	code, _ := e.readiness()
+	return code
+}
+
+// readiness is what /readyz says.
+func (e *edge) readiness() (code int, text string) {
 	resp, err := e.w.client.Get(e.url + "/readyz")
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
 }
 
 // agent is the agent of a cluster, as far as a distributor sees it.
