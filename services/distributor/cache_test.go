@@ -116,17 +116,7 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	small := filepath.Join(w.dir, "artifacts")
-	if err := os.MkdirAll(filepath.Join(small, "quarantine"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skipf("a small disk can't be mounted here (that takes root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(small, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
+	smallDisk(t, small)
 	w.ship()
 	w.git.commit(t, commit("1"), "apps/kept", "kept")
 	w.git.commit(t, commit("2"), "apps/kept", "kept")
@@ -172,6 +162,39 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	w.eventually("there is room again", func() bool {
 		_, err := os.Stat(w.cacheFile(a.got["hello"].GetArtifact().GetDigest()))
 		return err == nil
+	})
+}
+
+// With no room at the start, and nobody else there, it serves what it has.
+func TestFullDiskDoesNotKeepItFromStarting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	smallDisk(t, w.dir)
+	w.ship()
+	e := w.start()
+	e.agent("edge-1").awaitCommit("hello", commit("1"))
+	e.stop()
+	w.consoleServer.stop()
+	w.gitServer.stop()
+	fill(t, w.dir)
+	a := w.start().agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	a.mustHave()
+}
+
+// smallDisk makes a folder a disk of its own.
+func smallDisk(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a small disk can't be mounted here (that takes root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
 	})
 }
 

@@ -67,9 +67,9 @@ func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
 	if err := l.load(); err != nil {
 		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
 	}
-	// A new file: without history, damage or a torn end.
+	// A new file: without history, damage or a torn end. A disk that has no room for it may still be served from.
 	if err := l.rewrite(); err != nil {
-		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
+		log.Warn("ledger can't be written: free or repair the disk", "err", err)
 	}
 	return l, plan.Memory{Contents: maps.Clone(l.live.Contents), Apart: maps.Clone(l.live.Apart)}, nil
 }
