@@ -65,7 +65,7 @@ func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
 	}
 	l := &Ledger{path: filepath.Join(dir, fileName), log: log, live: empty()}
 	if err := l.load(); err != nil {
-		return nil, plan.Memory{}, fmt.Errorf("open ledger: %w", err)
+		log.Warn("ledger can't be read to its end: gitcaches are asked for the rest again", "err", err)
 	}
 	// A new file: without history, damage or a torn end. A disk that has no room for it may still be served from.
 	if err := l.rewrite(); err != nil {

@@ -147,6 +147,27 @@ func TestWriteThatFailsBeginsANewFile(t *testing.T) {
 	}
 }
 
+// A disk that does not give back what it took is no reason not to start.
+func TestLedgerThatCantBeReadIsBegunAnew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, fileName)
+	if err := os.Mkdir(path, 0o700); err != nil { // it can be opened, and not read
+		t.Fatal(err)
+	}
+	l, got := open(t, dir)
+	if len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}})
+	if _, got := open(t, dir); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestLedgerAgainstModel(t *testing.T) {
 	t.Parallel()
 	name := rapid.SampledFrom([]string{"a", "b", "c"})
