@@ -125,6 +125,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	case status != http.StatusOK:
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
+	note := strings.TrimPrefix(strings.TrimSpace(text), "ok")
 	status, text, err = fetch(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
@@ -133,7 +134,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	if v.Service != name {
 		return wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)
 	}
-	return ok(about, "ready, version %s", v.Version)
+	return ok(about, "ready, version %s%s", v.Version, note)
 }
 
 func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, err error) {
