@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -20,10 +21,11 @@ const (
 	maxRefused = 10_000
 )
 
-// Refusals records downloads that were refused. Of a caller that goes on and on some are recorded, and how many
+// Refusals records downloads that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
 // were not is told in the first event of a later minute.
 type Refusals struct {
 	Recorder *Recorder
+	Log      *slog.Logger
 
 	mu      sync.Mutex // guards what follows
 	callers map[string]*refused
@@ -45,6 +47,7 @@ func (f *Refusals) Artifact(r *http.Request, digest, reason string) {
 	if untold > 0 {
 		reason = fmt.Sprintf("%s (%d more were refused before and are not recorded)", reason, untold)
 	}
+	f.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the caller", "caller", id.Subject(), "digest", digest, "reason", reason)
 	e := Event{
 		Actor: Of(id), Action: ActionArtifactRefused, Resource: digest, Verb: r.Method, Code: http.StatusNotFound, Remote: r.RemoteAddr, Reason: reason,
 	}

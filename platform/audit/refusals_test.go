@@ -1,8 +1,14 @@
 package audit
 
 import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
+
+	"fairlead.dev/platform/identity"
 )
 
 // A caller that is refused again and again does not fill the trail, and how often it was is told later.
@@ -24,5 +30,21 @@ func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
 	}
 	if untold, tell := f.count("agent:edge-1", now.Add(time.Minute)); !tell || untold != 1000-refusalsPerMinute {
 		t.Errorf("a minute later: %d, %v", untold, tell)
+	}
+}
+
+// Nor does it fill the log.
+func TestRefusalsOfOneCallerAreLoggedAsTheyAreRecorded(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := Refusals{Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r = r.WithContext(identity.NewContext(r.Context(), identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}))
+	for range 10 * refusalsPerMinute {
+		f.Artifact(r, "sha256:x", "no")
+	}
+	// Two minutes, if one ends meanwhile.
+	if n := bytes.Count(log.Bytes(), []byte("\n")); n < refusalsPerMinute || n > 2*refusalsPerMinute {
+		t.Errorf("%d lines: %.300s", n, log.Bytes())
 	}
 }

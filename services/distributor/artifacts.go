@@ -14,7 +14,7 @@ const unstoredBytes = 64 << 20
 
 // artifacts serves what is on this node, and fetches what is not.
 func (s *Service) artifacts(origin *edge.Edge) http.Handler {
-	refusals := &audit.Refusals{Recorder: s.replica.Audit}
+	refusals := &audit.Refusals{Recorder: s.replica.Audit, Log: s.deps.Log}
 	return s.store.FillHandler(func(r *http.Request, d artifact.Digest) error {
 		result, err := "hit", s.authorize(r, d)
 		switch {
@@ -30,13 +30,12 @@ func (s *Service) artifacts(origin *edge.Edge) http.Handler {
 }
 
 // authorize gives a cluster what its services use, and what another distributor delivered to it, of which
-// this one may not know yet. All else does not exist for it. Who asks for that is written down: an agent is told
-// its digests, and has no need to guess.
+// this one may not know yet. All else does not exist for it. Who asks for that is written down, in log and audit trail:
+// an agent is told its digests, and has no need to guess.
 func (s *Service) authorize(r *http.Request, d artifact.Digest) error {
 	cluster, ok := identity.Cluster(r.Context())
 	if ok && (s.plan.Uses(cluster, d) || s.replica.Tickets().Valid(r, cluster, d)) {
 		return nil
 	}
-	s.deps.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the cluster", "cluster", cluster, "digest", d)
 	return artifact.ErrNotFound
 }

@@ -48,12 +48,12 @@ func (r *record) refusals(t *testing.T) []string {
 	defer r.mu.Unlock()
 	var all []string
 	for line := range strings.Lines(r.buf.String()) {
-		var l struct{ Level, Msg, Cluster, Digest string }
+		var l struct{ Level, Msg, Caller, Digest string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(l.Msg, "refused an artifact") && l.Level == "INFO" {
-			all = append(all, l.Cluster+" "+l.Digest)
+			all = append(all, strings.TrimPrefix(l.Caller, "agent:")+" "+l.Digest)
 		}
 	}
 	return all

@@ -189,7 +189,7 @@ func (s *Service) serve() error {
 
 // bytes serves artifacts: to the hub's services, and to agents that no distributor gives them.
 func (s *Service) bytes() http.Handler {
-	refusals := &audit.Refusals{Recorder: s.replica.Audit}
+	refusals := &audit.Refusals{Recorder: s.replica.Audit, Log: s.deps.Log}
 	return rpc.Bytes(s.store, rpc.Tickets(s.replica.Tickets(), refusals.Artifact), s.builder.Open, s.peers.Open)
 }
 
