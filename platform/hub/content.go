@@ -17,6 +17,8 @@ import (
 // artifact that has to be made first takes some seconds.
 const answerTime = 30 * time.Second
 
+var errLate = fmt.Errorf("no answer within %s", answerTime)
+
 // Content is where artifacts come from: any distributor, or else any gitcache.
 type Content struct {
 	Distributors *Distributors
@@ -51,15 +53,15 @@ func (c *Content) Fetch(ctx context.Context, d artifact.Digest, ticket string) (
 // begin waits for the begin of an answer, but not for ever.
 func begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest, ticket string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(answerTime, func() { cancel(fmt.Errorf("no answer within %s", answerTime)) })
+	late := time.AfterFunc(answerTime, func() { cancel(errLate) })
 	body, err := artifact.Fetch(ctx, artifact.WithTicket(hc, ticket), url, d, 0)
-	if late.Stop() && err == nil {
+	inTime := late.Stop()
+	if inTime && err == nil {
 		return &ending{body, cancel}, nil
 	}
-	if err == nil {
-		err = body.Close()
-	}
-	if cause := context.Cause(ctx); cause != nil {
+	if err == nil { // it came in the very moment in which it was given up
+		err = errors.Join(errLate, body.Close())
+	} else if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	cancel(nil)

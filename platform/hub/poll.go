@@ -168,8 +168,8 @@ func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
 func (p *Poller) request(sendHave bool) *deliveryv1.SyncRequest {
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
-		Digest: delivery.SetDigest(digests),
-		Agent:  &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
+		Digest:   delivery.SetDigest(digests),
+		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
 		Revision: p.seen,
 	}
 	if sendHave {
