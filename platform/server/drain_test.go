@@ -17,12 +17,12 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-func ended(t *testing.T, s *running, within time.Duration) {
+func ended(t *testing.T, s *running) {
 	t.Helper()
 	select {
 	case <-s.done:
-	case <-time.After(within):
-		t.Fatalf("the server has not ended within %v", within)
+	case <-time.After(time.Minute):
+		t.Fatal("the server does not end")
 	}
 }
 
@@ -39,6 +39,7 @@ func TestDrainLetsRequestsFinishAfterTellingThatItIsNotReady(t *testing.T) {
 		}
 	}
 	srv, log := newServer(t, Config{DrainDelay: time.Hour}, rpcMounts(get)...)
+	srv.drainLimit = time.Hour // it ends because nothing is left
 	delayOver := make(chan time.Time)
 	srv.after = func(d time.Duration) <-chan time.Time {
 		if d != time.Hour {
@@ -69,7 +70,7 @@ func TestDrainLetsRequestsFinishAfterTellingThatItIsNotReady(t *testing.T) {
 		t.Errorf("request in flight: %v", err)
 	}
 	close(delayOver)
-	ended(t, s, 8*time.Second)
+	ended(t, s)
 }
 
 // poll tries until it is so; the test's own timeout bounds it.
@@ -108,9 +109,9 @@ func TestDrainEndsStreamsAtOnceAndBoundsTheRest(t *testing.T) {
 		close(hijacked)
 	})
 	srv, log := newServer(t, Config{}, append(rpcMounts(get), Raw("/clusters/", raw, identity.RoleUser))...)
-	srv.drainLimit = 300 * time.Millisecond
+	srv.drainLimit = 5 * time.Second // ample for what is to work in it
 	s := run(t, srv, log)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	hc := httpClient(t, client.Config{})
 	watch, err := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent")).Watch(ctx, &deliveryv1.WatchRequest{})
@@ -151,7 +152,7 @@ func TestDrainEndsStreamsAtOnceAndBoundsTheRest(t *testing.T) {
 	if _, err := lingering.Receive(); err == nil {
 		t.Error("a lingering stream outlives its server")
 	}
-	ended(t, s, 5*time.Second)
+	ended(t, s)
 }
 
 func upgrade(t *testing.T, s *running) {

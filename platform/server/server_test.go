@@ -300,7 +300,7 @@ func TestEveryProtocolOverEveryTransport(t *testing.T) {
 
 // callEverything makes a unary call, opens a server stream, and a bidi stream where that is possible.
 func callEverything(t *testing.T, hc *http.Client, url string, bidi bool, opt connect.ClientOption) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	unary := consolev1connect.NewClusterServiceClient(hc, url, opt, as("user"))
 	got, err := unary.GetCluster(ctx, &consolev1.GetClusterRequest{Name: "edge-1"})
@@ -459,7 +459,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	// On a stream every message is bounded, their number is not.
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stream, err := tunnelv1connect.NewTunnelServiceClient(hc, s.URL(), as("agent")).Connect(ctx)
 	if err != nil {
@@ -513,7 +513,7 @@ func TestStrangersDoNotKeepConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", path)
@@ -528,7 +528,7 @@ func TestStrangersDoNotKeepConnections(t *testing.T) {
 func TestStalledStreamDoesNotStopOthersOnItsConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	hc := httpClient(t, client.Config{})
 	c := tunnelv1connect.NewTunnelServiceClient(hc, s.URL(), as("agent"))
