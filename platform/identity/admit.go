@@ -10,7 +10,7 @@ import (
 // decides before it reads the body. Within Abortable it remembers who was let in: Interceptor asks the
 // same verifier no second time, unless the body took long, and only looks whether the role fits.
 func Admit(v Verifier, role Role, r *http.Request) error {
-	c, refused := authenticate(v, role, r.Header)
+	c, refused := authenticate(r.Context(), v, role, r.Header)
 	if refused != nil {
 		return refused.connect()
 	}

@@ -31,7 +31,7 @@ type Revocation struct {
 
 // Covers tells whether the revocation is about the token of an identity.
 func (r Revocation) Covers(id Identity) bool {
-	return r.TokenID != "" && r.TokenID == id.TokenID ||
+	return r.TokenID != "" && (r.TokenID == id.TokenID || r.TokenID == id.Parent) ||
 		r.Subject != "" && r.Subject == id.Subject() && !id.BeganAt.After(r.At)
 }
 

@@ -49,6 +49,8 @@ const (
 	UserLifetime    = 12 * time.Hour
 	ServiceLifetime = 24 * time.Hour
 	AgentLifetime   = 7 * 24 * time.Hour
+	// SessionLifetime is that of the token of a session in a browser, and so how long the session lasts when no page renews it.
+	SessionLifetime = time.Hour
 	// MaxLifetime bounds every token, and with it how long a revocation has to be remembered.
 	MaxLifetime = AgentLifetime
 )
@@ -76,6 +78,10 @@ type Identity struct {
 	ExpiresAt time.Time
 	// Final says that the token can't be renewed: it was made to be handed on.
 	Final bool
+	// Parent is, of a session in a browser, the token that it was begun with: who revokes that ends the session, too.
+	Parent string
+	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
+	Until time.Time
 }
 
 // Subject is how revocations and the audit trail name the identity: "agent:edge-1".

@@ -80,7 +80,7 @@ func (i *interceptor) caller(ctx context.Context, spec connect.Spec, header http
 	if call := callOf(ctx); call != nil && call.admitted != nil && time.Since(call.at) < RecheckInterval {
 		return call.admitted, call.admitted.mayCall(role)
 	}
-	return authenticate(i.verifier, role, header)
+	return authenticate(ctx, i.verifier, role, header)
 }
 
 // guardedConn stops carrying messages once the token has ended.
@@ -131,9 +131,12 @@ type refusal struct {
 func (r *refusal) connect() error { return connect.NewError(r.code, errors.New(r.message)) }
 
 // authenticate is the one gate of Admit, Interceptor and Middleware.
-func authenticate(v Verifier, role Role, header http.Header) (*caller, *refusal) {
+func authenticate(ctx context.Context, v Verifier, role Role, header http.Header) (*caller, *refusal) {
 	if role&RoleOpen != 0 {
 		return &caller{open: true}, nil
+	}
+	if refused := cookieRefusal(ctx); refused != nil {
+		return nil, refused
 	}
 	token, problem := bearer(header)
 	if problem != "" {

@@ -155,6 +155,9 @@ type claims struct {
 	BeganMicros int64    `json:"began_us,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
 	Final       bool     `json:"final,omitempty"`
+	// Parent and UntilSeconds are of a session in a browser.
+	Parent       string `json:"parent,omitempty"`
+	UntilSeconds int64  `json:"until,omitempty"`
 }
 
 // Sign issues the first token of a line for id, to live for ttl (at most MaxLifetime). The token's id
@@ -190,6 +193,23 @@ func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, sign
 	return k.sign(verified, ttl)
 }
 
+// Session issues the token of a session in a browser: a new one, begun with a verified token, or the next one of a
+// verified session. It is worth no more and lives no longer than the token that the session was begun with.
+func (k *KeySet) Session(verified Identity) (token string, signed Identity, err error) {
+	if verified.TokenID == "" || verified.BeganAt.IsZero() {
+		return "", Identity{}, errors.New("begin session: there is no token to begin it with")
+	}
+	if verified.Until.IsZero() {
+		verified.Parent, verified.Until, verified.TokenID = verified.TokenID, verified.ExpiresAt, rand.Text()
+	}
+	ttl := min(SessionLifetime, time.Until(verified.Until))
+	if ttl < time.Second {
+		return "", Identity{}, ErrExpired
+	}
+	verified.Final = true // by anything but this
+	return k.sign(verified, ttl)
+}
+
 func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	if err := id.Validate(); err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)
@@ -205,6 +225,10 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		id.BeganAt = id.IssuedAt
 	} else {
 		began = id.BeganAt.UnixMicro()
+	}
+	var until int64
+	if !id.Until.IsZero() {
+		until = id.Until.Unix()
 	}
 
 	key := k.signer(now)
@@ -225,6 +249,8 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		BeganMicros:  began,
 		Groups:       id.Groups,
 		Final:        id.Final,
+		Parent:       id.Parent,
+		UntilSeconds: until,
 	}).Serialize()
 	if err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)

@@ -13,7 +13,7 @@ import (
 // accept JSON (kubectl prints its message), else text.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, refused := authenticate(v, role, r.Header)
+		c, refused := authenticate(r.Context(), v, role, r.Header)
 		if refused != nil {
 			refused.write(w, r)
 			return

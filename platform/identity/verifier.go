@@ -118,6 +118,9 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 	if _, revoked := t.tokens[id.TokenID]; revoked {
 		return Identity{}, ErrRevoked
 	}
+	if _, revoked := t.tokens[id.Parent]; revoked { // none has no id
+		return Identity{}, ErrRevoked
+	}
 	if len(t.subjects) > 0 {
 		if until, ok := t.subjects[id.Subject()]; ok && !id.BeganAt.After(until) {
 			return Identity{}, ErrRevoked
@@ -262,7 +265,7 @@ func (c claims) identity() (Identity, error) {
 	}
 	kind, name, _ := strings.Cut(c.Subject, ":")
 	id := Identity{
-		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final,
+		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final, Parent: c.Parent,
 		IssuedAt: time.UnixMicro(c.IssuedMicros).UTC(), ExpiresAt: c.Expiry.Time().UTC(),
 	}
 	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {
@@ -271,6 +274,9 @@ func (c claims) identity() (Identity, error) {
 	id.BeganAt = id.IssuedAt
 	if c.BeganMicros != 0 {
 		id.BeganAt = time.UnixMicro(c.BeganMicros).UTC()
+	}
+	if c.UntilSeconds != 0 {
+		id.Until = time.Unix(c.UntilSeconds, 0).UTC()
 	}
 	if life := id.ExpiresAt.Sub(id.IssuedAt); life <= 0 || life > MaxLifetime {
 		return Identity{}, fmt.Errorf("%w: lifetime %s", ErrInvalid, life)

@@ -79,7 +79,8 @@ type Config struct {
 	CertFile, KeyFile string
 	// Plaintext says that a proxy in front ends TLS, so that no certificate is needed here.
 	Plaintext bool
-	// AllowedOrigins may use the API from a browser. Empty: only pages of this origin.
+	// AllowedOrigins may use the API from a browser, with a session's cookie if they are written out, without "*".
+	// Empty: only pages of this origin.
 	AllowedOrigins []string
 	// DrainDelay is how long to serve on as "not ready" before intake stops, so that load balancers
 	// notice. Zero where there are none; some seconds in Kubernetes.
@@ -87,6 +88,9 @@ type Config struct {
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
 	ReadMaxBytes int
 }
+
+// Secure says that callers come over TLS, which ends here or at a proxy in front.
+func (c *Config) Secure() bool { return c.CertFile != "" || c.Plaintext }
 
 // RegisterFlags adds --listen (with the given default), --tls-cert, --tls-key, --plaintext,
 // --allowed-origins and --drain-delay.
@@ -166,7 +170,8 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s listener: %w", deps.Name, err)
 	}
-	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, handler))
+	browser := identity.Browser{Secure: cfg.Secure(), Origins: cfg.AllowedOrigins}
+	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, browser.Handler(handler)))
 	if s.tls {
 		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
 		if err != nil {
@@ -252,10 +257,12 @@ func withCORS(origins []string, next http.Handler) http.Handler {
 	}
 	return cors.New(cors.Options{
 		AllowedOrigins: origins,
-		AllowedMethods: append(connectcors.AllowedMethods(), http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete),
-		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization", "Traceparent", "Accept", "If-None-Match", "Range"),
-		ExposedHeaders: append(connectcors.ExposedHeaders(), "Etag", "Content-Range"),
-		MaxAge:         int((2 * time.Hour).Seconds()), // What browsers keep at most.
+		// Never for everybody's pages. (Their cookies would not count either: see identity.Browser.)
+		AllowCredentials: !strings.Contains(strings.Join(origins, ","), "*"),
+		AllowedMethods:   append(connectcors.AllowedMethods(), http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete),
+		AllowedHeaders:   append(connectcors.AllowedHeaders(), "Authorization", identity.CSRFHeader, "Traceparent", "Accept", "If-None-Match", "Range"),
+		ExposedHeaders:   append(connectcors.ExposedHeaders(), "Etag", "Content-Range"),
+		MaxAge:           int((2 * time.Hour).Seconds()), // What browsers keep at most.
 	}).Handler(next)
 }
 
