@@ -140,7 +140,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Endpoints: rpc.Endpoints{
 			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},
-		Log: deps.Log,
+		Cookies: cfg.Server.Secure(),
+		Log:     deps.Log,
 	})
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,

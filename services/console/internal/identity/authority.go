@@ -81,6 +81,7 @@ type Authority struct {
 	hubSecret func() (string, error)
 	now       func() time.Time
 	throttle  *throttle
+	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
 	verifier  identity.BundleVerifier
 
 	// reloading is held over a question to the database, so that an older answer never replaces a later
@@ -101,7 +102,7 @@ func New(s *store.Store, box *seal.Box, hubSecret func() (string, error), log *s
 	if now == nil {
 		now = time.Now
 	}
-	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle()}
+	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle()}
 }
 
 // Load reads the keys, and makes the first one if there is none. Call it before anything else.
@@ -360,7 +361,29 @@ func shorter(ttl time.Duration) time.Duration {
 // console revoked a moment ago must not become a new one. (One that is revoked between the question and
 // the answer does, and is revoked with it.)
 func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {
-	err := a.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	if !id.Until.IsZero() {
+		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.
+		return Token{}, refuse(Invalid, "a session in a browser hands no tokens on: run `fairlead login`")
+	}
+	if err := a.ask(ctx, id); err != nil {
+		return Token{}, err
+	}
+	if ttl > 0 {
+		return a.lend(ctx, id, ttl)
+	}
+	token, err := issued(a.signer().Renew(id, lifetime(id.Kind)))
+	if errors.Is(err, identity.ErrFinal) {
+		return Token{}, refuse(Unauthenticated, "%v", err)
+	}
+	if err == nil {
+		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "renewal", "token", token.Identity.TokenID)
+	}
+	return token, err
+}
+
+// ask asks the database whether the owner of a valid token may have another one.
+func (a *Authority) ask(ctx context.Context, id identity.Identity) error {
+	return a.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		revocations, err := v.Revocations(ctx, a.now())
 		if err != nil {
 			return err
@@ -380,20 +403,6 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Du
 		}
 		return nil
 	})
-	if err != nil {
-		return Token{}, err
-	}
-	if ttl > 0 {
-		return a.lend(ctx, id, ttl)
-	}
-	token, err := issued(a.signer().Renew(id, lifetime(id.Kind)))
-	if errors.Is(err, identity.ErrFinal) {
-		return Token{}, refuse(Unauthenticated, "%v", err)
-	}
-	if err == nil {
-		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "renewal", "token", token.Identity.TokenID)
-	}
-	return token, err
 }
 
 func (a *Authority) lend(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {

@@ -33,12 +33,14 @@ type Deps struct {
 	Hub       *watch.Hub
 	Audit     *audit.Log
 	Endpoints Endpoints
-	Log       *slog.Logger
+	// Cookies says that browsers reach the console over TLS, so that they keep sessions.
+	Cookies bool
+	Log     *slog.Logger
 }
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return []server.Mount{
+	return append((&browsers{d}).mounts(),
 		server.RPC(consolev1connect.SourceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewSourceServiceHandler(&sources{d}, o...)
 		}),
@@ -71,7 +73,7 @@ func Mounts(d Deps) []server.Mount {
 			path, h := consolev1connect.NewAuditServiceHandler(&audits{d}, o...)
 			return path, withDeadlines(h)
 		}),
-	}
+	)
 }
 
 // fail maps an error of the domain.

@@ -1,0 +1,54 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one.
+func (a *Authority) Session(ctx context.Context, id identity.Identity) (Token, error) {
+	if id.Kind != identity.KindUser {
+		return Token{}, refuse(Invalid, "only people log in with a browser")
+	}
+	by := "session"
+	if id.Until.IsZero() {
+		by = "login in a browser"
+		if wait := a.logins.wait(id.Subject(), a.now()); wait > 0 {
+			return Token{}, &Error{Reason: Throttled, Message: fmt.Sprintf("too many logins of %s: try again in %d s", id.Subject(), int(wait.Seconds())+1), RetryAfter: wait}
+		}
+		a.logins.failed(id.Subject(), a.now())
+	}
+	if err := a.ask(ctx, id); err != nil {
+		return Token{}, err
+	}
+	token, err := issued(a.signer().Session(id))
+	if errors.Is(err, identity.ErrExpired) {
+		return Token{}, refuse(Unauthenticated, "the session is over: log in again")
+	}
+	if err == nil {
+		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", by, "token", token.Identity.TokenID, "until", token.Identity.Until)
+	}
+	return token, err
+}
+
+// EndSession revokes the token of a session, and what it was renewed to, but not the one that it was begun with.
+func (a *Authority) EndSession(ctx context.Context, id identity.Identity) error {
+	if id.Until.IsZero() {
+		return refuse(Invalid, "this is no session in a browser: who logs out sends the session's cookie")
+	}
+	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
+		// Not for as long as other revocations: none of the session's tokens lives longer.
+		now := tx.Now()
+		return tx.Revoke(ctx, store.Revocation{TokenID: id.TokenID, Time: now, Expire: now.Add(identity.SessionLifetime + time.Hour)})
+	})
+	if err != nil {
+		return err
+	}
+	a.log.InfoContext(ctx, "session ended", "actor", id.Subject(), "token", id.TokenID)
+	return a.Reload(ctx)
+}

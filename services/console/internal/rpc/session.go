@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+)
+
+// sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session whose
+// cookie comes along; GET tells about it; DELETE ends it.
+const sessionPath = "/v1/session"
+
+type browsers struct{ Deps }
+
+func (b *browsers) mounts() []server.Mount {
+	return []server.Mount{
+		server.HTTP("POST "+sessionPath, http.HandlerFunc(b.begin), platform.RoleUser),
+		server.HTTP("GET "+sessionPath, http.HandlerFunc(b.tell), platform.RoleUser),
+		server.HTTP("DELETE "+sessionPath, http.HandlerFunc(b.end), platform.RoleUser),
+	}
+}
+
+// sessionAnswer never has the token: scripts of the page could read it.
+type sessionAnswer struct {
+	User   string   `json:"user"`
+	Groups []string `json:"groups"`
+	// ExpireTime is when the cookie ends unless it is renewed, EndTime when somebody has to log in again.
+	ExpireTime time.Time `json:"expireTime"`
+	EndTime    time.Time `json:"endTime"`
+}
+
+func (b *browsers) begin(w http.ResponseWriter, r *http.Request) {
+	if !b.Cookies {
+		b.refuse(w, r, connect.NewError(connect.CodeFailedPrecondition, errors.New("no sessions without TLS, for browsers would give their cookies to anybody: "+
+			"give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS")))
+		return
+	}
+	caller, _ := platform.FromContext(r.Context())
+	token, err := b.Authority.Session(r.Context(), caller)
+	if err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	cookie, fits := platform.Cookie(token.Text, token.Identity.ExpiresAt)
+	if !fits {
+		b.refuse(w, r, connect.NewError(connect.CodeFailedPrecondition, errors.New("you are in so many groups that no browser keeps your session: log in with fewer")))
+		return
+	}
+	http.SetCookie(w, cookie)
+	answer(w, token.Identity)
+}
+
+func (b *browsers) tell(w http.ResponseWriter, r *http.Request) {
+	caller, _ := platform.FromContext(r.Context())
+	answer(w, caller)
+}
+
+func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
+	caller, _ := platform.FromContext(r.Context())
+	if err := b.Authority.EndSession(r.Context(), caller); err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	http.SetCookie(w, platform.NoCookie())
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func answer(w http.ResponseWriter, id platform.Identity) {
+	end := id.Until
+	if end.IsZero() {
+		end = id.ExpiresAt
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	// The client may be gone: nobody is left to tell.
+	_ = json.NewEncoder(w).Encode(sessionAnswer{User: id.Name, Groups: append([]string{}, id.Groups...), ExpireTime: id.ExpiresAt, EndTime: end})
+}
+
+func (b *browsers) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refused := new(connect.Error)
+	if !errors.As(b.fail(r.Context(), err), &refused) {
+		return // fail makes nothing else
+	}
+	code := http.StatusInternalServerError
+	switch refused.Code() {
+	case connect.CodeUnauthenticated:
+		code = http.StatusUnauthorized
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition:
+		code = http.StatusBadRequest
+	case connect.CodeResourceExhausted:
+		code = http.StatusTooManyRequests
+		w.Header().Set("Retry-After", refused.Meta().Get("Retry-After"))
+	case connect.CodeUnavailable:
+		code = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, refused.Message(), code)
+}
