@@ -91,6 +91,9 @@ type exchange struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if identity.FromBrowser(r.Context()) {
+		sandbox(w.Header())
+	}
 	x := &exchange{Handler: h}
 	x.caller, _ = identity.FromContext(r.Context())
 	x.cluster, x.path = split(Prefix, r.URL.EscapedPath())
@@ -133,6 +136,9 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	if at := resp.Header.Get("Location"); !x.relayed && strings.HasPrefix(at, "/") && !strings.HasPrefix(at, "//") {
 		resp.Header.Set("Location", Prefix+x.cluster+at)
 	}
+	if identity.FromBrowser(r.Context()) {
+		sandbox(resp.Header)
+	}
 	if err := x.carry(w, r, resp); err != nil {
 		if r.Context().Err() == nil {
 			x.Log.InfoContext(r.Context(), "response from cluster broke off", "cluster", x.cluster, "err", err)
@@ -166,6 +172,13 @@ func (x *exchange) refuse(w http.ResponseWriter, e *kubehttp.Error) {
 		w.Header().Set(relayHeader, noSession)
 	}
 	kubehttp.WriteError(w, e)
+}
+
+// sandbox keeps what a cluster answers to somebody's browser from acting as a page of the hub.
+func sandbox(h http.Header) {
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 // about is what the request is about.
