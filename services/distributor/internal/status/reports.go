@@ -37,6 +37,8 @@ const (
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
 	maxBatchBytes = 2 << 20
+	// maxBad is how many reports one after the other are taken for bad.
+	maxBad = 3
 )
 
 // ErrBusy: too many reports wait for the console already.
@@ -140,14 +142,29 @@ func (r *Reports) send(ctx context.Context, batch []*job) {
 		return
 	}
 	if len(batch) > 1 && isAboutContent(err) {
-		// One of them is bad: the others must not suffer for it.
-		for _, j := range batch {
-			r.send(ctx, []*job{j})
-		}
+		r.sendApart(ctx, batch)
 		return
 	}
 	for _, j := range batch {
 		j.done <- outcome{err: err}
+	}
+}
+
+// sendApart sends reports one by one: one of them is bad, and the others must not suffer for it. If one after the
+// other seems to be, it is the console that is in a bad way, and is left alone.
+func (r *Reports) sendApart(ctx context.Context, batch []*job) {
+	bad := 0
+	for _, j := range batch {
+		if bad == maxBad {
+			j.done <- outcome{err: ErrBusy}
+			continue
+		}
+		bad++
+		if err := r.call(ctx, []*job{j}); err != nil {
+			j.done <- outcome{err: err}
+			continue
+		}
+		bad = 0
 	}
 }
 

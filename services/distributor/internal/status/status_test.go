@@ -260,6 +260,29 @@ func TestReportsThatNobodyWaitsForTakeNoMemory(t *testing.T) {
 	}
 }
 
+// A console that fails at whatever it is told is not told it in a thousand pieces.
+func TestConsoleThatFailsIsNotCalledForEachReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: time.Second, fail: func(int) error { return connect.NewError(connect.CodeInternal, errors.New("broken")) }}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				if _, err := r.Record(context.Background(), fmt.Sprint("c", i), reports("s", 0)); err == nil {
+					t.Error("acknowledged")
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		if c.calls > 10 {
+			t.Errorf("%d calls", c.calls)
+		}
+	})
+}
+
 func TestCallsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
