@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -15,13 +17,17 @@ import (
 const (
 	// ActionArtifactRefused is of a download that somebody may not have.
 	ActionArtifactRefused = "artifact.refused"
+	// ActionTokenRefused is of a request with a token that is forged, expired or revoked.
+	ActionTokenRefused = "token.refused"
 	// refusalsPerMinute of one caller are recorded one by one, so that nobody drowns the trail.
 	refusalsPerMinute = 60
+	// strangersPerMinute are recorded of all whose tokens are refused: they may have many addresses.
+	strangersPerMinute = 600
 	// maxRefused bounds the callers that are counted.
 	maxRefused = 10_000
 )
 
-// Refusals records downloads that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
+// Refusals records downloads and tokens that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
 // were not is told in the first event of a later minute.
 type Refusals struct {
 	Recorder *Recorder
@@ -29,12 +35,13 @@ type Refusals struct {
 
 	mu      sync.Mutex // guards what follows
 	callers map[string]*refused
+	all     refused // of tokens
 }
 
 // refused counts those of one caller.
 type refused struct {
-	minute        int64
-	count, untold int
+	minute       int64
+	told, untold int
 }
 
 // Artifact records that the caller of a request may not have an artifact.
@@ -44,9 +51,7 @@ func (f *Refusals) Artifact(r *http.Request, digest, reason string) {
 	if !tell {
 		return
 	}
-	if untold > 0 {
-		reason = fmt.Sprintf("%s (%d more were refused before and are not recorded)", reason, untold)
-	}
+	reason = withUntold(reason, untold)
 	f.Log.InfoContext(r.Context(), "refused an artifact that is not meant for the caller", "caller", id.Subject(), "digest", digest, "reason", reason)
 	e := Event{
 		Actor: Of(id), Action: ActionArtifactRefused, Resource: digest, Verb: r.Method, Code: http.StatusNotFound, Remote: r.RemoteAddr, Reason: reason,
@@ -60,23 +65,62 @@ func (f *Refusals) Artifact(r *http.Request, digest, reason string) {
 	f.Recorder.Record(e)
 }
 
+// Token records that the token of a request is forged, expired or revoked. Nobody knows who sent it: refusals are
+// counted for the address.
+func (f *Refusals) Token(r *http.Request, why error) {
+	remote, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		remote = r.RemoteAddr
+	}
+	now := time.Now()
+	untold, tell := f.count("remote:"+remote, now)
+	if !tell {
+		return
+	}
+	f.mu.Lock()
+	more, tell := f.all.count(strangersPerMinute, now)
+	f.mu.Unlock()
+	if !tell {
+		return
+	}
+	reason := identity.ErrInvalid // without what is wrapped around it, which may quote the token
+	for _, known := range []error{identity.ErrExpired, identity.ErrRevoked} {
+		if errors.Is(why, known) {
+			reason = known
+		}
+	}
+	f.Recorder.Record(Event{
+		Action: ActionTokenRefused, Verb: r.Method, Code: http.StatusUnauthorized, Remote: remote, Reason: withUntold(reason.Error(), untold+more),
+	})
+}
+
+func withUntold(reason string, untold int) string {
+	if untold == 0 {
+		return reason
+	}
+	return fmt.Sprintf("%s (%d more were refused before and are not recorded)", reason, untold)
+}
+
 // count says whether a refusal is told, and how many were not since the one before.
 func (f *Refusals) count(caller string, now time.Time) (untold int, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	minute := now.Unix() / 60
 	c := f.callers[caller]
 	if c == nil {
 		if f.callers == nil || len(f.callers) >= maxRefused {
 			f.callers = map[string]*refused{}
 		}
-		c = &refused{minute: minute}
+		c = &refused{}
 		f.callers[caller] = c
 	}
-	if c.minute != minute {
-		c.minute, c.count = minute, 0
+	return c.count(refusalsPerMinute, now)
+}
+
+func (c *refused) count(most int, now time.Time) (untold int, tell bool) {
+	if minute := now.Unix() / 60; c.minute != minute {
+		c.minute, c.told = minute, 0
 	}
-	if c.count++; c.count > refusalsPerMinute {
+	if c.told++; c.told > most {
 		c.untold++
 		return 0, false
 	}

@@ -48,3 +48,20 @@ func TestRefusalsOfOneCallerAreLoggedAsTheyAreRecorded(t *testing.T) {
 		t.Errorf("%d lines: %.300s", n, log.Bytes())
 	}
 }
+
+// Strangers may have many addresses: those of all together are bounded, too.
+func TestRefusalsOfStrangersAreBounded(t *testing.T) {
+	t.Parallel()
+	var all refused
+	now := time.Unix(600, 0)
+	told := 0
+	for range 5000 {
+		if _, tell := all.count(strangersPerMinute, now); tell {
+			told++
+		}
+	}
+	untold, tell := all.count(strangersPerMinute, now.Add(time.Minute))
+	if told != strangersPerMinute || !tell || untold != 5000-strangersPerMinute {
+		t.Errorf("told %d times; a minute later: %d, %t", told, untold, tell)
+	}
+}

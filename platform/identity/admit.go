@@ -26,6 +26,7 @@ type call struct {
 
 	admitted *caller // by Admit, before the handler ran; nil: nobody was asked
 	at       time.Time
+	rejected error // the token
 }
 
 type callKey struct{}
@@ -33,6 +34,15 @@ type callKey struct{}
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
+}
+
+// Rejected tells, when a request that came through Abortable was served, why its token was not accepted: ErrInvalid,
+// ErrExpired or ErrRevoked, or nil.
+func Rejected(ctx context.Context) error {
+	if call := callOf(ctx); call != nil {
+		return call.rejected
+	}
+	return nil
 }
 
 // Abortable goes around all of a server's handlers, outermost, so that Interceptor can end a

@@ -144,6 +144,9 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 	}
 	id, err := v.Verify(token)
 	if err != nil {
+		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) {
+			call.rejected = err
+		}
 		return nil, refuse(err)
 	}
 	c := &caller{token: token, id: id}

@@ -115,8 +115,9 @@ func (r *Replica) Bytes() *http.Client {
 
 // Serve says what the listener serves, to whom, and from when on. After an error nothing is left to end.
 func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
+	refusals := &audit.Refusals{Recorder: r.Audit, Log: r.deps.Log}
 	r.server, err = server.New(r.cfg.Server, server.Deps{
-		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Ready: ready, Note: r.stale,
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.stale,
 	}, mounts...)
 	if err != nil {
 		return errors.Join(err, r.close())

@@ -106,15 +106,16 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
 }
 
-// Deps is what a listener works with. Only Ready and Note may be missing.
+// Deps is what a listener works with. Only Rejected, Ready and Note may be missing.
 type Deps struct {
 	Name      string // Of the service, such as "gitcache".
 	Log       *slog.Logger
 	Telemetry *telemetry.Telemetry
 	Verifier  identity.Verifier
-	Policy    identity.Policy // Must have every procedure that is mounted.
-	Ready     func() error    // Why the service should get no requests; nil: it is ready.
-	Note      func() string   // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
+	Policy    identity.Policy                  // Must have every procedure that is mounted.
+	Rejected  func(r *http.Request, why error) // Told of a request whose token is forged, expired or revoked, once it is answered.
+	Ready     func() error                     // Why the service should get no requests; nil: it is ready.
+	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
 }
 
 // Server is a listener. New, then Listen, then Run.
@@ -122,6 +123,7 @@ type Server struct {
 	name         string
 	log          *slog.Logger
 	telemetry    *telemetry.Telemetry
+	rejected     func(r *http.Request, why error)
 	readyFunc    func() error
 	noteFunc     func() string
 	readMaxBytes int
@@ -152,6 +154,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		name:         deps.Name,
 		log:          deps.Log,
 		telemetry:    deps.Telemetry,
+		rejected:     deps.Rejected,
 		readyFunc:    deps.Ready,
 		noteFunc:     deps.Note,
 		readMaxBytes: cfg.ReadMaxBytes,
@@ -244,6 +247,9 @@ func (s *Server) track(next http.Handler) http.Handler {
 		}
 		defer s.drain.running.Done()
 		next.ServeHTTP(w, r)
+		if why := identity.Rejected(r.Context()); why != nil && s.rejected != nil {
+			s.rejected(r, why)
+		}
 		if r.ProtoMajor == 1 {
 			// The server sets its own deadline before the next request. Where none is possible there is nothing to wait for.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
