@@ -28,7 +28,7 @@ import (
 const (
 	// A hub is near or it is down; a second address of the same name still gets its turn.
 	dialTimeout         = 10 * time.Second
-	tlsHandshakeTimeout = 10 * time.Second
+	tlsHandshakeTimeout = 30 * time.Second // as long as the hub lets it wait for its turn in a storm
 	keepAlive           = 15 * time.Second
 	idleConnTimeout     = 90 * time.Second
 	// A connection is asked for a sign of life after this silence, and given up after that wait. Streams

@@ -15,8 +15,14 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds the whole of a TLS handshake, also the wait for a turn to compute.
+	// handshakeTimeout bounds how long a TLS handshake waits for the other side's bytes.
 	handshakeTimeout = 10 * time.Second
+	// turnTimeout bounds all the waits of a handshake for its turn to compute. Clients of ours wait as long: in a
+	// storm, who waits gets in, and who gives up and comes again costs all of it twice.
+	turnTimeout = 30 * time.Second
+	// handshakesPerCPU compute at a time. Calls of those who are in compete with them: with one per CPU, a few
+	// thousand calls would leave next to nothing to who wants in.
+	handshakesPerCPU = 4
 	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: files,
 	// calls to other services. One in so many.
 	descriptorsKept = 4
@@ -55,7 +61,7 @@ type door struct {
 func openDoor(l net.Listener, config *tls.Config, limit int64, log *slog.Logger) *door {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &door{
-		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)
@@ -142,9 +148,9 @@ func (d *door) turnAway(c net.Conn) {
 }
 
 func (d *door) handshake(c *guest) {
-	ctx, cancel := context.WithTimeout(d.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, handshakeTimeout+turnTimeout)
 	defer cancel()
-	turn := &turning{guest: c, ctx: ctx}
+	turn := &turning{guest: c, ctx: ctx, patience: handshakeTimeout}
 	secure := tls.Server(turn, d.tls)
 	err := secure.HandshakeContext(ctx)
 	turn.over()
@@ -185,6 +191,8 @@ type turning struct {
 	ctx  context.Context // of the handshake
 	held bool
 	done bool
+	// patience is how much longer the handshake waits for bytes.
+	patience time.Duration
 }
 
 func (t *turning) Read(p []byte) (int, error) {
@@ -192,7 +200,12 @@ func (t *turning) Read(p []byte) (int, error) {
 		return t.guest.Read(p)
 	}
 	t.release()
+	begin := time.Now()
+	if err := t.guest.SetReadDeadline(begin.Add(t.patience)); err != nil {
+		return 0, err
+	}
 	n, err := t.guest.Read(p)
+	t.patience -= time.Since(begin)
 	if err == nil {
 		err = t.take()
 	}
@@ -221,4 +234,5 @@ func (t *turning) over() {
 	t.release()
 	t.done = true
 	t.ctx = nil
+	_ = t.guest.SetReadDeadline(time.Time{}) // if it fails, so does the next read
 }
