@@ -268,7 +268,13 @@ func (r *Run) excused(name string) bool {
 	if strings.HasPrefix(name, "report: unavailable: ") || strings.HasPrefix(name, "report: resource_exhausted: ") {
 		return true
 	}
-	return r.cfg.Faults && (strings.HasSuffix(name, "EOF") || strings.Contains(name, "connection reset") || strings.Contains(name, "TLS handshake timeout"))
+	return r.cfg.Faults && unconnected(name)
+}
+
+// unconnected says whether an error is of a connection that was not made whole.
+func unconnected(name string) bool {
+	return slices.ContainsFunc([]string{"EOF", "connection reset", "TLS handshake timeout", "client conn could not be established"},
+		func(part string) bool { return strings.Contains(name, part) })
 }
 
 // refreshed does what a webhook does, as often as the host repeats it: the hub may just be starting.

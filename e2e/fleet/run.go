@@ -149,6 +149,12 @@ func (r *Run) settle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the first delivery: %w", err)
 	}
+	for name, n := range r.errors.Errors {
+		if unconnected(name) { // all came at once, and some again
+			r.say("while all came, agents met %d x %s", n, name)
+			delete(r.errors.Errors, name)
+		}
+	}
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
 	r.say("everything is delivered and reported after %.1f s", r.Settled.Seconds())
 	return nil
