@@ -154,8 +154,8 @@ func TestWrongCredentialsAreSaidAndHealWithTheSecret(t *testing.T) {
 	f.problem()
 
 	f.git.RequireLogin("x-access-token", "t0ken")
+	second := f.repo.Commit("two", gittest.Files{"a": "2"}) // before the secret, whose change has the source looked at
 	f.console.setSecret("shop-git", map[string]string{"token": "t0ken"})
-	second := f.repo.Commit("two", gittest.Files{"a": "2"})
 	f.published("HEAD", second)
 }
 
