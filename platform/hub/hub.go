@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/pieces"
 )
 
 // ErrNone: the agent was told of no distributor.
@@ -30,6 +31,7 @@ type Distributor struct {
 // Distributors is the list of them. It is safe for concurrent use.
 type Distributors struct {
 	client  *http.Client
+	rpc     *http.Client // the same, for calls
 	options []connect.ClientOption
 	refused func()
 
@@ -41,7 +43,9 @@ type Distributors struct {
 // New returns an empty list; client sends the agent's token with every request. Refused is called when
 // a token is not accepted.
 func New(client *http.Client, refused func(), options ...connect.ClientOption) *Distributors {
-	return &Distributors{client: client, options: options, refused: refused}
+	rpc := *client
+	rpc.Transport = pieces.Transport(client.Transport)
+	return &Distributors{client: client, rpc: &rpc, options: options, refused: refused}
 }
 
 // Set replaces the list. The distributor in use stays in use if it is still there; a new agent begins
@@ -56,7 +60,7 @@ func (d *Distributors) Set(urls []string) {
 	d.list, d.at = nil, 0
 	for _, url := range urls {
 		d.list = append(d.list, Distributor{
-			URL: url, HTTP: d.client, RPC: deliveryv1connect.NewDeliveryServiceClient(d.client, url, d.options...),
+			URL: url, HTTP: d.client, RPC: deliveryv1connect.NewDeliveryServiceClient(d.rpc, url, d.options...),
 		})
 	}
 	if at := slices.Index(urls, using); at >= 0 {

@@ -201,7 +201,7 @@ func (t *turning) Read(p []byte) (int, error) {
 	}
 	t.release()
 	begin := time.Now()
-	if err := t.guest.SetReadDeadline(begin.Add(t.patience)); err != nil {
+	if err := t.SetReadDeadline(begin.Add(t.patience)); err != nil {
 		return 0, err
 	}
 	n, err := t.guest.Read(p)
@@ -234,5 +234,5 @@ func (t *turning) over() {
 	t.release()
 	t.done = true
 	t.ctx = nil
-	_ = t.guest.SetReadDeadline(time.Time{}) // if it fails, so does the next read
+	_ = t.SetReadDeadline(time.Time{}) // if it fails, so does the next read
 }

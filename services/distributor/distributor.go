@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/pieces"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/distributor/internal/edge"
@@ -119,7 +120,8 @@ func (s *Service) serve(origin *edge.Edge) error {
 	return s.replica.Serve(policy, s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
+			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
+			return path, pieces.Handler(handler)
 		}).Lingering(),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 	)
