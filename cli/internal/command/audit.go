@@ -92,7 +92,7 @@ func listAudit(ctx context.Context, h *hub.Hub, q auditQuery) (events []*console
 			size = min(size, q.limit-len(events))
 		}
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		res, err := h.Audit.ListAuditEvents(call, &consolev1.ListAuditEventsRequest{Filter: q.filter, PageSize: int32(size), PageToken: token}) //nolint:gosec // at most a page
+		res, err := h.Audit.ListAuditEvents(call, &consolev1.ListAuditEventsRequest{Filter: q.filter, PageSize: int32(size), PageToken: token})
 		cancel()
 		if err != nil {
 			return nil, "", err

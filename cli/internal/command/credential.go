@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	credentialVerb    = "kubectl-credential"
+	credentialVerb    = "kubectl-credential" //nolint:gosec // an API, no secret
 	credentialVersion = "client.authentication.k8s.io/v1"
 	// credentialLifetime is how long a token lives that is handed to kubectl; credentialMargin before its end
 	// kubectl asks for another.

@@ -74,7 +74,7 @@ func (a *app) runKubectl(ctx context.Context, h *hub.Hub, cluster string, args [
 		args = args[1:] // what follows is kubectl's as it is
 	}
 	h.HTTP.CloseIdleConnections()
-	err = syscall.Exec(program, append([]string{program, "--kubeconfig", file}, args...), os.Environ()) //nolint:gosec // the person's own kubectl
+	err = syscall.Exec(program, append([]string{program, "--kubeconfig", file}, args...), os.Environ())
 	return fmt.Errorf("run %s: %w", program, err)
 }
 
