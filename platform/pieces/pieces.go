@@ -9,7 +9,7 @@ import (
 )
 
 // Size of a piece: a frame and a record of it.
-const Size = 4 << 10
+const Size = 2 << 10
 
 // Handler has the answers of a handler written in pieces.
 func Handler(next http.Handler) http.Handler {

@@ -125,7 +125,7 @@ func TestLargeMessagesTravelInSmallFrames(t *testing.T) {
 	if n := sent.largest(); n == 0 || n > pieces.Size {
 		t.Errorf("a request's frame had %d bytes", n)
 	}
-	if n := got.largest(); n == 0 || n > pieces.Size {
+	if n := got.largest(); n == 0 || n > 4<<10 { // net/http puts what is written together, up to that
 		t.Errorf("an answer's frame had %d bytes", n)
 	}
 }

@@ -55,8 +55,8 @@ const (
 	connectionWindow = 16 << 20
 	streamWindow     = 4 << 20
 	// Of the fields of requests and answers so much is remembered per connection, so that they need not be sent
-	// again: a token and what comes with it, and little.
-	theirHeaders, ourHeaders = 2 << 10, 512
+	// again: a token and what comes with it; next to nothing of ours. What 10,000 agents sent would take 70 MiB.
+	theirHeaders, ourHeaders = 1 << 10, 1
 	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait. That
 	// is for processes that hang: agents poll more often. A peer whose machine or network is gone is found by
 	// the kernel, which costs this process nothing: after silentIdle it probes, and writeStall bounds how
