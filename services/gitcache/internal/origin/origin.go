@@ -108,16 +108,21 @@ func New(deps Deps) *Origin { return &Origin{deps: deps} }
 // Resolve answers a batch, in its order. With forwarded set another replica asks, and nobody else is
 // asked in turn.
 func (o *Origin) Resolve(ctx context.Context, queries []Query, forwarded bool) ([]Answer, error) {
+	if len(queries) == 0 {
+		return nil, nil
+	}
 	answers := make([]Answer, len(queries))
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for i, q := range queries {
+	last := len(queries) - 1
+	for i, q := range queries[:last] {
 		g.Go(func() error {
 			answers[i] = o.local(ctx, q)
 			return nil
 		})
 	}
-	_ = g.Wait() // no job fails
+	answers[last] = o.local(ctx, queries[last]) // here: nobody has to be woken for the only one
+	_ = g.Wait()                                // no job fails
 	if !forwarded && ctx.Err() == nil {
 		o.askOthers(ctx, queries, answers)
 	}
