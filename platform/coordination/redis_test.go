@@ -62,8 +62,11 @@ func TestRedisDownIsAnErrorWithinTheDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	c := openRedis(t, s.URL())
 	l := acquire(t, c, "k", "one", time.Hour)
-	for name, fault := range map[string]func(){"hung": s.Pause, "dead": s.Kill} {
-		fault()
+	for _, fault := range []struct {
+		name         string
+		happens, end func()
+	}{{"hung", s.Pause, s.Resume}, {"dead", s.Kill, func() {}}} {
+		fault.happens()
 		for op, call := range map[string]func() error{
 			"acquire": func() error { _, err := c.Acquire(t.Context(), "k2", "h", time.Minute); return err },
 			"holder":  func() error { _, err := c.Holder(t.Context(), "k"); return err },
@@ -77,18 +80,16 @@ func TestRedisDownIsAnErrorWithinTheDeadline(t *testing.T) {
 			began := time.Now()
 			err := call()
 			if err == nil || errors.Is(err, coordination.ErrHeld) || errors.Is(err, coordination.ErrLost) {
-				t.Errorf("%s with Redis %s: %v", op, name, err)
+				t.Errorf("%s with Redis %s: %v", op, fault.name, err)
 			}
 			if took := time.Since(began); took > 2*coordination.OpTimeout {
-				t.Errorf("%s with Redis %s took %s", op, name, took)
+				t.Errorf("%s with Redis %s took %s", op, fault.name, took)
 			}
 		}
 		if !l.Valid() {
-			t.Errorf("Redis %s: the holder lost its lease before its clock said so", name)
+			t.Errorf("Redis %s: the holder lost its lease before its clock said so", fault.name)
 		}
-		if name == "hung" {
-			s.Resume()
-		}
+		fault.end()
 	}
 }
 

@@ -54,9 +54,9 @@ const (
 	// others, as a tunnel's session would.
 	connectionWindow = 16 << 20
 	streamWindow     = 4 << 20
-	// Of the fields of requests and answers so much is remembered per connection, so that they need not be sent
-	// again: a token and what comes with it; next to nothing of ours. What 10,000 agents sent would take 70 MiB.
-	theirHeaders, ourHeaders = 1 << 10, 1
+	// Next to nothing is remembered per connection of the fields that answers have. How much requests may lean on
+	// must not be lowered here: until our settings have reached them, clients count with HTTP/2's 4 KiB.
+	ourHeaders = 1
 	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait. That
 	// is for processes that hang: agents poll more often. A peer whose machine or network is gone is found by
 	// the kernel, which costs this process nothing: after silentIdle it probes, and writeStall bounds how
@@ -228,7 +228,6 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxConcurrentStreams,
-			MaxDecoderHeaderTableSize:     theirHeaders,
 			MaxEncoderHeaderTableSize:     ourHeaders,
 			MaxReceiveBufferPerConnection: connectionWindow,
 			MaxReceiveBufferPerStream:     streamWindow,

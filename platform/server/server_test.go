@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -732,5 +734,56 @@ func TestRawPathsAndUpgradesArriveUnchanged(t *testing.T) {
 	all, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 101") || !strings.HasSuffix(string(all), "hello\n") {
 		t.Errorf("got %q, %v", all, err)
+	}
+}
+
+// A client speaks before it has seen the server's settings, and until then may refer to 4 KiB of fields that it sent.
+func TestFirstRequestsOfAConnectionLeanOnHTTP2sDefaults(t *testing.T) {
+	t.Parallel()
+	s := start(t, Config{}, rpcMounts(fine)...)
+	conn := dial(t, s)
+	var fields bytes.Buffer
+	encoder := hpack.NewEncoder(&fields)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 3
+	for i := range requests {
+		fields.Reset()
+		for _, f := range []hpack.HeaderField{
+			{Name: ":method", Value: "GET"},
+			{Name: ":scheme", Value: "http"},
+			{Name: ":authority", Value: "hub"},
+			{Name: ":path", Value: "/healthz"},
+			{Name: "first", Value: strings.Repeat("1", 1500)},
+			{Name: "second", Value: strings.Repeat("2", 1500)},
+		} {
+			if err := encoder.WriteField(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: fields.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answers := 0; answers < requests; {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := frame.(type) {
+		case *http2.GoAwayFrame:
+			t.Fatalf("the connection is refused: %v %s", f.ErrCode, f.DebugData())
+		case *http2.MetaHeadersFrame:
+			if f.PseudoValue("status") != "200" {
+				t.Fatalf("answer %v", f.Fields)
+			}
+			answers++
+		}
 	}
 }
