@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/felixge/httpsnoop"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -148,58 +146,4 @@ func (o *observer) tell(ctx context.Context, err error) error {
 // internalText tells a person where to look for what the answer leaves out.
 func internalText(ctx context.Context, name string) string {
 	return fmt.Sprintf("internal error in %s: its log says more under trace_id %s", name, trace.SpanContextFromContext(ctx).TraceID())
-}
-
-// observeHTTP does for plain handlers what observer does for calls.
-func (o *observer) observeHTTP(route string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, start := r.Context(), time.Now()
-		status := 0
-		w = httpsnoop.Wrap(w, httpsnoop.Hooks{
-			WriteHeader: func(write httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-				return func(code int) {
-					if status == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
-						status = code
-					}
-					write(code)
-				}
-			},
-			Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-				return func(p []byte) (int, error) {
-					status = max(status, http.StatusOK)
-					return write(p)
-				}
-			},
-		})
-		defer func() {
-			aborted := o.recoverHTTP(ctx, w, route, &status, recover())
-			o.metrics.requests.WithLabelValues(route, strconv.Itoa(max(status, http.StatusOK))).Inc()
-			level := slog.LevelDebug
-			if status >= http.StatusInternalServerError {
-				level = slog.LevelWarn
-			}
-			o.log.Log(ctx, level, "request", "route", route, "method", r.Method, "status", max(status, http.StatusOK), "took", time.Since(start))
-			if aborted {
-				panic(http.ErrAbortHandler)
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// recoverHTTP answers for a handler that panicked. It reports whether the connection has to be cut,
-// because an answer had begun and must not look complete.
-func (o *observer) recoverHTTP(ctx context.Context, w http.ResponseWriter, route string, status *int, panicked any) (abort bool) {
-	if panicked == nil {
-		return false
-	}
-	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
-		return true
-	}
-	o.log.ErrorContext(ctx, "handler panicked", "route", route, "panic", panicked, "stack", string(debug.Stack()))
-	if *status != 0 {
-		return true
-	}
-	http.Error(w, internalText(ctx, o.name), http.StatusInternalServerError)
-	return false
 }

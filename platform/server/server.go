@@ -26,8 +26,6 @@ import (
 	connectcors "connectrpc.com/cors"
 	"connectrpc.com/validate"
 	"github.com/rs/cors"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/propagation"
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
@@ -311,13 +309,16 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 
 // options are what every Connect handler is built with. The order of interceptors is outermost first.
 func (s *Server) options(deps Deps, o *observer) []connect.HandlerOption {
-	spans := tracing{s.telemetry.Tracer.Tracer("fairlead.dev/platform/server")}
 	return []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.readMaxBytes),
 		connect.WithSendMaxBytes(sendMaxBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(spans, o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
+		connect.WithInterceptors(s.spans(), o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
 	}
+}
+
+func (s *Server) spans() tracing {
+	return tracing{s.telemetry.Tracer.Tracer("fairlead.dev/platform/server")}
 }
 
 func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []connect.HandlerOption) error {
@@ -339,11 +340,10 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	if mount.role != identity.RoleOpen {
 		handler = identity.Middleware(deps.Verifier, mount.role, handler)
 	}
-	handler = o.observeHTTP(mount.pattern, handler)
 	if !mount.raw {
 		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))
 	}
-	handler = otelhttp.NewHandler(handler, mount.pattern, otelhttp.WithTracerProvider(s.telemetry.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
+	handler = newPlain(o, s.spans(), mount.pattern, handler)
 	if mount.raw {
 		root.raw = append(root.raw, rawRoute{mount.pattern, handler})
 		return
