@@ -57,7 +57,11 @@ type AuditEvent struct {
 	// Two events of one request have the same; empty: there is only one.
 	Request string `protobuf:"bytes,17,opt,name=request,proto3" json:"request,omitempty"`
 	// Output only: the service that recorded it, as its token says.
-	Recorder      string `protobuf:"bytes,18,opt,name=recorder,proto3" json:"recorder,omitempty"`
+	Recorder string `protobuf:"bytes,18,opt,name=recorder,proto3" json:"recorder,omitempty"`
+	// Output only: of a change of the catalog, the resource before and after it as JSON without output-only fields;
+	// secret values are masked. Empty: there was none. Of more than 64 KiB only what changed is kept.
+	Before        string `protobuf:"bytes,19,opt,name=before,proto3" json:"before,omitempty"`
+	After         string `protobuf:"bytes,20,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -214,6 +218,20 @@ func (x *AuditEvent) GetRequest() string {
 func (x *AuditEvent) GetRecorder() string {
 	if x != nil {
 		return x.Recorder
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetAfter() string {
+	if x != nil {
+		return x.After
 	}
 	return ""
 }
@@ -666,7 +684,7 @@ var File_fairlead_console_v1_audit_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/audit_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x05\n" +
+	"'fairlead/console/v1/audit_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x06\n" +
 	"\n" +
 	"AuditEvent\x12)\n" +
 	"\x02id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^[0-9a-z-]{16,64}$R\x02id\x126\n" +
@@ -688,7 +706,9 @@ const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"\x06remote\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06remote\x12 \n" +
 	"\x06reason\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06reason\x12!\n" +
 	"\arequest\x18\x11 \x01(\tB\a\xbaH\x04r\x02\x18@R\arequest\x12\x1a\n" +
-	"\brecorder\x18\x12 \x01(\tR\brecorder\"\x86\x01\n" +
+	"\brecorder\x18\x12 \x01(\tR\brecorder\x12\x16\n" +
+	"\x06before\x18\x13 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x14 \x01(\tR\x05after\"\x86\x01\n" +
 	"\n" +
 	"AuditActor\x121\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18R\x00R\x04userR\x05agentR\aserviceR\x04kind\x12\x1c\n" +

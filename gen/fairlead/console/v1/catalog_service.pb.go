@@ -25,31 +25,52 @@ const (
 type Kind int32
 
 const (
-	Kind_KIND_UNSPECIFIED Kind = 0
-	Kind_KIND_SOURCE      Kind = 1
-	Kind_KIND_CLUSTER     Kind = 2
-	Kind_KIND_SERVICE     Kind = 3
-	Kind_KIND_SECRET      Kind = 4
-	Kind_KIND_GRANT       Kind = 5
+	Kind_KIND_UNSPECIFIED     Kind = 0
+	Kind_KIND_SOURCE          Kind = 1
+	Kind_KIND_CLUSTER         Kind = 2
+	Kind_KIND_SERVICE         Kind = 3
+	Kind_KIND_SECRET          Kind = 4
+	Kind_KIND_GRANT           Kind = 5
+	Kind_KIND_PROJECT         Kind = 6
+	Kind_KIND_GLOBAL_SERVICE  Kind = 7
+	Kind_KIND_CONFIG_SET      Kind = 8
+	Kind_KIND_BACKEND         Kind = 9
+	Kind_KIND_ROLE            Kind = 10
+	Kind_KIND_SERVICE_ACCOUNT Kind = 11
+	Kind_KIND_SINK            Kind = 12
 )
 
 // Enum value maps for Kind.
 var (
 	Kind_name = map[int32]string{
-		0: "KIND_UNSPECIFIED",
-		1: "KIND_SOURCE",
-		2: "KIND_CLUSTER",
-		3: "KIND_SERVICE",
-		4: "KIND_SECRET",
-		5: "KIND_GRANT",
+		0:  "KIND_UNSPECIFIED",
+		1:  "KIND_SOURCE",
+		2:  "KIND_CLUSTER",
+		3:  "KIND_SERVICE",
+		4:  "KIND_SECRET",
+		5:  "KIND_GRANT",
+		6:  "KIND_PROJECT",
+		7:  "KIND_GLOBAL_SERVICE",
+		8:  "KIND_CONFIG_SET",
+		9:  "KIND_BACKEND",
+		10: "KIND_ROLE",
+		11: "KIND_SERVICE_ACCOUNT",
+		12: "KIND_SINK",
 	}
 	Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED": 0,
-		"KIND_SOURCE":      1,
-		"KIND_CLUSTER":     2,
-		"KIND_SERVICE":     3,
-		"KIND_SECRET":      4,
-		"KIND_GRANT":       5,
+		"KIND_UNSPECIFIED":     0,
+		"KIND_SOURCE":          1,
+		"KIND_CLUSTER":         2,
+		"KIND_SERVICE":         3,
+		"KIND_SECRET":          4,
+		"KIND_GRANT":           5,
+		"KIND_PROJECT":         6,
+		"KIND_GLOBAL_SERVICE":  7,
+		"KIND_CONFIG_SET":      8,
+		"KIND_BACKEND":         9,
+		"KIND_ROLE":            10,
+		"KIND_SERVICE_ACCOUNT": 11,
+		"KIND_SINK":            12,
 	}
 )
 
@@ -443,6 +464,8 @@ type Change struct {
 	//	*Change_Secret
 	//	*Change_Deleted
 	//	*Change_Grant
+	//	*Change_Project
+	//	*Change_Role
 	Change        isChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -539,6 +562,24 @@ func (x *Change) GetGrant() *Grant {
 	return nil
 }
 
+func (x *Change) GetProject() *Project {
+	if x != nil {
+		if x, ok := x.Change.(*Change_Project); ok {
+			return x.Project
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetRole() *Role {
+	if x != nil {
+		if x, ok := x.Change.(*Change_Role); ok {
+			return x.Role
+		}
+	}
+	return nil
+}
+
 type isChange_Change interface {
 	isChange_Change()
 }
@@ -569,6 +610,14 @@ type Change_Grant struct {
 	Grant *Grant `protobuf:"bytes,6,opt,name=grant,proto3,oneof"`
 }
 
+type Change_Project struct {
+	Project *Project `protobuf:"bytes,7,opt,name=project,proto3,oneof"`
+}
+
+type Change_Role struct {
+	Role *Role `protobuf:"bytes,8,opt,name=role,proto3,oneof"`
+}
+
 func (*Change_Source) isChange_Change() {}
 
 func (*Change_Cluster) isChange_Change() {}
@@ -580,6 +629,10 @@ func (*Change_Secret) isChange_Change() {}
 func (*Change_Deleted) isChange_Change() {}
 
 func (*Change_Grant) isChange_Change() {}
+
+func (*Change_Project) isChange_Change() {}
+
+func (*Change_Role) isChange_Change() {}
 
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -646,7 +699,7 @@ var File_fairlead_console_v1_catalog_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
+	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
 	"\fWatchRequest\x12+\n" +
 	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x129\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xe5\x02\n" +
@@ -664,19 +717,21 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\vSnapshotEnd\"\v\n" +
 	"\tHeartbeat\"@\n" +
 	"\aChanges\x125\n" +
-	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xe2\x02\n" +
+	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xcd\x03\n" +
 	"\x06Change\x125\n" +
 	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
 	"\acluster\x18\x02 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x128\n" +
 	"\aservice\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x125\n" +
 	"\x06secret\x18\x04 \x01(\v2\x1b.fairlead.console.v1.SecretH\x00R\x06secret\x128\n" +
 	"\adeleted\x18\x05 \x01(\v2\x1c.fairlead.console.v1.DeletedH\x00R\adeleted\x122\n" +
-	"\x05grant\x18\x06 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grantB\b\n" +
+	"\x05grant\x18\x06 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x128\n" +
+	"\aproject\x18\a \x01(\v2\x1c.fairlead.console.v1.ProjectH\x00R\aproject\x12/\n" +
+	"\x04role\x18\b \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04roleB\b\n" +
 	"\x06change\"^\n" +
 	"\aDeleted\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid*r\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid*\xfc\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\x10\n" +
@@ -684,7 +739,15 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\fKIND_SERVICE\x10\x03\x12\x0f\n" +
 	"\vKIND_SECRET\x10\x04\x12\x0e\n" +
 	"\n" +
-	"KIND_GRANT\x10\x052d\n" +
+	"KIND_GRANT\x10\x05\x12\x10\n" +
+	"\fKIND_PROJECT\x10\x06\x12\x17\n" +
+	"\x13KIND_GLOBAL_SERVICE\x10\a\x12\x13\n" +
+	"\x0fKIND_CONFIG_SET\x10\b\x12\x10\n" +
+	"\fKIND_BACKEND\x10\t\x12\r\n" +
+	"\tKIND_ROLE\x10\n" +
+	"\x12\x18\n" +
+	"\x14KIND_SERVICE_ACCOUNT\x10\v\x12\r\n" +
+	"\tKIND_SINK\x10\f2d\n" +
 	"\x0eCatalogService\x12R\n" +
 	"\x05Watch\x12!.fairlead.console.v1.WatchRequest\x1a\".fairlead.console.v1.WatchResponse\"\x000\x01B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13CatalogServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -718,6 +781,8 @@ var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(*Service)(nil),       // 11: fairlead.console.v1.Service
 	(*Secret)(nil),        // 12: fairlead.console.v1.Secret
 	(*Grant)(nil),         // 13: fairlead.console.v1.Grant
+	(*Project)(nil),       // 14: fairlead.console.v1.Project
+	(*Role)(nil),          // 15: fairlead.console.v1.Role
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
@@ -733,14 +798,16 @@ var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	12, // 10: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
 	8,  // 11: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
 	13, // 12: fairlead.console.v1.Change.grant:type_name -> fairlead.console.v1.Grant
-	0,  // 13: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 14: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 15: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	14, // 13: fairlead.console.v1.Change.project:type_name -> fairlead.console.v1.Project
+	15, // 14: fairlead.console.v1.Change.role:type_name -> fairlead.console.v1.Role
+	0,  // 15: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 16: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 17: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	17, // [17:18] is the sub-list for method output_type
+	16, // [16:17] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }
@@ -748,6 +815,8 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 	if File_fairlead_console_v1_catalog_service_proto != nil {
 		return
 	}
+	file_fairlead_console_v1_access_service_proto_init()
+	file_fairlead_console_v1_project_service_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*WatchResponse_SnapshotBegin)(nil),
@@ -762,6 +831,8 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		(*Change_Secret)(nil),
 		(*Change_Deleted)(nil),
 		(*Change_Grant)(nil),
+		(*Change_Project)(nil),
+		(*Change_Role)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
