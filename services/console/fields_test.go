@@ -87,6 +87,8 @@ func fill(m protoreflect.Message, given map[protoreflect.FullName]any) {
 				value = "a-" + strings.ReplaceAll(string(fd.Name()), "_", "-")
 			}
 			m.Set(fd, protoreflect.ValueOfString(value))
+		case fd.Kind() == protoreflect.Int32Kind:
+			m.Set(fd, protoreflect.ValueOfInt32(7))
 		case fd.Kind() == protoreflect.BoolKind:
 			m.Set(fd, protoreflect.ValueOfBool(true))
 		case fd.Kind() == protoreflect.EnumKind:
@@ -123,7 +125,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	service := &consolev1.ServiceSpec{}
 	fill(service.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.ServiceSpec.source": "shop", "fairlead.console.v1.ServiceSpec.cluster": "edge-1",
-		"fairlead.console.v1.ServiceSpec.ref":     "semver:>=2.0.0 <3",
+		"fairlead.console.v1.ServiceSpec.ref": "semver:>=2.0.0 <3",
+		"fairlead.delivery.v1.SyncSpec.pin":   strings.Repeat("a", 40), "fairlead.delivery.v1.SyncSpec.impersonate": "shop/deployer",
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
 	})
 	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}}); err != nil {

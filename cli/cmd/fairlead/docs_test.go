@@ -118,7 +118,12 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
 		fields := m.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
-			if name := fields.Get(i).FullName(); !seen[name] && name != "fairlead.console.v1.ServiceSpec.namespace" {
+			name := fields.Get(i).FullName()
+			switch name {
+			case "fairlead.console.v1.ServiceSpec.namespace", "fairlead.console.v1.ServiceSpec.render", "fairlead.console.v1.ServiceSpec.sync":
+				continue // these are about objects, not about sources
+			}
+			if !seen[name] {
 				t.Errorf("the page does not show %s", name)
 			}
 		}

@@ -102,6 +102,12 @@ const (
 	ServiceState_SERVICE_STATE_FAILED ServiceState = 5
 	// The cluster is not connected: what it said last is too old to trust.
 	ServiceState_SERVICE_STATE_UNKNOWN ServiceState = 6
+	// What Git says is not applied, on purpose: somebody holds it.
+	ServiceState_SERVICE_STATE_HELD ServiceState = 7
+	// Waits for a person to confirm a removal, or for another service.
+	ServiceState_SERVICE_STATE_WAITING ServiceState = 8
+	// In dry run, and the cluster differs from what Git says.
+	ServiceState_SERVICE_STATE_DIFFERS ServiceState = 9
 )
 
 // Enum value maps for ServiceState.
@@ -114,6 +120,9 @@ var (
 		4: "SERVICE_STATE_DEGRADED",
 		5: "SERVICE_STATE_FAILED",
 		6: "SERVICE_STATE_UNKNOWN",
+		7: "SERVICE_STATE_HELD",
+		8: "SERVICE_STATE_WAITING",
+		9: "SERVICE_STATE_DIFFERS",
 	}
 	ServiceState_value = map[string]int32{
 		"SERVICE_STATE_UNSPECIFIED": 0,
@@ -123,6 +132,9 @@ var (
 		"SERVICE_STATE_DEGRADED":    4,
 		"SERVICE_STATE_FAILED":      5,
 		"SERVICE_STATE_UNKNOWN":     6,
+		"SERVICE_STATE_HELD":        7,
+		"SERVICE_STATE_WAITING":     8,
+		"SERVICE_STATE_DIFFERS":     9,
 	}
 )
 
@@ -1055,8 +1067,12 @@ type ServiceSpec struct {
 	// Which files of the folder belong to the service, as in .gitignore: with include only what
 	// matches one of its rules, without what matches ignore. A .fairleadignore in the folder or below
 	// leaves files out, too.
-	Include       []string `protobuf:"bytes,6,rep,name=include,proto3" json:"include,omitempty"`
-	Ignore        []string `protobuf:"bytes,7,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	Include []string `protobuf:"bytes,6,rep,name=include,proto3" json:"include,omitempty"`
+	Ignore  []string `protobuf:"bytes,7,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	// How the folder becomes objects. Unset: by what is in it.
+	Render *v11.RenderSpec `protobuf:"bytes,20,opt,name=render,proto3" json:"render,omitempty"`
+	// How they are kept applied. Unset: automatically.
+	Sync          *v11.SyncSpec `protobuf:"bytes,21,opt,name=sync,proto3" json:"sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1136,6 +1152,20 @@ func (x *ServiceSpec) GetInclude() []string {
 func (x *ServiceSpec) GetIgnore() []string {
 	if x != nil {
 		return x.Ignore
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetRender() *v11.RenderSpec {
+	if x != nil {
+		return x.Render
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetSync() *v11.SyncSpec {
+	if x != nil {
+		return x.Sync
 	}
 	return nil
 }
@@ -1740,7 +1770,7 @@ var File_fairlead_console_v1_resources_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
+	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
 	"\bMetadata\x12\xc3\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\x0ename.dns_label\x12^must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04name\x12Z\n" +
@@ -1810,7 +1840,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\"\xd3\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\"\xc1\x04\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
@@ -1819,7 +1849,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tB\xca\x01\xbaH\xc6\x01\xba\x01\xc2\x01\n" +
 	"\x13namespace.dns_label\x12gmust be empty or 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1aBthis == '' || this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tnamespace\x12+\n" +
 	"\ainclude\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
-	"\x06ignore\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"\xc9\x02\n" +
+	"\x06ignore\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\x128\n" +
+	"\x06render\x18\x14 \x01(\v2 .fairlead.delivery.v1.RenderSpecR\x06render\x122\n" +
+	"\x04sync\x18\x15 \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\"\xc9\x02\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -1874,7 +1906,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +
 	"\x15VERIFICATION_MODE_TAG\x10\x02\x12$\n" +
-	" VERIFICATION_MODE_TAG_AND_COMMIT\x10\x03*\xd3\x01\n" +
+	" VERIFICATION_MODE_TAG_AND_COMMIT\x10\x03*\xa1\x02\n" +
 	"\fServiceState\x12\x1d\n" +
 	"\x19SERVICE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SERVICE_STATE_PENDING\x10\x01\x12\x1d\n" +
@@ -1882,7 +1914,10 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x15SERVICE_STATE_HEALTHY\x10\x03\x12\x1a\n" +
 	"\x16SERVICE_STATE_DEGRADED\x10\x04\x12\x18\n" +
 	"\x14SERVICE_STATE_FAILED\x10\x05\x12\x19\n" +
-	"\x15SERVICE_STATE_UNKNOWN\x10\x06*c\n" +
+	"\x15SERVICE_STATE_UNKNOWN\x10\x06\x12\x16\n" +
+	"\x12SERVICE_STATE_HELD\x10\a\x12\x19\n" +
+	"\x15SERVICE_STATE_WAITING\x10\b\x12\x19\n" +
+	"\x15SERVICE_STATE_DIFFERS\x10\t*c\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_CREATED\x10\x01\x12\x13\n" +
@@ -1936,8 +1971,10 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
 	(*v1.Revision)(nil),           // 30: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 31: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 32: fairlead.delivery.v1.ServiceReport
+	(*v11.RenderSpec)(nil),        // 31: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 32: fairlead.delivery.v1.SyncSpec
+	(*v1.Artifact)(nil),           // 33: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 34: fairlead.delivery.v1.ServiceReport
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	25, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
@@ -1964,32 +2001,34 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	3,  // 21: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
 	15, // 22: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
 	16, // 23: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	1,  // 24: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	28, // 25: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	17, // 26: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	18, // 27: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	19, // 28: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	30, // 29: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	28, // 30: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 31: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	30, // 32: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	31, // 33: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	28, // 34: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 35: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	32, // 36: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	28, // 37: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 38: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	26, // 39: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 40: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 41: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	23, // 42: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	24, // 43: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	27, // 44: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	31, // 24: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	32, // 25: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	1,  // 26: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	28, // 27: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	17, // 28: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	18, // 29: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	19, // 30: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	30, // 31: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	28, // 32: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 33: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	30, // 34: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	33, // 35: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	28, // 36: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 37: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	34, // 38: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	28, // 39: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 40: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	26, // 41: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 42: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 43: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	23, // 44: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	24, // 45: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	27, // 46: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

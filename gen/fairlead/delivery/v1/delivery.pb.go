@@ -43,6 +43,12 @@ const (
 	Phase_PHASE_FAILED Phase = 5
 	// Removed from the cluster with all its objects.
 	Phase_PHASE_REMOVED Phase = 6
+	// Something newer is there, and is not applied on purpose: the mode, or an annotation in the cluster, says so.
+	Phase_PHASE_HELD Phase = 7
+	// Waits for a person (see guard) or for another service; the message says for what.
+	Phase_PHASE_WAITING Phase = 8
+	// Dry run: the cluster differs from what is wanted; see GetServiceDiff.
+	Phase_PHASE_DIFFERS Phase = 9
 )
 
 // Enum value maps for Phase.
@@ -55,6 +61,9 @@ var (
 		4: "PHASE_DEGRADED",
 		5: "PHASE_FAILED",
 		6: "PHASE_REMOVED",
+		7: "PHASE_HELD",
+		8: "PHASE_WAITING",
+		9: "PHASE_DIFFERS",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED": 0,
@@ -64,6 +73,9 @@ var (
 		"PHASE_DEGRADED":    4,
 		"PHASE_FAILED":      5,
 		"PHASE_REMOVED":     6,
+		"PHASE_HELD":        7,
+		"PHASE_WAITING":     8,
+		"PHASE_DIFFERS":     9,
 	}
 )
 
@@ -531,7 +543,13 @@ type ServiceDelivery struct {
 	Path      string       `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
 	// Shows that the artifact is meant for this cluster, where that is not known otherwise: to gitcaches, and to
 	// distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket.
-	Ticket        string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// As in the service's spec; the digest changes with them. Unset: all defaults.
+	Render *RenderSpec `protobuf:"bytes,9,opt,name=render,proto3" json:"render,omitempty"`
+	// Without `pin`, which the hub has followed.
+	Sync *SyncSpec `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
+	// Labels of the cluster, for renderers that can see them (Helm and templates) only: part of the digest then.
+	ClusterLabels map[string]string `protobuf:"bytes,11,rep,name=cluster_labels,json=clusterLabels,proto3" json:"cluster_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +638,27 @@ func (x *ServiceDelivery) GetTicket() string {
 		return x.Ticket
 	}
 	return ""
+}
+
+func (x *ServiceDelivery) GetRender() *RenderSpec {
+	if x != nil {
+		return x.Render
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetSync() *SyncSpec {
+	if x != nil {
+		return x.Sync
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetClusterLabels() map[string]string {
+	if x != nil {
+		return x.ClusterLabels
+	}
+	return nil
 }
 
 type WatchRequest struct {
@@ -1029,7 +1068,16 @@ type ServiceReport struct {
 	// Objects that are not healthy or failed to apply; at most 100, the count above tells of all.
 	Objects []*ObjectReport `protobuf:"bytes,13,rep,name=objects,proto3" json:"objects,omitempty"`
 	// Trace context of the commit.
-	Traceparent   string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// What a person has to confirm before objects are removed; unset: nothing.
+	Guard *Guard `protobuf:"bytes,15,opt,name=guard,proto3" json:"guard,omitempty"`
+	// Objects that others keep changing, or may not be repaired now: they are among `objects` with a rival.
+	ObjectsDrifted int32 `protobuf:"varint,16,opt,name=objects_drifted,json=objectsDrifted,proto3" json:"objects_drifted,omitempty"`
+	// How often something that others changed was put right, since the agent knows the service; and when last.
+	Repairs    uint64                 `protobuf:"varint,17,opt,name=repairs,proto3" json:"repairs,omitempty"`
+	RepairTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=repair_time,json=repairTime,proto3" json:"repair_time,omitempty"`
+	// The object of the last repair, with who had changed which fields.
+	Repaired      *ObjectReport `protobuf:"bytes,19,opt,name=repaired,proto3" json:"repaired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,6 +1210,113 @@ func (x *ServiceReport) GetTraceparent() string {
 	return ""
 }
 
+func (x *ServiceReport) GetGuard() *Guard {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+func (x *ServiceReport) GetObjectsDrifted() int32 {
+	if x != nil {
+		return x.ObjectsDrifted
+	}
+	return 0
+}
+
+func (x *ServiceReport) GetRepairs() uint64 {
+	if x != nil {
+		return x.Repairs
+	}
+	return 0
+}
+
+func (x *ServiceReport) GetRepairTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RepairTime
+	}
+	return nil
+}
+
+func (x *ServiceReport) GetRepaired() *ObjectReport {
+	if x != nil {
+		return x.Repaired
+	}
+	return nil
+}
+
+// Guard stands before a removal that looks like an accident.
+type Guard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names exactly this removal: these objects, by this digest.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Objects that would be removed, of how many.
+	Removing     int32 `protobuf:"varint,2,opt,name=removing,proto3" json:"removing,omitempty"`
+	ObjectsTotal int32 `protobuf:"varint,3,opt,name=objects_total,json=objectsTotal,proto3" json:"objects_total,omitempty"`
+	// The first 20 of them.
+	Sample        []*ManagedObject `protobuf:"bytes,4,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Guard) Reset() {
+	*x = Guard{}
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guard) ProtoMessage() {}
+
+func (x *Guard) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guard.ProtoReflect.Descriptor instead.
+func (*Guard) Descriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Guard) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Guard) GetRemoving() int32 {
+	if x != nil {
+		return x.Removing
+	}
+	return 0
+}
+
+func (x *Guard) GetObjectsTotal() int32 {
+	if x != nil {
+		return x.ObjectsTotal
+	}
+	return 0
+}
+
+func (x *Guard) GetSample() []*ManagedObject {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 type ObjectReport struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Group     string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -1170,15 +1325,19 @@ type ObjectReport struct {
 	Namespace string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// One of: Healthy, Progressing, Degraded, Missing, Failed.
-	Health        string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
-	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	Health  string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	// Field manager that changed it against Git; empty: nobody did.
+	Rival string `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`
+	// JSON pointers of the fields that it changed; at most 20.
+	Fields        []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ObjectReport) Reset() {
 	*x = ObjectReport{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1349,7 @@ func (x *ObjectReport) String() string {
 func (*ObjectReport) ProtoMessage() {}
 
 func (x *ObjectReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1362,7 @@ func (x *ObjectReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectReport.ProtoReflect.Descriptor instead.
 func (*ObjectReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ObjectReport) GetGroup() string {
@@ -1255,11 +1414,25 @@ func (x *ObjectReport) GetMessage() string {
 	return ""
 }
 
+func (x *ObjectReport) GetRival() string {
+	if x != nil {
+		return x.Rival
+	}
+	return ""
+}
+
+func (x *ObjectReport) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
@@ -1284,7 +1457,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
 	"\bservices\x18\x01 \x03(\v2%.fairlead.delivery.v1.ServiceDeliveryR\bservices\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\x97\x02\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xa8\x04\n" +
 	"\x0fServiceDelivery\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1293,7 +1466,14 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\brevision\x18\x05 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12:\n" +
 	"\bartifact\x18\x06 \x01(\v2\x1e.fairlead.artifact.v1.ArtifactR\bartifact\x12\x12\n" +
 	"\x04path\x18\a \x01(\tR\x04path\x12\x16\n" +
-	"\x06ticket\x18\b \x01(\tR\x06ticket\"\x0e\n" +
+	"\x06ticket\x18\b \x01(\tR\x06ticket\x128\n" +
+	"\x06render\x18\t \x01(\v2 .fairlead.delivery.v1.RenderSpecR\x06render\x122\n" +
+	"\x04sync\x18\n" +
+	" \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\x12_\n" +
+	"\x0ecluster_labels\x18\v \x03(\v28.fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntryR\rclusterLabels\x1a@\n" +
+	"\x12ClusterLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
 	"\fWatchRequest\"\xc7\x01\n" +
 	"\rWatchResponse\x123\n" +
 	"\x05nudge\x18\x01 \x01(\v2\x1b.fairlead.delivery.v1.NudgeH\x00R\x05nudge\x12?\n" +
@@ -1309,7 +1489,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\facknowledged\x18\x01 \x03(\v2%.fairlead.delivery.v1.AcknowledgementR\facknowledged\"G\n" +
 	"\x0fAcknowledgement\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x8a\x05\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xfd\x06\n" +
 	"\rServiceReport\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x121\n" +
@@ -1325,7 +1505,18 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\robjects_total\x18\v \x01(\x05R\fobjectsTotal\x12'\n" +
 	"\x0fobjects_healthy\x18\f \x01(\x05R\x0eobjectsHealthy\x12F\n" +
 	"\aobjects\x18\r \x03(\v2\".fairlead.delivery.v1.ObjectReportB\b\xbaH\x05\x92\x01\x02\x10dR\aobjects\x12)\n" +
-	"\vtraceparent\x18\x0e \x01(\tB\a\xbaH\x04r\x02\x18@R\vtraceparent\"\xc0\x01\n" +
+	"\vtraceparent\x18\x0e \x01(\tB\a\xbaH\x04r\x02\x18@R\vtraceparent\x121\n" +
+	"\x05guard\x18\x0f \x01(\v2\x1b.fairlead.delivery.v1.GuardR\x05guard\x12'\n" +
+	"\x0fobjects_drifted\x18\x10 \x01(\x05R\x0eobjectsDrifted\x12\x18\n" +
+	"\arepairs\x18\x11 \x01(\x04R\arepairs\x12;\n" +
+	"\vrepair_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"repairTime\x12>\n" +
+	"\brepaired\x18\x13 \x01(\v2\".fairlead.delivery.v1.ObjectReportR\brepaired\"\xa8\x01\n" +
+	"\x05Guard\x12\x17\n" +
+	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x02id\x12\x1a\n" +
+	"\bremoving\x18\x02 \x01(\x05R\bremoving\x12#\n" +
+	"\robjects_total\x18\x03 \x01(\x05R\fobjectsTotal\x12E\n" +
+	"\x06sample\x18\x04 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\b\xbaH\x05\x92\x01\x02\x10\x14R\x06sample\"\x89\x02\n" +
 	"\fObjectReport\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -1333,7 +1524,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x16\n" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12\"\n" +
-	"\amessage\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage*\x95\x01\n" +
+	"\amessage\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x1e\n" +
+	"\x05rival\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05rival\x12'\n" +
+	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields*\xcb\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_APPLYING\x10\x01\x12\x15\n" +
@@ -1341,7 +1534,11 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\rPHASE_HEALTHY\x10\x03\x12\x12\n" +
 	"\x0ePHASE_DEGRADED\x10\x04\x12\x10\n" +
 	"\fPHASE_FAILED\x10\x05\x12\x11\n" +
-	"\rPHASE_REMOVED\x10\x062\x95\x02\n" +
+	"\rPHASE_REMOVED\x10\x06\x12\x0e\n" +
+	"\n" +
+	"PHASE_HELD\x10\a\x12\x11\n" +
+	"\rPHASE_WAITING\x10\b\x12\x11\n" +
+	"\rPHASE_DIFFERS\x10\t2\x95\x02\n" +
 	"\x0fDeliveryService\x12R\n" +
 	"\x04Sync\x12!.fairlead.delivery.v1.SyncRequest\x1a\".fairlead.delivery.v1.SyncResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\x05Watch\x12\".fairlead.delivery.v1.WatchRequest\x1a#.fairlead.delivery.v1.WatchResponse\"\x000\x01\x12X\n" +
@@ -1361,7 +1558,7 @@ func file_fairlead_delivery_v1_delivery_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_delivery_v1_delivery_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_delivery_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fairlead_delivery_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(Phase)(0),                    // 0: fairlead.delivery.v1.Phase
 	(*SyncRequest)(nil),           // 1: fairlead.delivery.v1.SyncRequest
@@ -1381,11 +1578,16 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*ReportResponse)(nil),        // 15: fairlead.delivery.v1.ReportResponse
 	(*Acknowledgement)(nil),       // 16: fairlead.delivery.v1.Acknowledgement
 	(*ServiceReport)(nil),         // 17: fairlead.delivery.v1.ServiceReport
-	(*ObjectReport)(nil),          // 18: fairlead.delivery.v1.ObjectReport
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 20: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 21: fairlead.artifact.v1.Artifact
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Guard)(nil),                 // 18: fairlead.delivery.v1.Guard
+	(*ObjectReport)(nil),          // 19: fairlead.delivery.v1.ObjectReport
+	nil,                           // 20: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 22: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 23: fairlead.artifact.v1.Artifact
+	(*RenderSpec)(nil),            // 24: fairlead.delivery.v1.RenderSpec
+	(*SyncSpec)(nil),              // 25: fairlead.delivery.v1.SyncSpec
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*ManagedObject)(nil),         // 27: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	2,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
@@ -1393,30 +1595,37 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	5,  // 2: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
 	6,  // 3: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
 	7,  // 4: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
-	19, // 5: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
+	21, // 5: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
 	8,  // 6: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	20, // 7: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	21, // 8: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	11, // 9: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	12, // 10: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	13, // 11: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	17, // 12: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	16, // 13: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	0,  // 14: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	22, // 15: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	22, // 16: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	18, // 17: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	1,  // 18: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	9,  // 19: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	14, // 20: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	4,  // 21: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	10, // 22: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	15, // 23: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	21, // [21:24] is the sub-list for method output_type
-	18, // [18:21] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 7: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	23, // 8: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	24, // 9: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	25, // 10: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	20, // 11: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	11, // 12: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	12, // 13: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	13, // 14: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	17, // 15: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	16, // 16: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	0,  // 17: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	26, // 18: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	26, // 19: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	19, // 20: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	18, // 21: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	26, // 22: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	19, // 23: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	27, // 24: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	1,  // 25: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	9,  // 26: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	14, // 27: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	4,  // 28: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	10, // 29: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	15, // 30: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -1424,6 +1633,8 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 	if File_fairlead_delivery_v1_delivery_proto != nil {
 		return
 	}
+	file_fairlead_delivery_v1_detail_proto_init()
+	file_fairlead_delivery_v1_options_proto_init()
 	file_fairlead_delivery_v1_delivery_proto_msgTypes[3].OneofWrappers = []any{
 		(*SyncResponse_NotModified)(nil),
 		(*SyncResponse_HaveWanted)(nil),
@@ -1440,7 +1651,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_delivery_proto_rawDesc), len(file_fairlead_delivery_v1_delivery_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -155,6 +155,9 @@ type ServiceSpec struct {
 	// Include and Ignore are rules as in .gitignore, for the files of the folder.
 	Include []string `json:"include,omitempty"`
 	Ignore  []string `json:"ignore,omitempty"`
+	// Render and Sync are for the agent: kept as they are written down, in protojson.
+	Render json.RawMessage `json:"render,omitempty"`
+	Sync   json.RawMessage `json:"sync,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

@@ -1,8 +1,11 @@
 package rpc
 
 import (
+	"encoding/json"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -165,7 +168,7 @@ func decodeService(s *consolev1.Service) catalog.Service {
 		Meta: decodeMeta(s.GetMetadata()),
 		Spec: catalog.ServiceSpec{
 			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
-			Include: spec.GetInclude(), Ignore: spec.GetIgnore(),
+			Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
 		},
 	}
 }
@@ -173,7 +176,27 @@ func decodeService(s *consolev1.Service) catalog.Service {
 func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 	return &consolev1.ServiceSpec{
 		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
+		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
 	}
+}
+
+// optionText is a part of a spec that the catalog keeps as it is; nil: unset. What has passed validation can be
+// written. protojson varies its spacing, which does not get into the store: encoding a spec takes spaces out.
+func optionText(m proto.Message) json.RawMessage {
+	text, err := protojson.Marshal(m)
+	if err != nil || !m.ProtoReflect().IsValid() {
+		return nil
+	}
+	return text
+}
+
+// option reads it back. What a newer console has written is taken as far as this one knows it.
+func option[M proto.Message](text json.RawMessage, m M) M {
+	var unset M
+	if text == nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, m) != nil {
+		return unset
+	}
+	return m
 }
 
 func encodeService(s catalog.Service) *consolev1.Service {
