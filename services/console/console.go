@@ -111,6 +111,7 @@ type Service struct {
 	hub       *watch.Hub
 	server    *server.Server
 	advertise string
+	log       *slog.Logger
 }
 
 // New puts a console together. It makes the data folder, the master key and the hub secret if they are
@@ -123,7 +124,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{advertise: cfg.AdvertiseConsole}
+	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log}
 	if s.store, err = store.New(cfg.DatabaseURL, store.Options{}); err != nil {
 		return nil, err
 	}
@@ -216,6 +217,12 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error {
+		if err := s.store.Sweep(background); err != nil && background.Err() == nil {
+			s.log.WarnContext(background, "statuses of resources that are gone may be left; the next start looks again", "err", err)
+		}
+		return nil
+	})
 	group.Go(func() error {
 		defer stop()
 		return s.server.Run(ctx)

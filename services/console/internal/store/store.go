@@ -135,27 +135,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	if err := s.migrate(ctx, files); err != nil {
-		return err
-	}
-	return s.sweep(ctx)
-}
-
-// sweep removes statuses of resources that went while the status was on its way.
-func (s *Store) sweep(ctx context.Context) error {
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, stmt := range []string{
-			"DELETE FROM hub WHERE service_uid NOT IN (SELECT uid FROM resources)",
-			"DELETE FROM hub_refs WHERE source_uid NOT IN (SELECT uid FROM resources)",
-			"DELETE FROM reports WHERE service_uid NOT IN (SELECT uid FROM resources) OR cluster_uid NOT IN (SELECT uid FROM resources)",
-			"DELETE FROM seen WHERE cluster_uid NOT IN (SELECT uid FROM resources)",
-		} {
-			if _, err := tx.ExecContext(ctx, stmt); err != nil {
-				return fmt.Errorf("sweep statuses: %w", err)
-			}
-		}
-		return nil
-	})
+	return s.migrate(ctx, files)
 }
 
 func (s *Store) migrate(ctx context.Context, files fs.FS) error {

@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"StrangeTextIsKept":                   testStrangeText,
 		"DeletedResourceTakesItsStatusesAway": testDeleteStatuses,
 		"RefsOfTheHubAreKeptWithTheirSource":  testHubRefs,
+		"StatusesOfWhatIsGoneAreSweptAway":    testSweep,
 		"AuditIsFilteredAndPaged":             testAudit,
 		"AuditKeepsWhatIsThere":               testAuditKeeps,
 		"AuditFollowerMissesNothing":          testAuditFollower,
@@ -747,6 +748,44 @@ func testDeleteStatuses(t *testing.T, open Open) {
 	})
 	if len(reports) != 0 || len(hub) != 0 {
 		t.Fatalf("left behind: %v %v", reports, hub)
+	}
+}
+
+func testSweep(t *testing.T, open Open) {
+	s := open(store.Options{})
+	svc, cluster := create(t, s, draft(store.KindService, "web", `{}`)), create(t, s, draft(store.KindCluster, "edge", `{}`))
+	here := store.Report{Service: svc.UID, Cluster: cluster.UID, Sequence: 1, State: []byte(`{}`)}
+	reports := []store.Report{here}
+	uids := []string{svc.UID}
+	for i := range 3000 { // more than are swept at once, on both sides of the one that stays
+		gone := here
+		if gone.Service = fmt.Sprintf("%04x-gone", 20*i); i%3 == 0 {
+			gone.Service, gone.Cluster = svc.UID, gone.Service
+		}
+		reports, uids = append(reports, gone), append(uids, gone.Service)
+	}
+	if err := s.PutReports(t.Context(), reports); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {}, "gone": {}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for part := range slices.Chunk(uids, 500) {
+		left := read(t, s, func(ctx context.Context, v store.View) (map[store.ReportKey]store.Report, error) {
+			return v.Reports(ctx, part)
+		})
+		delete(left, store.ReportKey{Service: svc.UID, Cluster: cluster.UID})
+		if len(left) > 0 {
+			t.Fatalf("%d reports are left", len(left))
+		}
+	}
+	if left := read(t, s, func(ctx context.Context, v store.View) (map[store.ReportKey]store.Report, error) {
+		return v.Reports(ctx, []string{svc.UID})
+	}); len(left) != 1 {
+		t.Fatalf("kept %d reports of what is there", len(left))
 	}
 }
 
