@@ -1,0 +1,257 @@
+package object
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The annotations by which a manifest says how it wants to be treated. They are sent as they are. Those of
+// Argo CD and of Helm that mean the same are understood, too; ours win over Argo CD's, and those over Helm's.
+const (
+	WaveAnnotation       = "fairlead.dev/wave"
+	DependsAnnotation    = "fairlead.dev/depends-on"
+	HookAnnotation       = "fairlead.dev/hook"
+	HookDeleteAnnotation = "fairlead.dev/hook-delete"
+	PruneAnnotation      = "fairlead.dev/prune"
+	IgnoreAnnotation     = "fairlead.dev/ignore"
+	RecreateAnnotation   = "fairlead.dev/recreate"
+	HoldAnnotation       = "fairlead.dev/hold"
+	AdoptAnnotation      = "fairlead.dev/adopt"
+	TimeoutAnnotation    = "fairlead.dev/timeout"
+)
+
+// Hook says at which moments of a sync an object is made, if it is no ordinary one: a set of bits.
+type Hook uint8
+
+// The moments.
+const (
+	PreSync Hook = 1 << iota
+	Sync
+	PostSync
+	SyncFail
+	PostDelete
+	// Never is for hooks of tools that mean nothing here, such as Helm's tests.
+	Never
+)
+
+// Flags are the other wishes of an object that are yes or no: a set of bits.
+type Flags uint16
+
+// The wishes.
+const (
+	// PruneNever keeps an object that left the manifests, without the service's mark.
+	PruneNever Flags = 1 << iota
+	// Recreate allows to delete the object, and make it anew, where a change can't be made otherwise.
+	Recreate
+	// Hold: it is neither applied nor repaired.
+	Hold
+	// Ignore: some of its fields are left to others.
+	Ignore
+	AdoptAlways
+	AdoptNever
+	// When a hook's object is deleted. With none of the three it is before the next one is made.
+	DeleteBefore
+	DeleteSucceeded
+	DeleteFailed
+)
+
+// Wishes is what an object's annotations say.
+type Wishes struct {
+	Wave    int32
+	Hook    Hook
+	Flags   Flags
+	Depends []Key
+	// Ignore are the JSON pointers of fields that are left to others.
+	Ignore []string
+	// HoldReason is for people; see Hold.
+	HoldReason string
+	// Timeout of waiting for its health, 0: the usual.
+	Timeout time.Duration
+}
+
+// WishesOf reads annotations. The error names the one that makes no sense.
+func WishesOf(annotations map[string]string) (Wishes, error) {
+	var w Wishes
+	if len(annotations) == 0 {
+		return w, nil
+	}
+	for _, read := range []func(map[string]string) error{w.wave, w.hook, w.hookDelete, w.depends, w.words, w.others} {
+		if err := read(annotations); err != nil {
+			return Wishes{}, err
+		}
+	}
+	return w, nil
+}
+
+// first is the annotation that counts, of several that mean the same.
+func first(annotations map[string]string, names ...string) (name, value string, ok bool) {
+	for _, name := range names {
+		if value, ok := annotations[name]; ok {
+			return name, strings.TrimSpace(value), true
+		}
+	}
+	return "", "", false
+}
+
+func list(value string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+func wrong(name, value, want string) error {
+	return fmt.Errorf("annotation %s: %q must be %s", name, value, want)
+}
+
+func (w *Wishes) wave(annotations map[string]string) error {
+	name, value, ok := first(annotations, WaveAnnotation, "argocd.argoproj.io/sync-wave", "helm.sh/hook-weight")
+	if !ok {
+		return nil
+	}
+	wave, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return wrong(name, value, `a whole number in quotes, such as "-1"`)
+	}
+	w.Wave = int32(wave)
+	return nil
+}
+
+func (w *Wishes) hook(annotations map[string]string) error {
+	name, value, ok := first(annotations, HookAnnotation, "argocd.argoproj.io/hook", "helm.sh/hook")
+	if !ok {
+		return nil
+	}
+	moments := map[string]Hook{
+		HookAnnotation + "pre-sync": PreSync, HookAnnotation + "sync": Sync, HookAnnotation + "post-sync": PostSync,
+		HookAnnotation + "sync-fail": SyncFail, HookAnnotation + "post-delete": PostDelete,
+		"argocd.argoproj.io/hookPreSync": PreSync, "argocd.argoproj.io/hookSync": Sync, "argocd.argoproj.io/hookPostSync": PostSync,
+		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPostDelete": PostDelete,
+		"argocd.argoproj.io/hookSkip": Never, "argocd.argoproj.io/hookPreDelete": Never,
+		"helm.sh/hookpre-install": PreSync, "helm.sh/hookpre-upgrade": PreSync,
+		"helm.sh/hookpost-install": PostSync, "helm.sh/hookpost-upgrade": PostSync, "helm.sh/hookpost-delete": PostDelete,
+		"helm.sh/hookpre-delete": Never, "helm.sh/hookpre-rollback": Never, "helm.sh/hookpost-rollback": Never,
+		"helm.sh/hooktest": Never, "helm.sh/hooktest-success": Never, "helm.sh/hooktest-failure": Never,
+		"helm.sh/hookcrd-install": 0, // Helm 2's: an ordinary object now
+	}
+	for _, word := range list(value) {
+		moment, known := moments[name+word]
+		if !known {
+			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, post-delete, or one of Argo CD's or Helm's hooks in their own annotation")
+		}
+		w.Hook |= moment
+	}
+	if w.Hook != Never {
+		w.Hook &^= Never
+	}
+	return nil
+}
+
+func (w *Wishes) hookDelete(annotations map[string]string) error {
+	name, value, ok := first(annotations, HookDeleteAnnotation, "argocd.argoproj.io/hook-delete-policy", "helm.sh/hook-delete-policy")
+	if !ok {
+		return nil
+	}
+	for _, word := range list(value) {
+		switch word {
+		case "before-creation", "BeforeHookCreation", "before-hook-creation":
+			w.Flags |= DeleteBefore
+		case "succeeded", "HookSucceeded", "hook-succeeded":
+			w.Flags |= DeleteSucceeded
+		case "failed", "HookFailed", "hook-failed":
+			w.Flags |= DeleteFailed
+		default:
+			return wrong(name, value, "of before-creation, succeeded, failed")
+		}
+	}
+	return nil
+}
+
+func (w *Wishes) depends(annotations map[string]string) error {
+	for _, text := range list(annotations[DependsAnnotation]) {
+		key, ok := parseKey(text)
+		if !ok {
+			return wrong(DependsAnnotation, text, "group/Kind/namespace/name, or Kind/namespace/name of the core group; the namespace is empty for kinds that have none")
+		}
+		if !slices.Contains(w.Depends, key) {
+			w.Depends = append(w.Depends, key)
+		}
+	}
+	return nil
+}
+
+func parseKey(text string) (Key, bool) {
+	parts := strings.Split(text, "/")
+	if len(parts) == 3 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 4 || parts[1] == "" || parts[3] == "" {
+		return Key{}, false
+	}
+	return Key{Group: parts[0], Kind: parts[1], Namespace: parts[2], Name: parts[3]}, true
+}
+
+// words reads the annotations whose values are one word of a few.
+func (w *Wishes) words(annotations map[string]string) error {
+	for _, one := range []struct {
+		name   string
+		values map[string]Flags
+		want   string
+	}{
+		{PruneAnnotation, map[string]Flags{"never": PruneNever}, `"never"`},
+		{RecreateAnnotation, map[string]Flags{"allowed": Recreate}, `"allowed"`},
+		{AdoptAnnotation, map[string]Flags{"always": AdoptAlways, "never": AdoptNever}, `"always" or "never"`},
+	} {
+		value, ok := annotations[one.name]
+		if !ok {
+			continue
+		}
+		flag, ok := one.values[value]
+		if !ok {
+			return wrong(one.name, value, one.want)
+		}
+		w.Flags |= flag
+	}
+	if annotations["helm.sh/resource-policy"] == "keep" {
+		w.Flags |= PruneNever
+	}
+	for _, option := range list(annotations["argocd.argoproj.io/sync-options"]) {
+		switch option {
+		case "Prune=false", "Delete=false":
+			w.Flags |= PruneNever
+		case "Replace=true":
+			w.Flags |= Recreate
+		}
+	}
+	return nil
+}
+
+func (w *Wishes) others(annotations map[string]string) error {
+	if reason, ok := annotations[HoldAnnotation]; ok {
+		w.Flags |= Hold
+		w.HoldReason = reason
+	}
+	for _, pointer := range list(annotations[IgnoreAnnotation]) {
+		if !strings.HasPrefix(pointer, "/") || strings.HasSuffix(pointer, "/") {
+			return wrong(IgnoreAnnotation, pointer, "a JSON pointer, such as /spec/replicas")
+		}
+		w.Ignore = append(w.Ignore, pointer)
+	}
+	if len(w.Ignore) > 0 {
+		w.Flags |= Ignore
+	}
+	if value, ok := annotations[TimeoutAnnotation]; ok {
+		timeout, err := time.ParseDuration(value)
+		if err != nil || timeout <= 0 {
+			return wrong(TimeoutAnnotation, value, "a duration, such as 5m")
+		}
+		w.Timeout = timeout
+	}
+	return nil
+}

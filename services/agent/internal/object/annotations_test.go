@@ -1,0 +1,57 @@
+package object
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWishes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name        string
+		annotations map[string]string
+		want        Wishes
+	}{
+		{"none", map[string]string{"a": "b"}, Wishes{}},
+		{"wave", map[string]string{WaveAnnotation: "-3"}, Wishes{Wave: -3}},
+		{"wave of Argo CD", map[string]string{"argocd.argoproj.io/sync-wave": "5", "helm.sh/hook-weight": "7"}, Wishes{Wave: 5}},
+		{"ours win", map[string]string{WaveAnnotation: "1", "argocd.argoproj.io/sync-wave": "5"}, Wishes{Wave: 1}},
+		{"depends", map[string]string{DependsAnnotation: "apps/Deployment/shop/db, Namespace//shop,Namespace//shop"}, Wishes{Depends: []Key{
+			{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}, {Kind: "Namespace", Name: "shop"},
+		}}},
+		{"hook", map[string]string{HookAnnotation: "pre-sync,sync-fail", HookDeleteAnnotation: "succeeded"}, Wishes{Hook: PreSync | SyncFail, Flags: DeleteSucceeded}},
+		{"hook of Argo CD", map[string]string{"argocd.argoproj.io/hook": "PostSync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded,HookFailed"}, Wishes{Hook: PostSync, Flags: DeleteSucceeded | DeleteFailed}},
+		{"skipped by Argo CD", map[string]string{"argocd.argoproj.io/hook": "Skip"}, Wishes{Hook: Never}},
+		{"hook of Helm", map[string]string{"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-weight": "-5", "helm.sh/hook-delete-policy": "before-hook-creation"}, Wishes{Hook: PreSync, Wave: -5, Flags: DeleteBefore}},
+		{"test of Helm", map[string]string{"helm.sh/hook": "test"}, Wishes{Hook: Never}},
+		{"also a test", map[string]string{"helm.sh/hook": "test,post-install"}, Wishes{Hook: PostSync}},
+		{"CRD of Helm 2", map[string]string{"helm.sh/hook": "crd-install"}, Wishes{}},
+		{"stays", map[string]string{PruneAnnotation: "never"}, Wishes{Flags: PruneNever}},
+		{"stays for Helm", map[string]string{"helm.sh/resource-policy": "keep"}, Wishes{Flags: PruneNever}},
+		{"options of Argo CD", map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Replace=true,SkipDryRunOnMissingResource=true"}, Wishes{Flags: PruneNever | Recreate}},
+		{"ignore", map[string]string{IgnoreAnnotation: "/spec/replicas, /spec/template/spec/containers/*/image"}, Wishes{Flags: Ignore, Ignore: []string{"/spec/replicas", "/spec/template/spec/containers/*/image"}}},
+		{"rest", map[string]string{RecreateAnnotation: "allowed", HoldAnnotation: "at night", AdoptAnnotation: "always", TimeoutAnnotation: "90s"}, Wishes{Flags: Recreate | Hold | AdoptAlways, HoldReason: "at night", Timeout: 90 * time.Second}},
+	}
+	for _, test := range tests {
+		got, err := WishesOf(test.annotations)
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %+v %v, want %+v", test.name, got, err, test.want)
+		}
+	}
+}
+
+func TestAnnotationsThatMakeNoSenseAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		WaveAnnotation: "first", DependsAnnotation: "shop/db", HookAnnotation: "PreSync", HookDeleteAnnotation: "maybe", PruneAnnotation: "no",
+		IgnoreAnnotation: "spec.replicas", RecreateAnnotation: "true", AdoptAnnotation: "yes", TimeoutAnnotation: "10",
+		"helm.sh/hook": "install", "argocd.argoproj.io/sync-wave": "1.5",
+	} {
+		_, err := WishesOf(map[string]string{name: value})
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), value) {
+			t.Errorf("%s: %s: %v", name, value, err)
+		}
+	}
+}
