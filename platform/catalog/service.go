@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"strings"
 	"unique"
 
@@ -13,13 +14,14 @@ type Service struct {
 	Name, UID string
 
 	cluster, namespace unique.Handle[string]
+	options            unique.Handle[string]
 	folder             FolderID
 }
 
 // Folder is which files are delivered. Services with equal folders get equal content.
 type Folder struct {
 	Source          string // name
-	Ref, Path       string // as people write them
+	Ref, Path       string // as people write them; a pin takes the place of the ref
 	Include, Ignore Rules
 }
 
@@ -48,8 +50,9 @@ func NewService(s *consolev1.Service) *Service {
 	return &Service{
 		Name: both[:len(name)], UID: both[len(name):],
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()),
+		options: unique.Make(optionsOf(spec)),
 		folder: unique.Make(Folder{
-			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(),
+			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), spec.GetRef()), Path: spec.GetPath(),
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
 		}),
 	}
@@ -69,12 +72,12 @@ func (s *Service) FolderID() FolderID { return s.folder }
 
 // message is the service as a stream would bring it.
 func (s *Service) message() *consolev1.Service {
-	f := s.Folder()
+	f, options := s.Folder(), readOptions(s.options.Value())
 	return &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID},
 		Spec: &consolev1.ServiceSpec{
 			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(),
-			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(),
+			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
 		},
 	}
 }

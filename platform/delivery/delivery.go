@@ -20,6 +20,7 @@ type Service struct {
 	Path      string
 	Artifact  string // digest of the content
 	Config    string // revision of the rendered configuration; empty: none
+	Options   string // how it is rendered and kept applied, in a canonical form; empty: all defaults
 }
 
 // Versions of the two formats: they keep digests of different formats apart.
@@ -40,6 +41,10 @@ const digestPrefix = "sha256:"
 func DigestOf(s Service) (d Digest) {
 	h := sha256.New()
 	write(h, serviceFormat, s.Name, s.Namespace, s.Path, s.Artifact, s.Config)
+	// What came later has a name before it, and is left out while it is empty: digests of before stay.
+	if s.Options != "" {
+		write(h, "options", s.Options)
+	}
 	h.Sum(d[:0])
 	return d
 }

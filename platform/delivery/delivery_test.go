@@ -24,6 +24,19 @@ func TestDigestsAreGolden(t *testing.T) {
 	}
 }
 
+func TestOptionsChangeTheDigestAndGoldenStays(t *testing.T) {
+	t.Parallel()
+	s := delivery.Service{Name: "hello", Namespace: "default", Path: "apps/hello", Artifact: "sha256:aa", Config: "7"}
+	without := delivery.ServiceDigest(s)
+	s.Options = "\x4a\x02\x08\x02"
+	if got, want := delivery.ServiceDigest(s), "sha256:5a8a4a7fa5f7f361a9ee1b2ce93e8bde78e53f1d72cbb4f79e666273dd5f9ca5"; got != want {
+		t.Errorf("service digest with options %s, want %s", got, want)
+	}
+	if delivery.ServiceDigest(s) == without {
+		t.Error("options don't count")
+	}
+}
+
 func TestEveryFieldCountsInAServiceDigest(t *testing.T) {
 	t.Parallel()
 	field := rapid.StringN(0, 3, -1)
@@ -31,6 +44,7 @@ func TestEveryFieldCountsInAServiceDigest(t *testing.T) {
 		return delivery.Service{
 			Name: field.Draw(t, "name"), Namespace: field.Draw(t, "namespace"), Path: field.Draw(t, "path"),
 			Artifact: field.Draw(t, "artifact"), Config: field.Draw(t, "config"),
+			Options: field.Draw(t, "options"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {

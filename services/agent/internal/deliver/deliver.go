@@ -108,5 +108,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Name: sent.GetName(), Digest: sent.GetDigest(), Namespace: namespace, Source: sent.GetSource(), Path: sent.GetPath(),
 		Commit: sent.GetRevision().GetCommit(), Artifact: digest, Size: sent.GetArtifact().GetSize(),
 		Traceparent: sent.GetRevision().GetTraceparent(), Ticket: sent.GetTicket(),
+		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
 	}, nil
 }

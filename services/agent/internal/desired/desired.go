@@ -3,6 +3,8 @@
 package desired
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,10 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/durable"
 )
@@ -34,6 +40,80 @@ type Service struct {
 	Ticket string `json:"ticket,omitempty"`
 	// Traceparent is the trace of the commit.
 	Traceparent string `json:"traceparent,omitempty"`
+
+	// Render and Sync are as the hub sent them; nil: all defaults. ClusterLabels are for renderers that can see them.
+	Render        *deliveryv1.RenderSpec `json:"-"`
+	Sync          *deliveryv1.SyncSpec   `json:"-"`
+	ClusterLabels map[string]string      `json:"clusterLabels,omitempty"`
+}
+
+// Content names all that the service's objects are made from; equal for services that are rendered alike. How they
+// are synced is not in it.
+func (s Service) Content() string {
+	render, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Render)
+	if err != nil {
+		render = []byte(s.Digest) // never seen from a hub: only this digest is like itself then
+	}
+	parts := []string{s.Namespace, s.Path, string(s.Artifact), string(render)}
+	for _, key := range slices.Sorted(maps.Keys(s.ClusterLabels)) {
+		parts = append(parts, key, s.ClusterLabels[key])
+	}
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// kept is a Service as it is on disk.
+type kept struct {
+	*plain
+
+	Render json.RawMessage `json:"render,omitempty"`
+	Sync   json.RawMessage `json:"sync,omitempty"`
+}
+
+type plain Service
+
+// MarshalJSON writes the options as protojson.
+func (s Service) MarshalJSON() ([]byte, error) {
+	out := kept{plain: (*plain)(&s)}
+	var err error
+	if s.Render != nil {
+		if out.Render, err = protojson.Marshal(s.Render); err != nil {
+			return nil, err
+		}
+	}
+	if s.Sync != nil {
+		if out.Sync, err = protojson.Marshal(s.Sync); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Fields of another release are dropped: the hub tells them again, for
+// the digest is another then.
+func (s *Service) UnmarshalJSON(data []byte) error {
+	if string(data) == "true" { // how one that is to leave was once written
+		return nil
+	}
+	in := kept{plain: (*plain)(s)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	read := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if in.Render != nil {
+		s.Render = &deliveryv1.RenderSpec{}
+		if err := read.Unmarshal(in.Render, s.Render); err != nil {
+			return err
+		}
+	}
+	if in.Sync != nil {
+		s.Sync = &deliveryv1.SyncSpec{}
+		return read.Unmarshal(in.Sync, s.Sync)
+	}
+	return nil
 }
 
 // Want is what is to be done about a service.
@@ -58,7 +138,7 @@ type Store struct {
 type state struct {
 	Services map[string]Service `json:"services"`
 	// Leaving services are removed from the cluster and then forgotten.
-	Leaving map[string]bool `json:"leaving,omitempty"`
+	Leaving map[string]Service `json:"leaving,omitempty"`
 	// Revision is of the hub's catalog that all this is from; a newer one may have been seen since.
 	Revision int64 `json:"revision,omitempty"`
 }
@@ -87,7 +167,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		s.state.Services = map[string]Service{}
 	}
 	if s.state.Leaving == nil {
-		s.state.Leaving = map[string]bool{}
+		s.state.Leaving = map[string]Service{}
 	}
 	return s, nil
 }
@@ -117,15 +197,16 @@ func (s *Store) Artifacts() []artifact.Digest {
 	return digests
 }
 
-// Get says what is wanted of a service.
+// Get says what is wanted of a service. Of one that is to leave only the name is known, and how it was synced.
 func (s *Store) Get(name string) (Service, Want) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if service, ok := s.state.Services[name]; ok {
 		return service, Apply
 	}
-	if s.state.Leaving[name] {
-		return Service{Name: name}, Remove
+	if leaving, ok := s.state.Leaving[name]; ok {
+		leaving.Name = name
+		return leaving, Remove
 	}
 	return Service{}, Nothing
 }
@@ -161,8 +242,10 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 			delete(next.Leaving, service.Name)
 		}
 		for _, name := range removed {
+			if _, already := next.Leaving[name]; !already {
+				next.Leaving[name] = Service{Name: name, Sync: next.Services[name].Sync}
+			}
 			delete(next.Services, name)
-			next.Leaving[name] = true
 		}
 	})
 }

@@ -5,7 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
 )
 
@@ -43,6 +48,79 @@ func TestWhatIsWantedSurvivesARestart(t *testing.T) {
 	}
 	if _, want := open(t, dir).Get("b"); want != desired.Nothing {
 		t.Errorf("b after it was forgotten: %v", want)
+	}
+}
+
+func TestOptionsSurviveARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := open(t, dir)
+	want := desired.Service{
+		Name: "a", Digest: "1", Commit: "c", Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM, Path: "chart"},
+		Sync:          &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN, RequestTime: timestamppb.New(time.Unix(7, 0))},
+		ClusterLabels: map[string]string{"zone": "a"},
+	}
+	if err := store.Update([]desired.Service{want}, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := open(t, dir).Get("a")
+	if !proto.Equal(got.Render, want.Render) || !proto.Equal(got.Sync, want.Sync) || got.ClusterLabels["zone"] != "a" || got.Commit != "c" {
+		t.Errorf("got %+v", got)
+	}
+	// How it was synced decides what becomes of its objects when it goes.
+	if err := store.Update(nil, []string{"a"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Update(nil, []string{"a"}, 0); err != nil { // said twice
+		t.Fatal(err)
+	}
+	if left, what := open(t, dir).Get("a"); what != desired.Remove || left.Name != "a" || !proto.Equal(left.Sync, want.Sync) {
+		t.Errorf("leaving: %v %+v", what, left)
+	}
+}
+
+func TestRecordOfAnEarlierReleaseIsRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	record := `{"services":{"a":{"name":"a","digest":"1","namespace":"n","source":"s","path":"p","commit":"c","artifact":"","size":1}},"leaving":{"b":true}}`
+	if err := os.WriteFile(filepath.Join(dir, "desired.json"), []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, dir)
+	if a, want := store.Get("a"); want != desired.Apply || a.Namespace != "n" || a.Sync != nil {
+		t.Errorf("a: %v %+v", want, a)
+	}
+	if _, want := store.Get("b"); want != desired.Remove {
+		t.Errorf("b: %v", want)
+	}
+}
+
+func TestContentIsWhatObjectsAreMadeFrom(t *testing.T) {
+	t.Parallel()
+	one := desired.Service{Name: "a", Digest: "1", Namespace: "n", Path: "p", Artifact: "x"}
+	for name, same := range map[string]func(*desired.Service){
+		"digest": func(s *desired.Service) { s.Digest = "2" },
+		"commit": func(s *desired.Service) { s.Commit = "2" },
+		"sync":   func(s *desired.Service) { s.Sync = &deliveryv1.SyncSpec{Reason: "x"} },
+	} {
+		other := one
+		same(&other)
+		if other.Content() != one.Content() {
+			t.Errorf("%s counts", name)
+		}
+	}
+	for name, differs := range map[string]func(*desired.Service){
+		"namespace": func(s *desired.Service) { s.Namespace = "m" },
+		"path":      func(s *desired.Service) { s.Path = "q" },
+		"artifact":  func(s *desired.Service) { s.Artifact = "y" },
+		"render":    func(s *desired.Service) { s.Render = &deliveryv1.RenderSpec{Path: "x"} },
+		"labels":    func(s *desired.Service) { s.ClusterLabels = map[string]string{"a": "b"} },
+	} {
+		other := one
+		differs(&other)
+		if other.Content() == one.Content() {
+			t.Errorf("%s does not count", name)
+		}
 	}
 }
 

@@ -41,8 +41,9 @@ func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change 
 
 func some(u *plan.Update, c Catalog, d catalog.Delta) {
 	for name := range d.Clusters {
-		_, exists := c.Cluster(name)
+		r, exists := c.Cluster(name)
 		u.Cluster(name, exists)
+		u.Labels(name, r.GetMetadata().GetLabels())
 	}
 	for name := range d.Sources {
 		s, _ := c.Source(name)
@@ -63,6 +64,7 @@ func all(u *plan.Update, c Catalog) {
 	}
 	for _, r := range c.Clusters() {
 		u.Cluster(r.GetMetadata().GetName(), true)
+		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())
 	}
 	for _, s := range c.Sources() { // before the services: what is remembered of them is known by their heads
 		u.Source(s.GetMetadata().GetName(), source(s))

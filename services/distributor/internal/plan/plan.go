@@ -85,6 +85,7 @@ type Delivery struct {
 	Namespace string
 	Revision  Revision
 	Artifact  Artifact
+	Options   string // a ServiceDelivery of nothing else, as on the wire
 	// Digest changes when, and only when, there is something for the agent to do.
 	Digest string
 }
@@ -189,6 +190,7 @@ type want struct {
 type cluster struct {
 	name     string
 	exists   bool       // in the catalog
+	labels   map[string]string
 	services []*service // in the order of names
 	digest   string     // over what is delivered
 	changed  time.Time
@@ -249,14 +251,14 @@ func New(last Memory) *Plan {
 }
 
 // delivery is what an agent is told of a service; nil: nothing.
-func (s *service) delivery() *Delivery {
+func (s *service) delivery(options string) *Delivery {
 	c := s.delivered()
 	if c == nil {
 		return nil
 	}
 	return &Delivery{
 		Service: s.is.Name, UID: s.is.UID, Want: c.Want, Namespace: namespace(s.is), Revision: c.Revision, Artifact: c.Artifact,
-		Digest: s.digest.String(),
+		Options: options, Digest: s.digest.String(),
 	}
 }
 
@@ -278,7 +280,7 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	if !ok {
 		return Truth{}, false
 	}
-	t := Truth{UID: s.is.UID, Delivery: s.delivery(), Ref: s.folder.line.ref, Problem: s.problem()}
+	t := Truth{UID: s.is.UID, Delivery: s.delivery(""), Ref: s.folder.line.ref, Problem: s.problem()}
 	if source := s.folder.line.source.is; source != nil {
 		t.SourceUID = source.UID
 		t.Follows = t.Delivery != nil && s.own == nil && s.folder.settled()

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
@@ -449,6 +450,83 @@ func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 	}
 	if len(change.Clusters) > 0 {
 		t.Errorf("agents of %v are nudged", change.Clusters)
+	}
+}
+
+// What an agent is to do with the content counts as much as the content; labels of the cluster where they are seen.
+func TestOptionsAreDelivered(t *testing.T) {
+	t.Parallel()
+	p, now := plan.New(plan.Memory{}), time.Unix(1, 0)
+	is := func(name string, render *deliveryv1.RenderSpec, sync *deliveryv1.SyncSpec) *catalog.Service {
+		return catalog.NewService(&consolev1.Service{
+			Metadata: &consolev1.Metadata{Name: name, Uid: name},
+			Spec:     &consolev1.ServiceSpec{Cluster: "x", Source: "shop", Path: "apps", Render: render, Sync: sync},
+		})
+	}
+	template := &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE}
+	p.Update(now, func(u *plan.Update) {
+		u.Cluster("x", true)
+		u.Labels("x", map[string]string{"zone": "a"})
+		u.Source("shop", &plan.Source{UID: "2", Heads: map[string]plan.Revision{
+			"HEAD": {Commit: strings.Repeat("1", 40)}, strings.Repeat("2", 40): {Commit: strings.Repeat("2", 40)},
+		}})
+		u.Service(is("plain", nil, nil))
+		u.Service(is("templated", template, nil))
+		u.Loaded()
+	})
+	answer := func() {
+		for _, want := range p.Open() {
+			p.Answer(now, plan.Answer{Want: want, Artifact: content(want)})
+		}
+	}
+	answer()
+	have := map[string]string{"plain": "", "templated": ""}
+	delivered := func() map[string]*plan.Delivery {
+		t.Helper()
+		diff, err := p.Compare("x", delivery.SetDigest(have), have, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]*plan.Delivery{}
+		for _, d := range diff.Changed {
+			out[d.Service], have[d.Service] = d, d.Digest
+		}
+		return out
+	}
+	first := delivered()
+	if first["plain"].Options != "" || !strings.Contains(first["templated"].Options, "zone") {
+		t.Errorf("%+v", first)
+	}
+	steps := []struct {
+		name   string
+		change func(*plan.Update)
+		wants  string
+	}{
+		{"labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, "templated"},
+		{"the same labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, ""},
+		{"hold", func(u *plan.Update) {
+			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}))
+		}, "plain"},
+		{"a pin", func(u *plan.Update) {
+			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Pin: strings.Repeat("2", 40)}))
+		}, "plain"},
+	}
+	for _, step := range steps {
+		change := p.Update(now, step.change)
+		answer()
+		got := delivered()
+		if step.wants == "" {
+			if len(got) > 0 || len(change.Clusters) > 0 {
+				t.Errorf("%s: %v", step.name, got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[step.wants] == nil {
+			t.Errorf("%s: %v", step.name, got)
+		}
+	}
+	if truth, _ := p.Truth("plain"); truth.Delivery.Revision.Commit != strings.Repeat("2", 40) {
+		t.Errorf("the pin was not followed: %+v", truth.Delivery)
 	}
 }
 

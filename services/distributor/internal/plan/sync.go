@@ -63,7 +63,7 @@ func (c *cluster) compare(d *Difference, have map[string]string, seen int64) {
 		case has != "" && (d.Behind || s.older(seen)):
 			c.withheld.Store(true)
 		default:
-			d.Changed = append(d.Changed, s.delivery())
+			d.Changed = append(d.Changed, s.delivery(s.is.Options(c.labels)))
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(have)) {

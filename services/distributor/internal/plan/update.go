@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,20 @@ func (u *Update) Cluster(name string, exists bool) {
 		c = u.cluster(name)
 		c.exists = exists
 		u.dirty[c] = struct{}{}
+	}
+}
+
+// Labels says which labels a cluster has: some services are rendered by them.
+func (u *Update) Labels(name string, labels map[string]string) {
+	c := u.plan.clusters[name]
+	if c == nil || maps.Equal(c.labels, labels) {
+		return
+	}
+	c.labels = labels
+	for _, s := range c.services {
+		if s.is.SeesLabels() {
+			u.compute(s)
+		}
 	}
 }
 
@@ -264,6 +279,7 @@ func (u *Update) compute(s *service) {
 	if c := s.delivered(); c != nil {
 		digest = delivery.DigestOf(delivery.Service{
 			Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest),
+			Options: s.is.Options(u.cluster(s.is.Cluster()).labels),
 		})
 	}
 	if digest != s.digest {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -120,10 +121,11 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 	}
 	out := &deliveryv1.Changes{Removed: diff.Removed}
 	for _, s := range diff.Changed {
-		out.Services = append(out.Services, &deliveryv1.ServiceDelivery{
-			Name: s.Service, Digest: s.Digest, Namespace: s.Namespace, Source: s.Want.Source, Path: s.Want.Path,
-			Revision: status.Revision(s.Revision), Artifact: status.Artifact(s.Artifact), Ticket: ticket(s.Artifact.Digest),
-		})
+		one := &deliveryv1.ServiceDelivery{}
+		_ = proto.Unmarshal([]byte(s.Options), one) // ours
+		one.Name, one.Digest, one.Namespace, one.Source, one.Path = s.Service, s.Digest, s.Namespace, s.Want.Source, s.Want.Path
+		one.Revision, one.Artifact, one.Ticket = status.Revision(s.Revision), status.Artifact(s.Artifact), ticket(s.Artifact.Digest)
+		out.Services = append(out.Services, one)
 	}
 	return out
 }

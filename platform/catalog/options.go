@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// optionsOf is how a service is rendered and synced, in the one form by which it is compared: a ServiceDelivery of
+// nothing else. Empty for all defaults. The pin is in the folder.
+func optionsOf(spec *consolev1.ServiceSpec) string {
+	var out deliveryv1.ServiceDelivery
+	if r := spec.GetRender(); proto.Size(r) > 0 {
+		out.Render = r
+	}
+	if spec.GetSync() != nil {
+		s := proto.CloneOf(spec.GetSync())
+		s.Pin = ""
+		if s.GetMode() == deliveryv1.SyncMode_SYNC_MODE_AUTO {
+			s.Mode = deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED
+		}
+		if proto.Size(s) > 0 {
+			out.Sync = s
+		}
+	}
+	return writeOptions(&out)
+}
+
+func writeOptions(d *deliveryv1.ServiceDelivery) string {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(d)
+	if err != nil {
+		return "" // of text that is no UTF-8, which no console takes
+	}
+	return string(b)
+}
+
+func readOptions(o string) *deliveryv1.ServiceDelivery {
+	var d deliveryv1.ServiceDelivery
+	_ = proto.Unmarshal([]byte(o), &d) // written by writeOptions
+	return &d
+}
+
+// Options is what is delivered of the service besides its folder, in the wire's form of ServiceDelivery; equal for
+// equal options. Labels of the cluster are in it for renderers that can see them.
+func (s *Service) Options(labels map[string]string) string {
+	o := s.options.Value()
+	if len(labels) == 0 || !s.SeesLabels() {
+		return o
+	}
+	d := readOptions(o)
+	d.ClusterLabels = labels
+	return writeOptions(d)
+}
+
+// SeesLabels says whether what is rendered may depend on labels of the cluster.
+func (s *Service) SeesLabels() bool {
+	o := s.options.Value()
+	if o == "" {
+		return false
+	}
+	switch readOptions(o).GetRender().GetRenderer() {
+	case deliveryv1.Renderer_RENDERER_HELM, deliveryv1.Renderer_RENDERER_TEMPLATE:
+		return true
+	}
+	return false
+}
