@@ -1,0 +1,107 @@
+// Package adopt tells who keeps an object that is in the cluster already, and makes the fields that tools wrote
+// the agent's: otherwise what leaves Git later would stay, because a tool that is gone still stands as its owner.
+package adopt
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// lastApplied is kubectl's note of what it sent.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Tool names the tool that keeps an object, in words; "" if there is none.
+func Tool(meta metav1.Object) string {
+	labels, annotations := meta.GetLabels(), meta.GetAnnotations()
+	if release := annotations["meta.helm.sh/release-name"]; release != "" && labels["app.kubernetes.io/managed-by"] == "Helm" {
+		if labels["helm.toolkit.fluxcd.io/name"] == "" {
+			return fmt.Sprintf("Helm release %s/%s", annotations["meta.helm.sh/release-namespace"], release)
+		}
+	}
+	for _, kind := range []string{"kustomize", "helm"} {
+		prefix := kind + ".toolkit.fluxcd.io/"
+		if name := labels[prefix+"name"]; name != "" {
+			return fmt.Sprintf("Flux's %s %s/%s", map[string]string{"kustomize": "Kustomization", "helm": "HelmRelease"}[kind], labels[prefix+"namespace"], name)
+		}
+	}
+	if id := annotations["argocd.argoproj.io/tracking-id"]; id != "" {
+		application, _, _ := strings.Cut(id, ":")
+		return "Argo CD's application " + application
+	}
+	if instance := labels["argocd.argoproj.io/instance"]; instance != "" {
+		return "Argo CD's application " + instance
+	}
+	instance := labels["app.kubernetes.io/instance"]
+	if instance != "" && slices.ContainsFunc(meta.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "argocd-controller" }) {
+		return "Argo CD's application " + instance
+	}
+	return ""
+}
+
+// moves tells whether fields of an entry become the agent's.
+func moves(entry metav1.ManagedFieldsEntry) bool {
+	if entry.Subresource != "" || entry.FieldsV1 == nil {
+		return false
+	}
+	switch entry.Manager {
+	case "kubectl":
+		return entry.Operation == metav1.ManagedFieldsOperationApply // its updates are people's: kubectl edit, scale
+	case "kubectl-client-side-apply", "helm", "kustomize-controller", "helm-controller", "argocd-controller":
+		return true
+	}
+	return false
+}
+
+// Migration is the JSON patch that makes the fields of tools the agent's; nil if there are none. It holds for
+// this version of the object only.
+func Migration(meta metav1.Object) ([]byte, error) {
+	entries := meta.GetManagedFields()
+	if !slices.ContainsFunc(entries, moves) {
+		return nil, nil
+	}
+	ours := metav1.ManagedFieldsEntry{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1"}
+	fields := &fieldpath.Set{}
+	var others []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		mine := entry.Manager == object.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+		if !mine && !moves(entry) {
+			others = append(others, entry)
+			continue
+		}
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		var part fieldpath.Set
+		if err := part.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, fmt.Errorf("read the fields of %s: %w", entry.Manager, err)
+		}
+		fields = fields.Union(&part)
+		ours.APIVersion, ours.Time = entry.APIVersion, entry.Time
+	}
+	raw, err := fields.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("write managed fields: %w", err)
+	}
+	ours.FieldsV1 = metav1.NewFieldsV1(string(raw))
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	patch := []operation{
+		{"test", "/metadata/resourceVersion", meta.GetResourceVersion()},
+		{"replace", "/metadata/managedFields", append(others, ours)},
+	}
+	if _, ok := meta.GetAnnotations()[lastApplied]; ok {
+		patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + strings.ReplaceAll(lastApplied, "/", "~1")})
+	}
+	return json.Marshal(patch)
+}
