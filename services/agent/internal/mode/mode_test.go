@@ -1,0 +1,89 @@
+package mode_test
+
+import (
+	"testing"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/mode"
+)
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	const (
+		auto    = deliveryv1.SyncMode_SYNC_MODE_AUTO
+		dryRun  = deliveryv1.SyncMode_SYNC_MODE_DRY_RUN
+		hold    = deliveryv1.SyncMode_SYNC_MODE_HOLD
+		suspend = deliveryv1.SyncMode_SYNC_MODE_SUSPEND
+
+		health  = deliveryv1.Phase_PHASE_UNSPECIFIED
+		held    = deliveryv1.Phase_PHASE_HELD
+		waiting = deliveryv1.Phase_PHASE_WAITING
+		differs = deliveryv1.Phase_PHASE_DIFFERS
+	)
+	spec := func(m deliveryv1.SyncMode, reason string) *deliveryv1.SyncSpec {
+		return &deliveryv1.SyncSpec{Mode: m, Reason: reason}
+	}
+	var (
+		nothing         = mode.State{}
+		one             = mode.State{Content: "1", Commit: "1111111122"}
+		two             = mode.State{Content: "2", Commit: "2222222233"}
+		moved           = mode.State{Content: "1", Commit: "2222222233"} // a commit that did not touch the folder
+		options         = mode.State{Content: "3", Commit: "1111111122"}
+		incident, empty = "incident 7", ""
+		db              = map[string]string{"db": "is not healthy"}
+	)
+	for _, test := range []struct {
+		name  string
+		facts mode.Facts
+		want  mode.Verdict
+	}{
+		{"the default", mode.Facts{Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
+		{"auto, nothing new", mode.Facts{Sync: spec(auto, ""), Applied: one, Wanted: one}, mode.Verdict{Apply: true, Repair: true}},
+		{"the first time", mode.Facts{Applied: nothing, Wanted: one}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"hold", mode.Facts{Sync: spec(hold, "incident 7."), Applied: one, Wanted: two},
+			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held (incident 7). 11111111 stays applied; 22222222 waits."},
+		},
+		{
+			"hold, nothing new", mode.Facts{Sync: spec(hold, "incident 7"), Applied: one, Wanted: moved},
+			mode.Verdict{Repair: true, Phase: health, Text: "Held (incident 7)."},
+		},
+		{
+			"hold, other options", mode.Facts{Sync: spec(hold, ""), Applied: one, Wanted: options},
+			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held. 11111111 stays applied; something newer waits."},
+		},
+		{
+			"hold before anything", mode.Facts{Sync: spec(hold, ""), Applied: nothing, Wanted: one},
+			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held. Nothing is applied yet; 11111111 waits."},
+		},
+		{
+			"annotation", mode.Facts{Held: &incident, Applied: one, Wanted: two},
+			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held by the annotation fairlead.dev/hold in the cluster (incident 7). 11111111 stays applied; 22222222 waits."},
+		},
+		{
+			"annotation without a reason", mode.Facts{Held: &empty, Applied: one, Wanted: one},
+			mode.Verdict{Repair: true, Phase: health, Text: "Held by the annotation fairlead.dev/hold in the cluster."},
+		},
+		{
+			"suspend", mode.Facts{Sync: spec(suspend, "x"), Applied: one, Wanted: two},
+			mode.Verdict{Diff: true, Phase: held, Text: "Suspended (x): nothing is applied or repaired. 11111111 stays applied; 22222222 waits."},
+		},
+		{
+			"suspend, nothing new, and held", mode.Facts{Sync: spec(suspend, ""), Held: &incident, Applied: one, Wanted: one},
+			mode.Verdict{Phase: health, Text: "Suspended: nothing is applied or repaired."},
+		},
+		{
+			"dry run", mode.Facts{Sync: spec(dryRun, "first look"), Held: &incident, Applied: one, Wanted: one, Depends: db},
+			mode.Verdict{Diff: true, Phase: differs, Text: "Nothing is applied, this is a dry run (first look)."},
+		},
+		{
+			"dependency", mode.Facts{Applied: one, Wanted: two, Depends: map[string]string{"db": "is not healthy", "api": "is held"}},
+			mode.Verdict{Repair: true, Diff: true, Phase: waiting, Text: `Waits for service "api", which is held, and for service "db", which is not healthy. 11111111 stays applied; 22222222 waits.`},
+		},
+		{"dependency, nothing new", mode.Facts{Applied: one, Wanted: one, Depends: db}, mode.Verdict{Apply: true, Repair: true}},
+	} {
+		if got := mode.Decide(test.facts); got != test.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
+		}
+	}
+}
