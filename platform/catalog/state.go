@@ -24,10 +24,14 @@ type state struct {
 	services map[string]*Service
 	secrets  map[string]*consolev1.Secret
 	grants   map[string]*consolev1.Grant
+	projects map[string]*consolev1.Project
+	roles    map[string]*consolev1.Role
 
 	bySource map[string]*uses
-	// granted is grants in the order of names, for who asks with every request; nil: they have changed.
+	// granted and allowed are grants and roles in the order of names, for who asks with every request; nil: they have
+	// changed.
 	granted atomic.Pointer[[]*consolev1.Grant]
+	allowed atomic.Pointer[[]*consolev1.Role]
 }
 
 func newState() *state {
@@ -35,6 +39,7 @@ func newState() *state {
 		sources: map[string]*consolev1.Source{}, clusters: map[string]*consolev1.Cluster{},
 		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
 		grants:   map[string]*consolev1.Grant{},
+		projects: map[string]*consolev1.Project{}, roles: map[string]*consolev1.Role{},
 		bySource: map[string]*uses{},
 	}
 }
@@ -51,6 +56,10 @@ func kindOf(ch *consolev1.Change) consolev1.Kind {
 		return consolev1.Kind_KIND_SECRET
 	case *consolev1.Change_Grant:
 		return consolev1.Kind_KIND_GRANT
+	case *consolev1.Change_Project:
+		return consolev1.Kind_KIND_PROJECT
+	case *consolev1.Change_Role:
+		return consolev1.Kind_KIND_ROLE
 	case *consolev1.Change_Deleted:
 		return c.Deleted.GetKind()
 	}
@@ -74,6 +83,11 @@ func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, o
 	case *consolev1.Change_Grant:
 		kind, name, ok = set(s.grants, consolev1.Kind_KIND_GRANT, c.Grant)
 		s.granted.Store(nil)
+	case *consolev1.Change_Project:
+		kind, name, ok = set(s.projects, consolev1.Kind_KIND_PROJECT, c.Project)
+	case *consolev1.Change_Role:
+		kind, name, ok = set(s.roles, consolev1.Kind_KIND_ROLE, c.Role)
+		s.allowed.Store(nil)
 	case *consolev1.Change_Deleted:
 		return s.remove(c.Deleted)
 	}
@@ -114,6 +128,11 @@ func (s *state) remove(d *consolev1.Deleted) (consolev1.Kind, string, bool) {
 	case consolev1.Kind_KIND_GRANT:
 		ok = unset(s.grants, d)
 		s.granted.Store(nil)
+	case consolev1.Kind_KIND_PROJECT:
+		ok = unset(s.projects, d)
+	case consolev1.Kind_KIND_ROLE:
+		ok = unset(s.roles, d)
+		s.allowed.Store(nil)
 	}
 	return d.GetKind(), d.GetName(), ok
 }
@@ -152,10 +171,12 @@ type contents struct {
 	services []*Service
 	secrets  []*consolev1.Secret
 	grants   []*consolev1.Grant
+	projects []*consolev1.Project
+	roles    []*consolev1.Role
 }
 
 func (s *state) contents() contents {
-	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants)}
+	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles)}
 }
 
 // changes is the contents as a stream would bring them.
@@ -182,6 +203,16 @@ func (c contents) changes(yield func(*consolev1.Change) bool) {
 	}
 	for _, r := range c.grants {
 		if !yield(&consolev1.Change{Change: &consolev1.Change_Grant{Grant: r}}) {
+			return
+		}
+	}
+	for _, r := range c.projects {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Project{Project: r}}) {
+			return
+		}
+	}
+	for _, r := range c.roles {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_Role{Role: r}}) {
 			return
 		}
 	}

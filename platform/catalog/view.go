@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"strings"
+	"sync/atomic"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -38,12 +39,32 @@ func (c *Catalog) Secrets() []*consolev1.Secret {
 func (c *Catalog) Grants() []*consolev1.Grant {
 	c.mu.RLock() // nobody changes grants meanwhile
 	defer c.mu.RUnlock()
-	if list := c.live.granted.Load(); list != nil {
+	return kept(&c.live.granted, c.live.grants)
+}
+
+// Roles returns all roles but those that are always there, in the order of names. The slice belongs to everybody:
+// don't change it.
+func (c *Catalog) Roles() []*consolev1.Role {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return kept(&c.live.allowed, c.live.roles)
+}
+
+func kept[R any](at *atomic.Pointer[[]R], all map[string]R) []R {
+	if list := at.Load(); list != nil {
 		return *list
 	}
-	list := sorted(c.live.grants)
-	c.live.granted.Store(&list)
+	list := sorted(all)
+	at.Store(&list)
 	return list
+}
+
+// Project returns one project.
+func (c *Catalog) Project(name string) (*consolev1.Project, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	p, ok := c.live.projects[name]
+	return p, ok
 }
 
 // Source returns one source.

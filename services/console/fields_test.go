@@ -67,9 +67,25 @@ func fill(m protoreflect.Message, given map[protoreflect.FullName]any) {
 	for i := range fields.Len() {
 		fd := fields.Get(i)
 		switch {
+		case fd.IsMap():
+			value, ok := given[fd.FullName()].(map[string]string)
+			if !ok {
+				continue // messages, of which each has a test of its own
+			}
+			for k, v := range value {
+				m.Mutable(fd).Map().Set(protoreflect.ValueOfString(k).MapKey(), protoreflect.ValueOfString(v))
+			}
 		case fd.IsList():
 			list := m.Mutable(fd).List()
-			for _, v := range given[fd.FullName()].([]string) {
+			if fd.Kind() == protoreflect.MessageKind {
+				fill(list.AppendMutable().Message(), given)
+				continue
+			}
+			values, ok := given[fd.FullName()].([]string)
+			if !ok {
+				values = []string{"a-" + strings.ReplaceAll(string(fd.Name()), "_", "-")}
+			}
+			for _, v := range values {
 				list.Append(protoreflect.ValueOfString(v))
 			}
 		case fd.Kind() == protoreflect.MessageKind:
@@ -128,7 +144,20 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.ServiceSpec.ref": "semver:>=2.0.0 <3",
 		"fairlead.delivery.v1.SyncSpec.pin":   strings.Repeat("a", 40), "fairlead.delivery.v1.SyncSpec.impersonate": "shop/deployer",
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
+		"fairlead.delivery.v1.IgnoreRule.pointers": []string{"/spec/replicas"}, "fairlead.delivery.v1.HelmSpec.values": "a: 1",
 	})
+	service.UnpinAfter = strings.Repeat("b", 40)
+	for field, leaveOut := range map[string]func(*consolev1.ServiceSpec){
+		"spec.configSets": func(s *consolev1.ServiceSpec) { s.UnpinAfter, s.Catalog = "", false },
+		"spec.unpinAfter": func(s *consolev1.ServiceSpec) { s.ConfigSets, s.Catalog = nil, false },
+		"spec.catalog":    func(s *consolev1.ServiceSpec) { s.ConfigSets, s.UnpinAfter = nil, "" },
+	} {
+		part := proto.CloneOf(service)
+		leaveOut(part)
+		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: part}})
+		wantCode(t, err, connect.CodeInvalidArgument, field, "leave it out")
+	}
+	service.ConfigSets, service.UnpinAfter, service.Catalog, service.Project = nil, "", false, ""
 	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -115,7 +116,13 @@ type ListClustersRequest struct {
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Which ones, such as: labels.env = prod AND name : shop. See docs/catalog.md.
+	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields with commas between them, each with desc behind it or not: update_time desc, name. Empty: name.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +169,27 @@ func (x *ListClustersRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListClustersRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
 }
 
 type ListClustersResponse struct {
@@ -416,7 +444,9 @@ type DeleteClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// If set, it must be the current one.
-	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// What the error of the call before asked to be sent back: for a cluster that an agent has joined.
+	Confirmation  string `protobuf:"bytes,10,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,6 +495,13 @@ func (x *DeleteClusterRequest) GetEtag() string {
 	return ""
 }
 
+func (x *DeleteClusterRequest) GetConfirmation() string {
+	if x != nil {
+		return x.Confirmation
+	}
+	return ""
+}
+
 type DeleteClusterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -505,16 +542,20 @@ var File_fairlead_console_v1_cluster_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/cluster_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"0\n" +
+	")fairlead/console/v1/cluster_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"0\n" +
 	"\x11GetClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"L\n" +
 	"\x12GetClusterResponse\x126\n" +
-	"\acluster\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ClusterR\acluster\"g\n" +
+	"\acluster\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ClusterR\acluster\"\xe7\x01\n" +
 	"\x13ListClustersRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"x\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"x\n" +
 	"\x14ListClustersResponse\x128\n" +
 	"\bclusters\x18\x01 \x03(\v2\x1c.fairlead.console.v1.ClusterR\bclusters\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
@@ -527,10 +568,12 @@ const file_fairlead_console_v1_cluster_service_proto_rawDesc = "" +
 	"\x1aBatchUpdateClustersRequest\x12R\n" +
 	"\brequests\x18\x01 \x03(\v2).fairlead.console.v1.UpdateClusterRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\brequests\"g\n" +
 	"\x1bBatchUpdateClustersResponse\x12H\n" +
-	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateClusterResponseR\tresponses\"Q\n" +
+	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateClusterResponseR\tresponses\"\x7f\n" +
 	"\x14DeleteClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x17\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12,\n" +
+	"\fconfirmation\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fconfirmation\"\x17\n" +
 	"\x15DeleteClusterResponse2\xb7\x04\n" +
 	"\x0eClusterService\x12b\n" +
 	"\n" +
@@ -566,31 +609,33 @@ var file_fairlead_console_v1_cluster_service_proto_goTypes = []any{
 	(*DeleteClusterRequest)(nil),        // 8: fairlead.console.v1.DeleteClusterRequest
 	(*DeleteClusterResponse)(nil),       // 9: fairlead.console.v1.DeleteClusterResponse
 	(*Cluster)(nil),                     // 10: fairlead.console.v1.Cluster
-	(Outcome)(0),                        // 11: fairlead.console.v1.Outcome
+	(*fieldmaskpb.FieldMask)(nil),       // 11: google.protobuf.FieldMask
+	(Outcome)(0),                        // 12: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_cluster_service_proto_depIdxs = []int32{
 	10, // 0: fairlead.console.v1.GetClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	10, // 1: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
-	10, // 2: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
-	10, // 3: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	11, // 4: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	4,  // 5: fairlead.console.v1.BatchUpdateClustersRequest.requests:type_name -> fairlead.console.v1.UpdateClusterRequest
-	5,  // 6: fairlead.console.v1.BatchUpdateClustersResponse.responses:type_name -> fairlead.console.v1.UpdateClusterResponse
-	0,  // 7: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
-	2,  // 8: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
-	4,  // 9: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
-	6,  // 10: fairlead.console.v1.ClusterService.BatchUpdateClusters:input_type -> fairlead.console.v1.BatchUpdateClustersRequest
-	8,  // 11: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
-	1,  // 12: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
-	3,  // 13: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
-	5,  // 14: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
-	7,  // 15: fairlead.console.v1.ClusterService.BatchUpdateClusters:output_type -> fairlead.console.v1.BatchUpdateClustersResponse
-	9,  // 16: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	11, // 1: fairlead.console.v1.ListClustersRequest.read_mask:type_name -> google.protobuf.FieldMask
+	10, // 2: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
+	10, // 3: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
+	10, // 4: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
+	12, // 5: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	4,  // 6: fairlead.console.v1.BatchUpdateClustersRequest.requests:type_name -> fairlead.console.v1.UpdateClusterRequest
+	5,  // 7: fairlead.console.v1.BatchUpdateClustersResponse.responses:type_name -> fairlead.console.v1.UpdateClusterResponse
+	0,  // 8: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
+	2,  // 9: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
+	4,  // 10: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
+	6,  // 11: fairlead.console.v1.ClusterService.BatchUpdateClusters:input_type -> fairlead.console.v1.BatchUpdateClustersRequest
+	8,  // 12: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
+	1,  // 13: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
+	3,  // 14: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
+	5,  // 15: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
+	7,  // 16: fairlead.console.v1.ClusterService.BatchUpdateClusters:output_type -> fairlead.console.v1.BatchUpdateClustersResponse
+	9,  // 17: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_cluster_service_proto_init() }

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -115,7 +116,13 @@ type ListGrantsRequest struct {
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Which ones, such as: labels.env = prod AND name : shop. See docs/catalog.md.
+	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields with commas between them, each with desc behind it or not: update_time desc, name. Empty: name.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +169,27 @@ func (x *ListGrantsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListGrantsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListGrantsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListGrantsRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
 }
 
 type ListGrantsResponse struct {
@@ -415,16 +443,20 @@ var File_fairlead_console_v1_grant_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_grant_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/grant_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\".\n" +
+	"'fairlead/console/v1/grant_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\".\n" +
 	"\x0fGetGrantRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"D\n" +
 	"\x10GetGrantResponse\x120\n" +
-	"\x05grant\x18\x01 \x01(\v2\x1a.fairlead.console.v1.GrantR\x05grant\"e\n" +
+	"\x05grant\x18\x01 \x01(\v2\x1a.fairlead.console.v1.GrantR\x05grant\"\xe5\x01\n" +
 	"\x11ListGrantsRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"p\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"p\n" +
 	"\x12ListGrantsResponse\x122\n" +
 	"\x06grants\x18\x01 \x03(\v2\x1a.fairlead.console.v1.GrantR\x06grants\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"s\n" +
@@ -460,36 +492,38 @@ func file_fairlead_console_v1_grant_service_proto_rawDescGZIP() []byte {
 
 var file_fairlead_console_v1_grant_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fairlead_console_v1_grant_service_proto_goTypes = []any{
-	(*GetGrantRequest)(nil),     // 0: fairlead.console.v1.GetGrantRequest
-	(*GetGrantResponse)(nil),    // 1: fairlead.console.v1.GetGrantResponse
-	(*ListGrantsRequest)(nil),   // 2: fairlead.console.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),  // 3: fairlead.console.v1.ListGrantsResponse
-	(*UpdateGrantRequest)(nil),  // 4: fairlead.console.v1.UpdateGrantRequest
-	(*UpdateGrantResponse)(nil), // 5: fairlead.console.v1.UpdateGrantResponse
-	(*DeleteGrantRequest)(nil),  // 6: fairlead.console.v1.DeleteGrantRequest
-	(*DeleteGrantResponse)(nil), // 7: fairlead.console.v1.DeleteGrantResponse
-	(*Grant)(nil),               // 8: fairlead.console.v1.Grant
-	(Outcome)(0),                // 9: fairlead.console.v1.Outcome
+	(*GetGrantRequest)(nil),       // 0: fairlead.console.v1.GetGrantRequest
+	(*GetGrantResponse)(nil),      // 1: fairlead.console.v1.GetGrantResponse
+	(*ListGrantsRequest)(nil),     // 2: fairlead.console.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),    // 3: fairlead.console.v1.ListGrantsResponse
+	(*UpdateGrantRequest)(nil),    // 4: fairlead.console.v1.UpdateGrantRequest
+	(*UpdateGrantResponse)(nil),   // 5: fairlead.console.v1.UpdateGrantResponse
+	(*DeleteGrantRequest)(nil),    // 6: fairlead.console.v1.DeleteGrantRequest
+	(*DeleteGrantResponse)(nil),   // 7: fairlead.console.v1.DeleteGrantResponse
+	(*Grant)(nil),                 // 8: fairlead.console.v1.Grant
+	(*fieldmaskpb.FieldMask)(nil), // 9: google.protobuf.FieldMask
+	(Outcome)(0),                  // 10: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_grant_service_proto_depIdxs = []int32{
-	8, // 0: fairlead.console.v1.GetGrantResponse.grant:type_name -> fairlead.console.v1.Grant
-	8, // 1: fairlead.console.v1.ListGrantsResponse.grants:type_name -> fairlead.console.v1.Grant
-	8, // 2: fairlead.console.v1.UpdateGrantRequest.grant:type_name -> fairlead.console.v1.Grant
-	8, // 3: fairlead.console.v1.UpdateGrantResponse.grant:type_name -> fairlead.console.v1.Grant
-	9, // 4: fairlead.console.v1.UpdateGrantResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	0, // 5: fairlead.console.v1.GrantService.GetGrant:input_type -> fairlead.console.v1.GetGrantRequest
-	2, // 6: fairlead.console.v1.GrantService.ListGrants:input_type -> fairlead.console.v1.ListGrantsRequest
-	4, // 7: fairlead.console.v1.GrantService.UpdateGrant:input_type -> fairlead.console.v1.UpdateGrantRequest
-	6, // 8: fairlead.console.v1.GrantService.DeleteGrant:input_type -> fairlead.console.v1.DeleteGrantRequest
-	1, // 9: fairlead.console.v1.GrantService.GetGrant:output_type -> fairlead.console.v1.GetGrantResponse
-	3, // 10: fairlead.console.v1.GrantService.ListGrants:output_type -> fairlead.console.v1.ListGrantsResponse
-	5, // 11: fairlead.console.v1.GrantService.UpdateGrant:output_type -> fairlead.console.v1.UpdateGrantResponse
-	7, // 12: fairlead.console.v1.GrantService.DeleteGrant:output_type -> fairlead.console.v1.DeleteGrantResponse
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: fairlead.console.v1.GetGrantResponse.grant:type_name -> fairlead.console.v1.Grant
+	9,  // 1: fairlead.console.v1.ListGrantsRequest.read_mask:type_name -> google.protobuf.FieldMask
+	8,  // 2: fairlead.console.v1.ListGrantsResponse.grants:type_name -> fairlead.console.v1.Grant
+	8,  // 3: fairlead.console.v1.UpdateGrantRequest.grant:type_name -> fairlead.console.v1.Grant
+	8,  // 4: fairlead.console.v1.UpdateGrantResponse.grant:type_name -> fairlead.console.v1.Grant
+	10, // 5: fairlead.console.v1.UpdateGrantResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	0,  // 6: fairlead.console.v1.GrantService.GetGrant:input_type -> fairlead.console.v1.GetGrantRequest
+	2,  // 7: fairlead.console.v1.GrantService.ListGrants:input_type -> fairlead.console.v1.ListGrantsRequest
+	4,  // 8: fairlead.console.v1.GrantService.UpdateGrant:input_type -> fairlead.console.v1.UpdateGrantRequest
+	6,  // 9: fairlead.console.v1.GrantService.DeleteGrant:input_type -> fairlead.console.v1.DeleteGrantRequest
+	1,  // 10: fairlead.console.v1.GrantService.GetGrant:output_type -> fairlead.console.v1.GetGrantResponse
+	3,  // 11: fairlead.console.v1.GrantService.ListGrants:output_type -> fairlead.console.v1.ListGrantsResponse
+	5,  // 12: fairlead.console.v1.GrantService.UpdateGrant:output_type -> fairlead.console.v1.UpdateGrantResponse
+	7,  // 13: fairlead.console.v1.GrantService.DeleteGrant:output_type -> fairlead.console.v1.DeleteGrantResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_grant_service_proto_init() }

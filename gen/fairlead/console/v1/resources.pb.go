@@ -857,8 +857,10 @@ func (x *Cluster) GetStatus() *ClusterStatus {
 }
 
 type ClusterSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Description   string                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Description string                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// Configuration of all services in it: over that of configuration sets, below that of the service.
+	Config        map[string]*ConfigSetting `protobuf:"bytes,30,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -900,6 +902,13 @@ func (x *ClusterSpec) GetDescription() string {
 	return ""
 }
 
+func (x *ClusterSpec) GetConfig() map[string]*ConfigSetting {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
 type ClusterStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When an agent joined; unset: none did.
@@ -911,7 +920,11 @@ type ClusterStatus struct {
 	// True while last_seen_time is recent enough to trust what the cluster said.
 	Connected bool `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
 	// About when the agent asks again if nothing nudges before.
-	NextPollTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
+	NextPollTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
+	// How far the agent is behind the hub, in words; empty: it is not.
+	Skew string `protobuf:"bytes,30,opt,name=skew,proto3" json:"skew,omitempty"`
+	// When the cluster left; unset: it did not, or has joined again.
+	LeaveTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +1001,20 @@ func (x *ClusterStatus) GetNextPollTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ClusterStatus) GetSkew() string {
+	if x != nil {
+		return x.Skew
+	}
+	return ""
+}
+
+func (x *ClusterStatus) GetLeaveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaveTime
+	}
+	return nil
+}
+
 // Service is a folder of a source that is kept applied in a cluster.
 type Service struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1060,7 +1087,7 @@ type ServiceSpec struct {
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Folder within the repository. Empty: all of it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// Name of a Cluster.
+	// Name of a Cluster. Empty in the template of a global service, and with catalog.
 	Cluster string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Namespace for objects that name none. Empty: "default".
 	Namespace string `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1072,7 +1099,18 @@ type ServiceSpec struct {
 	// How the folder becomes objects. Unset: by what is in it.
 	Render *v11.RenderSpec `protobuf:"bytes,20,opt,name=render,proto3" json:"render,omitempty"`
 	// How they are kept applied. Unset: automatically.
-	Sync          *v11.SyncSpec `protobuf:"bytes,21,opt,name=sync,proto3" json:"sync,omitempty"`
+	Sync *v11.SyncSpec `protobuf:"bytes,21,opt,name=sync,proto3" json:"sync,omitempty"`
+	// Name of the Project that bounds it. Empty: none does.
+	Project string `protobuf:"bytes,30,opt,name=project,proto3" json:"project,omitempty"`
+	// Names of ConfigSets; a later one wins.
+	ConfigSets []string `protobuf:"bytes,31,rep,name=config_sets,json=configSets,proto3" json:"config_sets,omitempty"`
+	// Configuration of its own, over all others.
+	Config map[string]*ConfigSetting `protobuf:"bytes,32,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Commit that sync.pin keeps away, as a rollback writes it: when the ref points to another one that can be
+	// delivered, both go. Empty: the pin stays.
+	UnpinAfter string `protobuf:"bytes,33,opt,name=unpin_after,json=unpinAfter,proto3" json:"unpin_after,omitempty"`
+	// The folder holds resources of Fairlead, which are applied to the catalog with the rights of this service.
+	Catalog       bool `protobuf:"varint,34,opt,name=catalog,proto3" json:"catalog,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1170,16 +1208,55 @@ func (x *ServiceSpec) GetSync() *v11.SyncSpec {
 	return nil
 }
 
+func (x *ServiceSpec) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetConfigSets() []string {
+	if x != nil {
+		return x.ConfigSets
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetConfig() map[string]*ConfigSetting {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetUnpinAfter() string {
+	if x != nil {
+		return x.UnpinAfter
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetCatalog() bool {
+	if x != nil {
+		return x.Catalog
+	}
+	return false
+}
+
 // ServiceStatus holds the three truths side by side, each with its own time.
 type ServiceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One word over all three; see state_message for the cause and the next step.
-	State         ServiceState           `protobuf:"varint,1,opt,name=state,proto3,enum=fairlead.console.v1.ServiceState" json:"state,omitempty"`
-	StateMessage  string                 `protobuf:"bytes,2,opt,name=state_message,json=stateMessage,proto3" json:"state_message,omitempty"`
-	StateSince    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
-	Git           *GitTruth              `protobuf:"bytes,4,opt,name=git,proto3" json:"git,omitempty"`
-	Hub           *HubTruth              `protobuf:"bytes,5,opt,name=hub,proto3" json:"hub,omitempty"`
-	Cluster       *ClusterTruth          `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	State        ServiceState           `protobuf:"varint,1,opt,name=state,proto3,enum=fairlead.console.v1.ServiceState" json:"state,omitempty"`
+	StateMessage string                 `protobuf:"bytes,2,opt,name=state_message,json=stateMessage,proto3" json:"state_message,omitempty"`
+	StateSince   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
+	Git          *GitTruth              `protobuf:"bytes,4,opt,name=git,proto3" json:"git,omitempty"`
+	Hub          *HubTruth              `protobuf:"bytes,5,opt,name=hub,proto3" json:"hub,omitempty"`
+	Cluster      *ClusterTruth          `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// What the configuration that is delivered hashes to. Empty: there is none.
+	ConfigRevision string `protobuf:"bytes,30,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
+	// Why the newest configuration can't be delivered; what was delivered before stays.
+	ConfigProblem *Problem `protobuf:"bytes,31,opt,name=config_problem,json=configProblem,proto3" json:"config_problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1252,6 +1329,20 @@ func (x *ServiceStatus) GetHub() *HubTruth {
 func (x *ServiceStatus) GetCluster() *ClusterTruth {
 	if x != nil {
 		return x.Cluster
+	}
+	return nil
+}
+
+func (x *ServiceStatus) GetConfigRevision() string {
+	if x != nil {
+		return x.ConfigRevision
+	}
+	return ""
+}
+
+func (x *ServiceStatus) GetConfigProblem() *Problem {
+	if x != nil {
+		return x.ConfigProblem
 	}
 	return nil
 }
@@ -1562,8 +1653,11 @@ type GrantSpec struct {
 	Subjects []*GrantSubject        `protobuf:"bytes,1,rep,name=subjects,proto3" json:"subjects,omitempty"`
 	// viewer: read, but for secrets. deployer: write, too. operator: also exec, attach, port-forward, proxy and cp.
 	// admin: also secrets.
-	Role          string         `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	Clusters      *GrantClusters `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	// Or the name of a Role.
+	Role     string         `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Clusters *GrantClusters `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	// Only resources of these projects, and nothing at the Kubernetes APIs. None: resources of all projects.
+	Projects      []string `protobuf:"bytes,30,rep,name=projects,proto3" json:"projects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1619,6 +1713,13 @@ func (x *GrantSpec) GetClusters() *GrantClusters {
 	return nil
 }
 
+func (x *GrantSpec) GetProjects() []string {
+	if x != nil {
+		return x.Projects
+	}
+	return nil
+}
+
 // GrantSubject is whom a grant is for.
 type GrantSubject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1626,6 +1727,7 @@ type GrantSubject struct {
 	//
 	//	*GrantSubject_User
 	//	*GrantSubject_Group
+	//	*GrantSubject_ServiceAccount
 	Subject       isGrantSubject_Subject `protobuf_oneof:"subject"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1686,6 +1788,15 @@ func (x *GrantSubject) GetGroup() string {
 	return ""
 }
 
+func (x *GrantSubject) GetServiceAccount() string {
+	if x != nil {
+		if x, ok := x.Subject.(*GrantSubject_ServiceAccount); ok {
+			return x.ServiceAccount
+		}
+	}
+	return ""
+}
+
 type isGrantSubject_Subject interface {
 	isGrantSubject_Subject()
 }
@@ -1698,9 +1809,16 @@ type GrantSubject_Group struct {
 	Group string `protobuf:"bytes,2,opt,name=group,proto3,oneof"`
 }
 
+type GrantSubject_ServiceAccount struct {
+	// Name of a ServiceAccount.
+	ServiceAccount string `protobuf:"bytes,30,opt,name=service_account,json=serviceAccount,proto3,oneof"`
+}
+
 func (*GrantSubject_User) isGrantSubject_Subject() {}
 
 func (*GrantSubject_Group) isGrantSubject_Subject() {}
+
+func (*GrantSubject_ServiceAccount) isGrantSubject_Subject() {}
 
 // GrantClusters chooses clusters.
 type GrantClusters struct {
@@ -1770,7 +1888,7 @@ var File_fairlead_console_v1_resources_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
+	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
 	"\bMetadata\x12\xc3\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\x0ename.dns_label\x12^must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04name\x12Z\n" +
@@ -1827,31 +1945,49 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\aCluster\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"9\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"\x8f\x02\n" +
 	"\vClusterSpec\x12*\n" +
-	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\"\xbe\x02\n" +
+	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12u\n" +
+	"\x06config\x18\x1e \x03(\v2,.fairlead.console.v1.ClusterSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x1a]\n" +
+	"\vConfigEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\x8d\x03\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
 	"\ragent_version\x18\x03 \x01(\tR\fagentVersion\x12-\n" +
 	"\x12kubernetes_version\x18\x04 \x01(\tR\x11kubernetesVersion\x12\x1c\n" +
 	"\tconnected\x18\x05 \x01(\bR\tconnected\x12@\n" +
-	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\"\xc6\x01\n" +
+	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
+	"\x04skew\x18\x1e \x01(\tR\x04skew\x129\n" +
+	"\n" +
+	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xb9\x02\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\"\xc1\x04\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:q\xbaHn\x1al\n" +
+	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\"\xcf\a\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
-	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12#\n" +
-	"\acluster\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\acluster\x12\xe9\x01\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12!\n" +
+	"\acluster\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\x12\xe9\x01\n" +
 	"\tnamespace\x18\x05 \x01(\tB\xca\x01\xbaH\xc6\x01\xba\x01\xc2\x01\n" +
 	"\x13namespace.dns_label\x12gmust be empty or 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1aBthis == '' || this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tnamespace\x12+\n" +
 	"\ainclude\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
 	"\x06ignore\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\x128\n" +
 	"\x06render\x18\x14 \x01(\v2 .fairlead.delivery.v1.RenderSpecR\x06render\x122\n" +
-	"\x04sync\x18\x15 \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\"\xc9\x02\n" +
+	"\x04sync\x18\x15 \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\x12!\n" +
+	"\aproject\x18\x1e \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x123\n" +
+	"\vconfig_sets\x18\x1f \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x10\x18\x01\"\x06r\x04\x10\x01\x18?R\n" +
+	"configSets\x12u\n" +
+	"\x06config\x18  \x03(\v2,.fairlead.console.v1.ServiceSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x12F\n" +
+	"\vunpin_after\x18! \x01(\tB%\xbaH\"r 2\x1e^([0-9a-f]{40}|[0-9a-f]{64})?$R\n" +
+	"unpinAfter\x12\x18\n" +
+	"\acatalog\x18\" \x01(\bR\acatalog\x1a]\n" +
+	"\vConfigEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xb7\x03\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -1859,7 +1995,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"stateSince\x12/\n" +
 	"\x03git\x18\x04 \x01(\v2\x1d.fairlead.console.v1.GitTruthR\x03git\x12/\n" +
 	"\x03hub\x18\x05 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\x12;\n" +
-	"\acluster\x18\x06 \x01(\v2!.fairlead.console.v1.ClusterTruthR\acluster\"\xb9\x01\n" +
+	"\acluster\x18\x06 \x01(\v2!.fairlead.console.v1.ClusterTruthR\acluster\x12'\n" +
+	"\x0fconfig_revision\x18\x1e \x01(\tR\x0econfigRevision\x12C\n" +
+	"\x0econfig_problem\x18\x1f \x01(\v2\x1c.fairlead.console.v1.ProblemR\rconfigProblem\"\xb9\x01\n" +
 	"\bGitTruth\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
@@ -1882,17 +2020,19 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
 	"\x05Grant\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12:\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\xdc\x01\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\x8f\x02\n" +
 	"\tGrantSpec\x12I\n" +
 	"\bsubjects\x18\x01 \x03(\v2!.fairlead.console.v1.GrantSubjectB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12<\n" +
-	"\x04role\x18\x02 \x01(\tB(\xbaH%r#R\x06viewerR\bdeployerR\boperatorR\x05adminR\x04role\x12F\n" +
-	"\bclusters\x18\x03 \x01(\v2\".fairlead.console.v1.GrantClustersB\x06\xbaH\x03\xc8\x01\x01R\bclusters\"f\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12?\n" +
+	"\x04role\x18\x02 \x01(\tB+\xbaH(r&2$^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$R\x04role\x12F\n" +
+	"\bclusters\x18\x03 \x01(\v2\".fairlead.console.v1.GrantClustersB\x06\xbaH\x03\xc8\x01\x01R\bclusters\x12.\n" +
+	"\bprojects\x18\x1e \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18?R\bprojects\"\x9c\x01\n" +
 	"\fGrantSubject\x12 \n" +
 	"\x04user\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x04user\x12\"\n" +
 	"\x05group\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x05groupB\x10\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x05group\x124\n" +
+	"\x0fservice_account\x18\x1e \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?H\x00R\x0eserviceAccountB\x10\n" +
 	"\asubject\x12\x05\xbaH\x02\b\x01\"\x8c\x03\n" +
 	"\rGrantClusters\x12)\n" +
 	"\x05names\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\x05names\x12_\n" +
@@ -1938,7 +2078,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -1966,69 +2106,78 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*GrantSubject)(nil),          // 23: fairlead.console.v1.GrantSubject
 	(*GrantClusters)(nil),         // 24: fairlead.console.v1.GrantClusters
 	nil,                           // 25: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 26: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 27: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 30: fairlead.artifact.v1.Revision
-	(*v11.RenderSpec)(nil),        // 31: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 32: fairlead.delivery.v1.SyncSpec
-	(*v1.Artifact)(nil),           // 33: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 34: fairlead.delivery.v1.ServiceReport
+	nil,                           // 26: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 27: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 28: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 29: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 32: fairlead.artifact.v1.Revision
+	(*v11.RenderSpec)(nil),        // 33: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 34: fairlead.delivery.v1.SyncSpec
+	(*v1.Artifact)(nil),           // 35: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 36: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 37: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	25, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	28, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	28, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	30, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	30, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
 	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
 	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	29, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	31, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
 	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
 	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
 	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	30, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	28, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	28, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	32, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	30, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	30, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
 	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
 	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	28, // 18: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	28, // 19: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	28, // 20: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	3,  // 21: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	15, // 22: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	16, // 23: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	31, // 24: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	32, // 25: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	1,  // 26: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	28, // 27: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	17, // 28: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	18, // 29: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	19, // 30: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	30, // 31: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	28, // 32: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 33: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	30, // 34: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	33, // 35: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	28, // 36: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 37: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	34, // 38: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	28, // 39: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 40: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	26, // 41: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 42: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 43: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	23, // 44: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	24, // 45: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	27, // 46: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	26, // 18: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	30, // 19: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	30, // 20: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	30, // 21: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	30, // 22: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	3,  // 23: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	15, // 24: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	16, // 25: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	33, // 26: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	34, // 27: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	27, // 28: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	1,  // 29: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	30, // 30: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	17, // 31: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	18, // 32: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	19, // 33: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 34: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	32, // 35: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	30, // 36: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 37: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	32, // 38: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	35, // 39: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	30, // 40: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 41: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	36, // 42: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	30, // 43: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 44: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	28, // 45: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 46: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 47: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	23, // 48: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	24, // 49: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	29, // 50: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	37, // 51: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	37, // 52: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -2036,9 +2185,11 @@ func file_fairlead_console_v1_resources_proto_init() {
 	if File_fairlead_console_v1_resources_proto != nil {
 		return
 	}
+	file_fairlead_console_v1_config_proto_init()
 	file_fairlead_console_v1_resources_proto_msgTypes[20].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
+		(*GrantSubject_ServiceAccount)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2046,7 +2197,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -212,7 +213,13 @@ type ListSecretsRequest struct {
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Which ones, such as: labels.env = prod AND name : shop. See docs/catalog.md.
+	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields with commas between them, each with desc behind it or not: update_time desc, name. Empty: name.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -259,6 +266,27 @@ func (x *ListSecretsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSecretsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSecretsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListSecretsRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
 }
 
 type ListSecretsResponse struct {
@@ -512,7 +540,7 @@ var File_fairlead_console_v1_secret_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_secret_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/secret_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"2\n" +
+	"(fairlead/console/v1/secret_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"2\n" +
 	"\x13AccessSecretRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"\xb4\x01\n" +
 	"\x14AccessSecretResponse\x12G\n" +
@@ -524,12 +552,16 @@ const file_fairlead_console_v1_secret_service_proto_rawDesc = "" +
 	"\x10GetSecretRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"H\n" +
 	"\x11GetSecretResponse\x123\n" +
-	"\x06secret\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SecretR\x06secret\"f\n" +
+	"\x06secret\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SecretR\x06secret\"\xe6\x01\n" +
 	"\x12ListSecretsRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"t\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"t\n" +
 	"\x13ListSecretsResponse\x125\n" +
 	"\asecrets\x18\x01 \x03(\v2\x1b.fairlead.console.v1.SecretR\asecrets\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"w\n" +
@@ -565,42 +597,44 @@ func file_fairlead_console_v1_secret_service_proto_rawDescGZIP() []byte {
 
 var file_fairlead_console_v1_secret_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_fairlead_console_v1_secret_service_proto_goTypes = []any{
-	(*AccessSecretRequest)(nil),  // 0: fairlead.console.v1.AccessSecretRequest
-	(*AccessSecretResponse)(nil), // 1: fairlead.console.v1.AccessSecretResponse
-	(*GetSecretRequest)(nil),     // 2: fairlead.console.v1.GetSecretRequest
-	(*GetSecretResponse)(nil),    // 3: fairlead.console.v1.GetSecretResponse
-	(*ListSecretsRequest)(nil),   // 4: fairlead.console.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),  // 5: fairlead.console.v1.ListSecretsResponse
-	(*UpdateSecretRequest)(nil),  // 6: fairlead.console.v1.UpdateSecretRequest
-	(*UpdateSecretResponse)(nil), // 7: fairlead.console.v1.UpdateSecretResponse
-	(*DeleteSecretRequest)(nil),  // 8: fairlead.console.v1.DeleteSecretRequest
-	(*DeleteSecretResponse)(nil), // 9: fairlead.console.v1.DeleteSecretResponse
-	nil,                          // 10: fairlead.console.v1.AccessSecretResponse.DataEntry
-	(*Secret)(nil),               // 11: fairlead.console.v1.Secret
-	(Outcome)(0),                 // 12: fairlead.console.v1.Outcome
+	(*AccessSecretRequest)(nil),   // 0: fairlead.console.v1.AccessSecretRequest
+	(*AccessSecretResponse)(nil),  // 1: fairlead.console.v1.AccessSecretResponse
+	(*GetSecretRequest)(nil),      // 2: fairlead.console.v1.GetSecretRequest
+	(*GetSecretResponse)(nil),     // 3: fairlead.console.v1.GetSecretResponse
+	(*ListSecretsRequest)(nil),    // 4: fairlead.console.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),   // 5: fairlead.console.v1.ListSecretsResponse
+	(*UpdateSecretRequest)(nil),   // 6: fairlead.console.v1.UpdateSecretRequest
+	(*UpdateSecretResponse)(nil),  // 7: fairlead.console.v1.UpdateSecretResponse
+	(*DeleteSecretRequest)(nil),   // 8: fairlead.console.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil),  // 9: fairlead.console.v1.DeleteSecretResponse
+	nil,                           // 10: fairlead.console.v1.AccessSecretResponse.DataEntry
+	(*Secret)(nil),                // 11: fairlead.console.v1.Secret
+	(*fieldmaskpb.FieldMask)(nil), // 12: google.protobuf.FieldMask
+	(Outcome)(0),                  // 13: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_secret_service_proto_depIdxs = []int32{
 	10, // 0: fairlead.console.v1.AccessSecretResponse.data:type_name -> fairlead.console.v1.AccessSecretResponse.DataEntry
 	11, // 1: fairlead.console.v1.GetSecretResponse.secret:type_name -> fairlead.console.v1.Secret
-	11, // 2: fairlead.console.v1.ListSecretsResponse.secrets:type_name -> fairlead.console.v1.Secret
-	11, // 3: fairlead.console.v1.UpdateSecretRequest.secret:type_name -> fairlead.console.v1.Secret
-	11, // 4: fairlead.console.v1.UpdateSecretResponse.secret:type_name -> fairlead.console.v1.Secret
-	12, // 5: fairlead.console.v1.UpdateSecretResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	2,  // 6: fairlead.console.v1.SecretService.GetSecret:input_type -> fairlead.console.v1.GetSecretRequest
-	4,  // 7: fairlead.console.v1.SecretService.ListSecrets:input_type -> fairlead.console.v1.ListSecretsRequest
-	6,  // 8: fairlead.console.v1.SecretService.UpdateSecret:input_type -> fairlead.console.v1.UpdateSecretRequest
-	8,  // 9: fairlead.console.v1.SecretService.DeleteSecret:input_type -> fairlead.console.v1.DeleteSecretRequest
-	0,  // 10: fairlead.console.v1.SecretService.AccessSecret:input_type -> fairlead.console.v1.AccessSecretRequest
-	3,  // 11: fairlead.console.v1.SecretService.GetSecret:output_type -> fairlead.console.v1.GetSecretResponse
-	5,  // 12: fairlead.console.v1.SecretService.ListSecrets:output_type -> fairlead.console.v1.ListSecretsResponse
-	7,  // 13: fairlead.console.v1.SecretService.UpdateSecret:output_type -> fairlead.console.v1.UpdateSecretResponse
-	9,  // 14: fairlead.console.v1.SecretService.DeleteSecret:output_type -> fairlead.console.v1.DeleteSecretResponse
-	1,  // 15: fairlead.console.v1.SecretService.AccessSecret:output_type -> fairlead.console.v1.AccessSecretResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	12, // 2: fairlead.console.v1.ListSecretsRequest.read_mask:type_name -> google.protobuf.FieldMask
+	11, // 3: fairlead.console.v1.ListSecretsResponse.secrets:type_name -> fairlead.console.v1.Secret
+	11, // 4: fairlead.console.v1.UpdateSecretRequest.secret:type_name -> fairlead.console.v1.Secret
+	11, // 5: fairlead.console.v1.UpdateSecretResponse.secret:type_name -> fairlead.console.v1.Secret
+	13, // 6: fairlead.console.v1.UpdateSecretResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	2,  // 7: fairlead.console.v1.SecretService.GetSecret:input_type -> fairlead.console.v1.GetSecretRequest
+	4,  // 8: fairlead.console.v1.SecretService.ListSecrets:input_type -> fairlead.console.v1.ListSecretsRequest
+	6,  // 9: fairlead.console.v1.SecretService.UpdateSecret:input_type -> fairlead.console.v1.UpdateSecretRequest
+	8,  // 10: fairlead.console.v1.SecretService.DeleteSecret:input_type -> fairlead.console.v1.DeleteSecretRequest
+	0,  // 11: fairlead.console.v1.SecretService.AccessSecret:input_type -> fairlead.console.v1.AccessSecretRequest
+	3,  // 12: fairlead.console.v1.SecretService.GetSecret:output_type -> fairlead.console.v1.GetSecretResponse
+	5,  // 13: fairlead.console.v1.SecretService.ListSecrets:output_type -> fairlead.console.v1.ListSecretsResponse
+	7,  // 14: fairlead.console.v1.SecretService.UpdateSecret:output_type -> fairlead.console.v1.UpdateSecretResponse
+	9,  // 15: fairlead.console.v1.SecretService.DeleteSecret:output_type -> fairlead.console.v1.DeleteSecretResponse
+	1,  // 16: fairlead.console.v1.SecretService.AccessSecret:output_type -> fairlead.console.v1.AccessSecretResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_secret_service_proto_init() }

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -115,7 +116,13 @@ type ListServicesRequest struct {
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Which ones, such as: labels.env = prod AND name : shop. See docs/catalog.md.
+	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields with commas between them, each with desc behind it or not: update_time desc, name. Empty: name.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +169,27 @@ func (x *ListServicesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListServicesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListServicesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListServicesRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
 }
 
 type ListServicesResponse struct {
@@ -505,16 +533,20 @@ var File_fairlead_console_v1_service_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_service_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/service_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"0\n" +
+	")fairlead/console/v1/service_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"0\n" +
 	"\x11GetServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"L\n" +
 	"\x12GetServiceResponse\x126\n" +
-	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"g\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\xe7\x01\n" +
 	"\x13ListServicesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"x\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"x\n" +
 	"\x14ListServicesResponse\x128\n" +
 	"\bservices\x18\x01 \x03(\v2\x1c.fairlead.console.v1.ServiceR\bservices\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
@@ -566,31 +598,33 @@ var file_fairlead_console_v1_service_service_proto_goTypes = []any{
 	(*DeleteServiceRequest)(nil),        // 8: fairlead.console.v1.DeleteServiceRequest
 	(*DeleteServiceResponse)(nil),       // 9: fairlead.console.v1.DeleteServiceResponse
 	(*Service)(nil),                     // 10: fairlead.console.v1.Service
-	(Outcome)(0),                        // 11: fairlead.console.v1.Outcome
+	(*fieldmaskpb.FieldMask)(nil),       // 11: google.protobuf.FieldMask
+	(Outcome)(0),                        // 12: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_service_service_proto_depIdxs = []int32{
 	10, // 0: fairlead.console.v1.GetServiceResponse.service:type_name -> fairlead.console.v1.Service
-	10, // 1: fairlead.console.v1.ListServicesResponse.services:type_name -> fairlead.console.v1.Service
-	10, // 2: fairlead.console.v1.UpdateServiceRequest.service:type_name -> fairlead.console.v1.Service
-	10, // 3: fairlead.console.v1.UpdateServiceResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 4: fairlead.console.v1.UpdateServiceResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	4,  // 5: fairlead.console.v1.BatchUpdateServicesRequest.requests:type_name -> fairlead.console.v1.UpdateServiceRequest
-	5,  // 6: fairlead.console.v1.BatchUpdateServicesResponse.responses:type_name -> fairlead.console.v1.UpdateServiceResponse
-	0,  // 7: fairlead.console.v1.ServiceService.GetService:input_type -> fairlead.console.v1.GetServiceRequest
-	2,  // 8: fairlead.console.v1.ServiceService.ListServices:input_type -> fairlead.console.v1.ListServicesRequest
-	4,  // 9: fairlead.console.v1.ServiceService.UpdateService:input_type -> fairlead.console.v1.UpdateServiceRequest
-	6,  // 10: fairlead.console.v1.ServiceService.BatchUpdateServices:input_type -> fairlead.console.v1.BatchUpdateServicesRequest
-	8,  // 11: fairlead.console.v1.ServiceService.DeleteService:input_type -> fairlead.console.v1.DeleteServiceRequest
-	1,  // 12: fairlead.console.v1.ServiceService.GetService:output_type -> fairlead.console.v1.GetServiceResponse
-	3,  // 13: fairlead.console.v1.ServiceService.ListServices:output_type -> fairlead.console.v1.ListServicesResponse
-	5,  // 14: fairlead.console.v1.ServiceService.UpdateService:output_type -> fairlead.console.v1.UpdateServiceResponse
-	7,  // 15: fairlead.console.v1.ServiceService.BatchUpdateServices:output_type -> fairlead.console.v1.BatchUpdateServicesResponse
-	9,  // 16: fairlead.console.v1.ServiceService.DeleteService:output_type -> fairlead.console.v1.DeleteServiceResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	11, // 1: fairlead.console.v1.ListServicesRequest.read_mask:type_name -> google.protobuf.FieldMask
+	10, // 2: fairlead.console.v1.ListServicesResponse.services:type_name -> fairlead.console.v1.Service
+	10, // 3: fairlead.console.v1.UpdateServiceRequest.service:type_name -> fairlead.console.v1.Service
+	10, // 4: fairlead.console.v1.UpdateServiceResponse.service:type_name -> fairlead.console.v1.Service
+	12, // 5: fairlead.console.v1.UpdateServiceResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	4,  // 6: fairlead.console.v1.BatchUpdateServicesRequest.requests:type_name -> fairlead.console.v1.UpdateServiceRequest
+	5,  // 7: fairlead.console.v1.BatchUpdateServicesResponse.responses:type_name -> fairlead.console.v1.UpdateServiceResponse
+	0,  // 8: fairlead.console.v1.ServiceService.GetService:input_type -> fairlead.console.v1.GetServiceRequest
+	2,  // 9: fairlead.console.v1.ServiceService.ListServices:input_type -> fairlead.console.v1.ListServicesRequest
+	4,  // 10: fairlead.console.v1.ServiceService.UpdateService:input_type -> fairlead.console.v1.UpdateServiceRequest
+	6,  // 11: fairlead.console.v1.ServiceService.BatchUpdateServices:input_type -> fairlead.console.v1.BatchUpdateServicesRequest
+	8,  // 12: fairlead.console.v1.ServiceService.DeleteService:input_type -> fairlead.console.v1.DeleteServiceRequest
+	1,  // 13: fairlead.console.v1.ServiceService.GetService:output_type -> fairlead.console.v1.GetServiceResponse
+	3,  // 14: fairlead.console.v1.ServiceService.ListServices:output_type -> fairlead.console.v1.ListServicesResponse
+	5,  // 15: fairlead.console.v1.ServiceService.UpdateService:output_type -> fairlead.console.v1.UpdateServiceResponse
+	7,  // 16: fairlead.console.v1.ServiceService.BatchUpdateServices:output_type -> fairlead.console.v1.BatchUpdateServicesResponse
+	9,  // 17: fairlead.console.v1.ServiceService.DeleteService:output_type -> fairlead.console.v1.DeleteServiceResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_service_service_proto_init() }

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -115,7 +116,13 @@ type ListSourcesRequest struct {
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Which ones, such as: labels.env = prod AND name : shop. See docs/catalog.md.
+	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields with commas between them, each with desc behind it or not: update_time desc, name. Empty: name.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,12,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +169,27 @@ func (x *ListSourcesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSourcesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSourcesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListSourcesRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
 }
 
 type ListSourcesResponse struct {
@@ -415,16 +443,20 @@ var File_fairlead_console_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_source_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/source_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\"/\n" +
+	"(fairlead/console/v1/source_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"/\n" +
 	"\x10GetSourceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"H\n" +
 	"\x11GetSourceResponse\x123\n" +
-	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceR\x06source\"f\n" +
+	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceR\x06source\"\xe6\x01\n" +
 	"\x12ListSourcesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"t\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\f \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"t\n" +
 	"\x13ListSourcesResponse\x125\n" +
 	"\asources\x18\x01 \x03(\v2\x1b.fairlead.console.v1.SourceR\asources\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"w\n" +
@@ -459,36 +491,38 @@ func file_fairlead_console_v1_source_service_proto_rawDescGZIP() []byte {
 
 var file_fairlead_console_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fairlead_console_v1_source_service_proto_goTypes = []any{
-	(*GetSourceRequest)(nil),     // 0: fairlead.console.v1.GetSourceRequest
-	(*GetSourceResponse)(nil),    // 1: fairlead.console.v1.GetSourceResponse
-	(*ListSourcesRequest)(nil),   // 2: fairlead.console.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),  // 3: fairlead.console.v1.ListSourcesResponse
-	(*UpdateSourceRequest)(nil),  // 4: fairlead.console.v1.UpdateSourceRequest
-	(*UpdateSourceResponse)(nil), // 5: fairlead.console.v1.UpdateSourceResponse
-	(*DeleteSourceRequest)(nil),  // 6: fairlead.console.v1.DeleteSourceRequest
-	(*DeleteSourceResponse)(nil), // 7: fairlead.console.v1.DeleteSourceResponse
-	(*Source)(nil),               // 8: fairlead.console.v1.Source
-	(Outcome)(0),                 // 9: fairlead.console.v1.Outcome
+	(*GetSourceRequest)(nil),      // 0: fairlead.console.v1.GetSourceRequest
+	(*GetSourceResponse)(nil),     // 1: fairlead.console.v1.GetSourceResponse
+	(*ListSourcesRequest)(nil),    // 2: fairlead.console.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),   // 3: fairlead.console.v1.ListSourcesResponse
+	(*UpdateSourceRequest)(nil),   // 4: fairlead.console.v1.UpdateSourceRequest
+	(*UpdateSourceResponse)(nil),  // 5: fairlead.console.v1.UpdateSourceResponse
+	(*DeleteSourceRequest)(nil),   // 6: fairlead.console.v1.DeleteSourceRequest
+	(*DeleteSourceResponse)(nil),  // 7: fairlead.console.v1.DeleteSourceResponse
+	(*Source)(nil),                // 8: fairlead.console.v1.Source
+	(*fieldmaskpb.FieldMask)(nil), // 9: google.protobuf.FieldMask
+	(Outcome)(0),                  // 10: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_source_service_proto_depIdxs = []int32{
-	8, // 0: fairlead.console.v1.GetSourceResponse.source:type_name -> fairlead.console.v1.Source
-	8, // 1: fairlead.console.v1.ListSourcesResponse.sources:type_name -> fairlead.console.v1.Source
-	8, // 2: fairlead.console.v1.UpdateSourceRequest.source:type_name -> fairlead.console.v1.Source
-	8, // 3: fairlead.console.v1.UpdateSourceResponse.source:type_name -> fairlead.console.v1.Source
-	9, // 4: fairlead.console.v1.UpdateSourceResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	0, // 5: fairlead.console.v1.SourceService.GetSource:input_type -> fairlead.console.v1.GetSourceRequest
-	2, // 6: fairlead.console.v1.SourceService.ListSources:input_type -> fairlead.console.v1.ListSourcesRequest
-	4, // 7: fairlead.console.v1.SourceService.UpdateSource:input_type -> fairlead.console.v1.UpdateSourceRequest
-	6, // 8: fairlead.console.v1.SourceService.DeleteSource:input_type -> fairlead.console.v1.DeleteSourceRequest
-	1, // 9: fairlead.console.v1.SourceService.GetSource:output_type -> fairlead.console.v1.GetSourceResponse
-	3, // 10: fairlead.console.v1.SourceService.ListSources:output_type -> fairlead.console.v1.ListSourcesResponse
-	5, // 11: fairlead.console.v1.SourceService.UpdateSource:output_type -> fairlead.console.v1.UpdateSourceResponse
-	7, // 12: fairlead.console.v1.SourceService.DeleteSource:output_type -> fairlead.console.v1.DeleteSourceResponse
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: fairlead.console.v1.GetSourceResponse.source:type_name -> fairlead.console.v1.Source
+	9,  // 1: fairlead.console.v1.ListSourcesRequest.read_mask:type_name -> google.protobuf.FieldMask
+	8,  // 2: fairlead.console.v1.ListSourcesResponse.sources:type_name -> fairlead.console.v1.Source
+	8,  // 3: fairlead.console.v1.UpdateSourceRequest.source:type_name -> fairlead.console.v1.Source
+	8,  // 4: fairlead.console.v1.UpdateSourceResponse.source:type_name -> fairlead.console.v1.Source
+	10, // 5: fairlead.console.v1.UpdateSourceResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	0,  // 6: fairlead.console.v1.SourceService.GetSource:input_type -> fairlead.console.v1.GetSourceRequest
+	2,  // 7: fairlead.console.v1.SourceService.ListSources:input_type -> fairlead.console.v1.ListSourcesRequest
+	4,  // 8: fairlead.console.v1.SourceService.UpdateSource:input_type -> fairlead.console.v1.UpdateSourceRequest
+	6,  // 9: fairlead.console.v1.SourceService.DeleteSource:input_type -> fairlead.console.v1.DeleteSourceRequest
+	1,  // 10: fairlead.console.v1.SourceService.GetSource:output_type -> fairlead.console.v1.GetSourceResponse
+	3,  // 11: fairlead.console.v1.SourceService.ListSources:output_type -> fairlead.console.v1.ListSourcesResponse
+	5,  // 12: fairlead.console.v1.SourceService.UpdateSource:output_type -> fairlead.console.v1.UpdateSourceResponse
+	7,  // 13: fairlead.console.v1.SourceService.DeleteSource:output_type -> fairlead.console.v1.DeleteSourceResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_source_service_proto_init() }

@@ -550,6 +550,10 @@ type ServiceDelivery struct {
 	Sync *SyncSpec `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
 	// Labels of the cluster, for renderers that can see them (Helm and templates) only: part of the digest then.
 	ClusterLabels map[string]string `protobuf:"bytes,11,rep,name=cluster_labels,json=clusterLabels,proto3" json:"cluster_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Unset: it has none.
+	Configuration *Configuration `protobuf:"bytes,30,opt,name=configuration,proto3" json:"configuration,omitempty"`
+	// Unset: it may have anything.
+	Rules         *ObjectRules `protobuf:"bytes,31,opt,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +661,20 @@ func (x *ServiceDelivery) GetSync() *SyncSpec {
 func (x *ServiceDelivery) GetClusterLabels() map[string]string {
 	if x != nil {
 		return x.ClusterLabels
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetConfiguration() *Configuration {
+	if x != nil {
+		return x.Configuration
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetRules() *ObjectRules {
+	if x != nil {
+		return x.Rules
 	}
 	return nil
 }
@@ -1432,7 +1450,7 @@ var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
@@ -1457,7 +1475,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
 	"\bservices\x18\x01 \x03(\v2%.fairlead.delivery.v1.ServiceDeliveryR\bservices\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xa8\x04\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xac\x05\n" +
 	"\x0fServiceDelivery\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1470,7 +1488,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06render\x18\t \x01(\v2 .fairlead.delivery.v1.RenderSpecR\x06render\x122\n" +
 	"\x04sync\x18\n" +
 	" \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\x12_\n" +
-	"\x0ecluster_labels\x18\v \x03(\v28.fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntryR\rclusterLabels\x1a@\n" +
+	"\x0ecluster_labels\x18\v \x03(\v28.fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntryR\rclusterLabels\x12I\n" +
+	"\rconfiguration\x18\x1e \x01(\v2#.fairlead.delivery.v1.ConfigurationR\rconfiguration\x127\n" +
+	"\x05rules\x18\x1f \x01(\v2!.fairlead.delivery.v1.ObjectRulesR\x05rules\x1a@\n" +
 	"\x12ClusterLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
@@ -1586,8 +1606,10 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*v1.Artifact)(nil),           // 23: fairlead.artifact.v1.Artifact
 	(*RenderSpec)(nil),            // 24: fairlead.delivery.v1.RenderSpec
 	(*SyncSpec)(nil),              // 25: fairlead.delivery.v1.SyncSpec
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*ManagedObject)(nil),         // 27: fairlead.delivery.v1.ManagedObject
+	(*Configuration)(nil),         // 26: fairlead.delivery.v1.Configuration
+	(*ObjectRules)(nil),           // 27: fairlead.delivery.v1.ObjectRules
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*ManagedObject)(nil),         // 29: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	2,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
@@ -1602,30 +1624,32 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	24, // 9: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
 	25, // 10: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
 	20, // 11: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	11, // 12: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	12, // 13: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	13, // 14: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	17, // 15: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	16, // 16: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	0,  // 17: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	26, // 18: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	26, // 19: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	19, // 20: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	18, // 21: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	26, // 22: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	19, // 23: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	27, // 24: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	1,  // 25: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	9,  // 26: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	14, // 27: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	4,  // 28: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	10, // 29: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	15, // 30: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	26, // 12: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	27, // 13: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	11, // 14: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	12, // 15: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	13, // 16: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	17, // 17: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	16, // 18: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	0,  // 19: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	28, // 20: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	28, // 21: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	19, // 22: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	18, // 23: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	28, // 24: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	19, // 25: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	29, // 26: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	1,  // 27: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	9,  // 28: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	14, // 29: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	4,  // 30: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	10, // 31: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	15, // 32: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -1633,6 +1657,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 	if File_fairlead_delivery_v1_delivery_proto != nil {
 		return
 	}
+	file_fairlead_delivery_v1_config_proto_init()
 	file_fairlead_delivery_v1_detail_proto_init()
 	file_fairlead_delivery_v1_options_proto_init()
 	file_fairlead_delivery_v1_delivery_proto_msgTypes[3].OneofWrappers = []any{

@@ -16,7 +16,6 @@ import (
 	"maps"
 	"time"
 
-	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -34,6 +33,7 @@ type Catalog struct {
 	box   *seal.Box
 	log   *slog.Logger
 	now   func() time.Time
+	hooks []Hook
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
@@ -46,7 +46,7 @@ func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) 
 
 // Expectation is what the caller of an update believes.
 type Expectation struct {
-	// ETag is of the resource that was read before; empty: any.
+	// ETag is of the resource that was read before; empty: any; MustBeNew: there is none yet.
 	ETag string
 	// AllowMissing creates a resource that does not exist.
 	AllowMissing bool
@@ -60,7 +60,11 @@ const (
 	Created   Outcome = "created"
 	Updated   Outcome = "updated"
 	Unchanged Outcome = "unchanged"
+	Removed   Outcome = "deleted"
 )
+
+// MustBeNew is the etag of a resource that must not exist yet.
+const MustBeNew = "new"
 
 // Page asks for a part of a list.
 type Page struct {
@@ -68,13 +72,6 @@ type Page struct {
 	Size int
 	// Token is where the page before ended; empty: the beginning.
 	Token string
-}
-
-func checkETag(current store.Resource, etag string) error {
-	if etag == "" || etag == current.ETag() {
-		return nil
-	}
-	return refuse(Conflict, "%s %q was changed in the meantime: it is at revision %d. Read it, merge, try again", current.Kind, current.Name, current.Revision)
 }
 
 // forgetMoved drops the reports about a service that goes to another cluster, or comes back to an
@@ -94,61 +91,24 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 }
 
 // DeleteSource removes a source that no service names.
-func (c *Catalog) DeleteSource(ctx context.Context, actor, name, etag string) error {
-	return c.remove(ctx, actor, store.KindSource, name, etag, nil)
+func (c *Catalog) DeleteSource(ctx context.Context, by By, name, etag string) error {
+	return Drop(ctx, c, by, store.KindSource, name, etag)
 }
 
 // DeleteService removes a service, and with it its objects from the cluster.
-func (c *Catalog) DeleteService(ctx context.Context, actor, name, etag string) error {
-	return c.remove(ctx, actor, store.KindService, name, etag, nil)
+func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag string) error {
+	return Drop(ctx, c, by, store.KindService, name, etag)
 }
 
 // DeleteSecret removes a secret that no source names.
-func (c *Catalog) DeleteSecret(ctx context.Context, actor, name, etag string) error {
-	return c.remove(ctx, actor, store.KindSecret, name, etag, nil)
+func (c *Catalog) DeleteSecret(ctx context.Context, by By, name, etag string) error {
+	return Drop(ctx, c, by, store.KindSecret, name, etag)
 }
 
 // DeleteCluster removes a cluster that no service names, and in the same step revokes the tokens of
 // its agents.
-func (c *Catalog) DeleteCluster(ctx context.Context, actor, name, etag string) error {
-	return c.remove(ctx, actor, store.KindCluster, name, etag, func(ctx context.Context, tx *store.Tx) error {
-		return tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(name), tx.Now()))
-	})
-}
-
-func (c *Catalog) remove(ctx context.Context, actor string, kind store.Kind, name, etag string, also func(context.Context, *store.Tx) error) error {
-	if !dnsLabel.MatchString(name) {
-		return missing(kind, name)
-	}
-	err := c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
-		current, err := tx.Get(ctx, kind, name)
-		if errors.Is(err, store.ErrNotFound) {
-			return missing(kind, name)
-		} else if err != nil {
-			return err
-		}
-		if err := checkETag(current, etag); err != nil {
-			return err
-		}
-		users, err := tx.Referrers(ctx, store.Ref{Kind: kind, Name: name}, shownReferrers+1)
-		if err != nil {
-			return err
-		}
-		if len(users) > 0 {
-			shown := users[:min(len(users), shownReferrers)]
-			return refuse(Precondition, "%s %q is still named by %s: delete or change them first", kind, name, listing(shown, len(users) > len(shown)))
-		}
-		if also != nil {
-			if err := also(ctx, tx); err != nil {
-				return err
-			}
-		}
-		return tx.Delete(ctx, current)
-	})
-	if err == nil {
-		c.log.InfoContext(ctx, "catalog written", "actor", actor, "kind", kind, "name", name, "outcome", "deleted")
-	}
-	return err
+func (c *Catalog) DeleteCluster(ctx context.Context, by By, name, etag string) error {
+	return Drop(ctx, c, by, store.KindCluster, name, etag)
 }
 
 // GetSource returns a source.

@@ -20,12 +20,49 @@ const (
 	Conflict
 	// Precondition: something else has to be done before.
 	Precondition
+	// Forbidden: the caller may not.
+	Forbidden
 )
 
 // Error is a refusal in a person's words.
 type Error struct {
 	Reason  Reason
 	Message string
+	// Faults are set if it is about several resources.
+	Faults []Fault
+}
+
+// Fault is what is wrong with one resource of many.
+type Fault struct {
+	// Index of the edit.
+	Index int
+	Ref   store.Ref
+	Err   *Error
+}
+
+// Refuse makes a refusal for hooks.
+func Refuse(reason Reason, format string, args ...any) error { return refuse(reason, format, args...) }
+
+// shownFaults is how many refusals the message of one for all repeats.
+const shownFaults = 10
+
+// together makes one refusal of all.
+func together(faults []Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	first := faults[0].Err
+	if len(faults) == 1 {
+		return &Error{Reason: first.Reason, Message: first.Message, Faults: faults}
+	}
+	var lines []string
+	for _, f := range faults[:min(len(faults), shownFaults)] {
+		lines = append(lines, f.Err.Message)
+	}
+	if more := len(faults) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return &Error{Reason: first.Reason, Message: strings.Join(lines, "\n"), Faults: faults}
 }
 
 func (e *Error) Error() string { return e.Message }

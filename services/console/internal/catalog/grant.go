@@ -28,15 +28,24 @@ type GrantClusters struct {
 }
 
 // UpdateGrant writes a grant.
-func (c *Catalog) UpdateGrant(ctx context.Context, actor string, in Grant, want Expectation) (Grant, Outcome, error) {
-	if !dnsLabel.MatchString(in.Meta.Name) {
-		return Grant{}, "", badName(in.Meta.Name)
+func (c *Catalog) UpdateGrant(ctx context.Context, by By, in Grant, want Expectation) (Grant, Outcome, error) {
+	e, err := in.Draft(want)
+	if err != nil {
+		return Grant{}, "", err
 	}
-	d := store.Draft{Kind: store.KindGrant, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	return update(ctx, c, by, e, c.grants)
+}
+
+// Draft gets a grant ready to be written.
+func (g *Grant) Draft(want Expectation) (Edit, error) {
+	if !dnsLabel.MatchString(g.Meta.Name) {
+		return Edit{}, badName(g.Meta.Name)
+	}
+	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
 	seen := map[string]bool{}
-	for _, name := range in.Spec.Clusters.Names {
+	for _, name := range g.Spec.Clusters.Names {
 		if !dnsLabel.MatchString(name) {
-			return Grant{}, "", refuse(Invalid, "spec.clusters.names: %q is not a name of a cluster", name)
+			return Edit{}, refuse(Invalid, "spec.clusters.names: %q is not a name of a cluster", name)
 		}
 		if !seen[name] {
 			seen[name] = true
@@ -44,12 +53,12 @@ func (c *Catalog) UpdateGrant(ctx context.Context, actor string, in Grant, want 
 			d.Refs = append(d.Refs, store.Ref{Kind: store.KindCluster, Name: name})
 		}
 	}
-	return update(ctx, c, actor, edit{draft: d, spec: in.Spec, want: want}, c.grants)
+	return Edit{draft: d, spec: g.Spec, want: want}, nil
 }
 
 // DeleteGrant removes a grant.
-func (c *Catalog) DeleteGrant(ctx context.Context, actor, name, etag string) error {
-	return c.remove(ctx, actor, store.KindGrant, name, etag, nil)
+func (c *Catalog) DeleteGrant(ctx context.Context, by By, name, etag string) error {
+	return Drop(ctx, c, by, store.KindGrant, name, etag)
 }
 
 // GetGrant returns a grant.

@@ -158,6 +158,8 @@ type ServiceSpec struct {
 	// Render and Sync are for the agent: kept as they are written down, in protojson.
 	Render json.RawMessage `json:"render,omitempty"`
 	Sync   json.RawMessage `json:"sync,omitempty"`
+	// Project bounds it; empty: none does.
+	Project string `json:"project,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

@@ -135,6 +135,8 @@ func (s *Service) validate() (err error) {
 		return refuse(Invalid, "spec.cluster %q: is not a name of a cluster", s.Spec.Cluster)
 	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
 		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
+	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
+		return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 	}
 	if s.Spec.Path, err = cleanPath(s.Spec.Path); err != nil {
 		return err

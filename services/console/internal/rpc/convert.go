@@ -169,6 +169,7 @@ func decodeService(s *consolev1.Service) catalog.Service {
 		Spec: catalog.ServiceSpec{
 			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 			Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
+			Project: spec.GetProject(),
 		},
 	}
 }
@@ -177,6 +178,7 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 	return &consolev1.ServiceSpec{
 		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
+		Project: s.Project,
 	}
 }
 

@@ -58,6 +58,8 @@ func catalogCode(r catalog.Reason) connect.Code {
 		return connect.CodeAborted
 	case catalog.Precondition:
 		return connect.CodeFailedPrecondition
+	case catalog.Forbidden:
+		return connect.CodePermissionDenied
 	}
 	return connect.CodeInternal
 }

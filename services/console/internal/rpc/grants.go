@@ -18,7 +18,11 @@ func (s *grants) GetGrant(ctx context.Context, req *consolev1.GetGrantRequest) (
 }
 
 func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsRequest) (*consolev1.ListGrantsResponse, error) {
-	list, next, err := s.Catalog.ListGrants(ctx, page(req))
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Catalog.ListGrants(ctx, at)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -26,8 +30,11 @@ func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsReques
 }
 
 func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {
+	if err := unbuilt("", req.GetGrant().GetSpec()); err != nil {
+		return nil, err
+	}
 	in := decodeGrant(req.GetGrant())
-	out, outcome, err := s.Catalog.UpdateGrant(ctx, actor(ctx), in, expectation(in.Meta, req))
+	out, outcome, err := s.Catalog.UpdateGrant(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -35,7 +42,7 @@ func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequ
 }
 
 func (s *grants) DeleteGrant(ctx context.Context, req *consolev1.DeleteGrantRequest) (*consolev1.DeleteGrantResponse, error) {
-	if err := s.Catalog.DeleteGrant(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteGrant(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteGrantResponse{}, nil

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"maps"
+
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 )
@@ -9,6 +11,13 @@ import (
 // administrators; each hub service gets what its work needs; agents get nothing but their renewal:
 // what they may know comes to them through a distributor.
 func Policy() identity.Policy {
+	all := catalogPolicy()
+	maps.Copy(all, writePolicy())
+	maps.Copy(all, identityPolicy())
+	return all
+}
+
+func catalogPolicy() identity.Policy {
 	const (
 		read  = identity.RoleUser | identity.RoleHub
 		write = identity.RoleAdmin

@@ -2,6 +2,10 @@ package rpc
 
 import (
 	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
@@ -19,7 +23,11 @@ func (s *sources) GetSource(ctx context.Context, req *consolev1.GetSourceRequest
 }
 
 func (s *sources) ListSources(ctx context.Context, req *consolev1.ListSourcesRequest) (*consolev1.ListSourcesResponse, error) {
-	list, next, err := s.Catalog.ListSources(ctx, page(req))
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Catalog.ListSources(ctx, at)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -28,7 +36,7 @@ func (s *sources) ListSources(ctx context.Context, req *consolev1.ListSourcesReq
 
 func (s *sources) UpdateSource(ctx context.Context, req *consolev1.UpdateSourceRequest) (*consolev1.UpdateSourceResponse, error) {
 	in := decodeSource(req.GetSource())
-	out, outcome, err := s.Catalog.UpdateSource(ctx, actor(ctx), in, expectation(in.Meta, req))
+	out, outcome, err := s.Catalog.UpdateSource(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -36,7 +44,7 @@ func (s *sources) UpdateSource(ctx context.Context, req *consolev1.UpdateSourceR
 }
 
 func (s *sources) DeleteSource(ctx context.Context, req *consolev1.DeleteSourceRequest) (*consolev1.DeleteSourceResponse, error) {
-	if err := s.Catalog.DeleteSource(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteSource(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteSourceResponse{}, nil
@@ -53,7 +61,11 @@ func (s *clusters) GetCluster(ctx context.Context, req *consolev1.GetClusterRequ
 }
 
 func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClustersRequest) (*consolev1.ListClustersResponse, error) {
-	list, next, err := s.Catalog.ListClusters(ctx, page(req))
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Catalog.ListClusters(ctx, at)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -61,8 +73,11 @@ func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClusters
 }
 
 func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClusterRequest) (*consolev1.UpdateClusterResponse, error) {
+	if err := unbuilt("", req.GetCluster().GetSpec()); err != nil {
+		return nil, err
+	}
 	in := decodeCluster(req.GetCluster())
-	out, outcome, err := s.Catalog.UpdateCluster(ctx, actor(ctx), in, expectation(in.Meta, req))
+	out, outcome, err := s.Catalog.UpdateCluster(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -70,7 +85,12 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 }
 
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
-	results, err := s.Catalog.UpdateClusters(ctx, actor(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
+	for _, r := range req.GetRequests() {
+		if err := unbuilt(r.GetCluster().GetMetadata().GetName()+": ", r.GetCluster().GetSpec()); err != nil {
+			return nil, err
+		}
+	}
+	results, err := s.Catalog.UpdateClusters(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
 		in := decodeCluster(r.GetCluster())
 		return catalog.Update[catalog.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
@@ -83,7 +103,7 @@ func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.Batch
 }
 
 func (s *clusters) DeleteCluster(ctx context.Context, req *consolev1.DeleteClusterRequest) (*consolev1.DeleteClusterResponse, error) {
-	if err := s.Catalog.DeleteCluster(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteCluster(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	// The revocation is durable; without this it would be seen here only at the next reload.
@@ -104,7 +124,11 @@ func (s *services) GetService(ctx context.Context, req *consolev1.GetServiceRequ
 }
 
 func (s *services) ListServices(ctx context.Context, req *consolev1.ListServicesRequest) (*consolev1.ListServicesResponse, error) {
-	list, next, err := s.Catalog.ListServices(ctx, page(req))
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Catalog.ListServices(ctx, at)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -112,8 +136,11 @@ func (s *services) ListServices(ctx context.Context, req *consolev1.ListServices
 }
 
 func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
+	if err := unbuilt("", req.GetService().GetSpec()); err != nil {
+		return nil, err
+	}
 	in := decodeService(req.GetService())
-	out, outcome, err := s.Catalog.UpdateService(ctx, actor(ctx), in, expectation(in.Meta, req))
+	out, outcome, err := s.Catalog.UpdateService(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -121,7 +148,12 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 }
 
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
-	results, err := s.Catalog.UpdateServices(ctx, actor(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
+	for _, r := range req.GetRequests() {
+		if err := unbuilt(r.GetService().GetMetadata().GetName()+": ", r.GetService().GetSpec()); err != nil {
+			return nil, err
+		}
+	}
+	results, err := s.Catalog.UpdateServices(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
 		in := decodeService(r.GetService())
 		return catalog.Update[catalog.Service]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
@@ -134,7 +166,7 @@ func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.Batch
 }
 
 func (s *services) DeleteService(ctx context.Context, req *consolev1.DeleteServiceRequest) (*consolev1.DeleteServiceResponse, error) {
-	if err := s.Catalog.DeleteService(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteService(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteServiceResponse{}, nil
@@ -151,7 +183,11 @@ func (s *secrets) GetSecret(ctx context.Context, req *consolev1.GetSecretRequest
 }
 
 func (s *secrets) ListSecrets(ctx context.Context, req *consolev1.ListSecretsRequest) (*consolev1.ListSecretsResponse, error) {
-	list, next, err := s.Catalog.ListSecrets(ctx, page(req))
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Catalog.ListSecrets(ctx, at)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -160,7 +196,7 @@ func (s *secrets) ListSecrets(ctx context.Context, req *consolev1.ListSecretsReq
 
 func (s *secrets) UpdateSecret(ctx context.Context, req *consolev1.UpdateSecretRequest) (*consolev1.UpdateSecretResponse, error) {
 	in := catalog.Secret{Meta: decodeMeta(req.GetSecret().GetMetadata()), Data: req.GetSecret().GetData()}
-	out, outcome, err := s.Catalog.UpdateSecret(ctx, actor(ctx), in, expectation(in.Meta, req))
+	out, outcome, err := s.Catalog.UpdateSecret(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -168,7 +204,7 @@ func (s *secrets) UpdateSecret(ctx context.Context, req *consolev1.UpdateSecretR
 }
 
 func (s *secrets) DeleteSecret(ctx context.Context, req *consolev1.DeleteSecretRequest) (*consolev1.DeleteSecretResponse, error) {
-	if err := s.Catalog.DeleteSecret(ctx, actor(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteSecret(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteSecretResponse{}, nil
@@ -186,9 +222,23 @@ func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretR
 func page(req interface {
 	GetPageSize() int32
 	GetPageToken() string
+	GetFilter() string
+	GetOrderBy() string
+	GetReadMask() *fieldmaskpb.FieldMask
 },
-) catalog.Page {
-	return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()}
+) (catalog.Page, error) {
+	var unknown string
+	switch {
+	case req.GetFilter() != "":
+		unknown = "filter"
+	case req.GetOrderBy() != "":
+		unknown = "order_by"
+	case len(req.GetReadMask().GetPaths()) > 0:
+		unknown = "read_mask"
+	default:
+		return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()}, nil
+	}
+	return catalog.Page{}, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%s: not known here yet: lists come whole, in the order of names", unknown))
 }
 
 // expectation is what all update requests have in common.
@@ -216,6 +266,14 @@ func encodeKind(k store.Kind) consolev1.Kind {
 		return consolev1.Kind_KIND_SECRET
 	case store.KindGrant:
 		return consolev1.Kind_KIND_GRANT
+	case store.KindProject:
+		return consolev1.Kind_KIND_PROJECT
+	case store.KindGlobalService:
+		return consolev1.Kind_KIND_GLOBAL_SERVICE
+	case store.KindRole:
+		return consolev1.Kind_KIND_ROLE
+	case store.KindServiceAccount:
+		return consolev1.Kind_KIND_SERVICE_ACCOUNT
 	}
 	return consolev1.Kind_KIND_UNSPECIFIED
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	platform "fairlead.dev/platform/identity"
@@ -40,7 +42,11 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return append((&browsers{d}).mounts(),
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), identityMounts(d))
+}
+
+func catalogMounts(d Deps) []server.Mount {
+	return []server.Mount{
 		server.RPC(consolev1connect.SourceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewSourceServiceHandler(&sources{d}, o...)
 		}),
@@ -73,7 +79,7 @@ func Mounts(d Deps) []server.Mount {
 			path, h := consolev1connect.NewAuditServiceHandler(&audits{d}, o...)
 			return path, withDeadlines(h)
 		}),
-	)
+	}
 }
 
 // fail maps an error of the domain.
@@ -86,6 +92,16 @@ func actor(ctx context.Context) string {
 		return ""
 	}
 	return id.Subject()
+}
+
+// by is who calls, for what it writes.
+func by(ctx context.Context) catalog.By {
+	out := catalog.By{Subject: actor(ctx), TraceID: trace.SpanContextFromContext(ctx).TraceID().String()}
+	out.Identity, _ = platform.FromContext(ctx)
+	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		out.Remote = call.Peer().Addr
+	}
+	return out
 }
 
 // sendTimeout is how long a follower may take to take a message in before it is cut off.

@@ -17,15 +17,21 @@ type Kind string
 
 // The kinds of the catalog.
 const (
-	KindSource  Kind = "source"
-	KindCluster Kind = "cluster"
-	KindService Kind = "service"
-	KindSecret  Kind = "secret"
-	KindGrant   Kind = "grant"
+	KindSource         Kind = "source"
+	KindCluster        Kind = "cluster"
+	KindService        Kind = "service"
+	KindSecret         Kind = "secret"
+	KindGrant          Kind = "grant"
+	KindProject        Kind = "project"
+	KindGlobalService  Kind = "globalservice"
+	KindRole           Kind = "role"
+	KindServiceAccount Kind = "serviceaccount"
 )
 
 // Kinds is all of them, a kind behind those that it may name.
-func Kinds() []Kind { return []Kind{KindSecret, KindSource, KindCluster, KindService, KindGrant} }
+func Kinds() []Kind {
+	return []Kind{KindRole, KindServiceAccount, KindSecret, KindSource, KindProject, KindCluster, KindGlobalService, KindService, KindGrant}
+}
 
 // Draft is what a caller says about a resource.
 type Draft struct {

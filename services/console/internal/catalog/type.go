@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"context"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Resource is one of a kind that has no status of its own.
+type Resource[S any] struct {
+	Meta Meta
+	Spec S
+}
+
+// Type is such a kind.
+type Type[S any] struct {
+	Kind store.Kind
+	// Check says what is wrong, and brings the rest into the form that is stored. nil: nothing can be.
+	Check func(*Resource[S]) error
+	// Refs are the resources that it names. nil: none.
+	Refs func(S) []store.Ref
+}
+
+// Draft gets a resource ready to be written.
+func (t Type[S]) Draft(in Resource[S], want Expectation) (Edit, error) {
+	if !dnsLabel.MatchString(in.Meta.Name) {
+		return Edit{}, badName(in.Meta.Name)
+	}
+	if t.Check != nil {
+		if err := t.Check(&in); err != nil {
+			return Edit{}, err
+		}
+	}
+	d := store.Draft{Kind: t.Kind, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	if t.Refs != nil {
+		d.Refs = t.Refs(in.Spec)
+	}
+	return Edit{draft: d, spec: in.Spec, want: want}, nil
+}
+
+// Decode reads what is stored.
+func (t Type[S]) Decode(r store.Resource) (out Resource[S], err error) {
+	out.Meta = metaOf(r)
+	return out, decode(r, &out.Spec)
+}
+
+func (t Type[S]) load(_ context.Context, _ store.View, rows []store.Resource) ([]Resource[S], error) {
+	out := make([]Resource[S], len(rows))
+	for i, r := range rows {
+		var err error
+		if out[i], err = t.Decode(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Get returns a resource.
+func Get[S any](ctx context.Context, c *Catalog, t Type[S], name string) (Resource[S], error) {
+	return get(ctx, c, t.Kind, name, t.load)
+}
+
+// List returns a page of resources and the token of the next one.
+func List[S any](ctx context.Context, c *Catalog, t Type[S], page Page) ([]Resource[S], string, error) {
+	return list(ctx, c, t.Kind, page, t.load)
+}
+
+// Put writes a resource.
+func Put[S any](ctx context.Context, c *Catalog, by By, t Type[S], in Resource[S], want Expectation) (Resource[S], Outcome, error) {
+	e, err := t.Draft(in, want)
+	if err != nil {
+		return Resource[S]{}, "", err
+	}
+	return update(ctx, c, by, e, t.load)
+}

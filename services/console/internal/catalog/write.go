@@ -1,0 +1,403 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// By is who writes.
+type By struct {
+	Identity platform.Identity
+	// Subject is how the log and the history name it.
+	Subject string
+	// Remote is the address that it called from.
+	Remote  string
+	TraceID string
+}
+
+// Self is the console, at work for somebody or something: it may write anything.
+func Self(subject string) By {
+	return By{Identity: platform.Identity{Kind: platform.KindService, Name: platform.ServiceConsole}, Subject: subject}
+}
+
+// Self says whether it is the console's own work.
+func (b By) Self() bool { return b.Identity.Has(platform.RoleConsole) }
+
+// Hook takes part in writes.
+type Hook interface {
+	// Wrote is called within the transaction, once per resource that was written or deleted. before is nil for a new
+	// resource, after for a deleted one. An *Error that it returns undoes the write and is told to the caller.
+	Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error
+}
+
+// Use adds hooks, which are called in this order. It is called before anything is written.
+func (c *Catalog) Use(hooks ...Hook) { c.hooks = append(c.hooks, hooks...) }
+
+// Edit is a resource on its way into the store, or out of it.
+type Edit struct {
+	draft store.Draft
+	// spec becomes that of the draft.
+	spec any
+	want Expectation
+	// finish, if there is one, completes the draft when the current resource (nil: none) is known.
+	finish func(*store.Draft, *store.Resource) error
+	// removal: the resource of this kind and name goes.
+	removal bool
+}
+
+// Removal is the deletion of a resource.
+func Removal(kind store.Kind, name, etag string) Edit {
+	return Edit{draft: store.Draft{Kind: kind, Name: name}, want: Expectation{ETag: etag}, removal: true}
+}
+
+// Label puts a label on what will be written.
+func (e *Edit) Label(key, value string) {
+	e.draft.Labels = maps.Clone(e.draft.Labels)
+	if e.draft.Labels == nil {
+		e.draft.Labels = map[string]string{}
+	}
+	e.draft.Labels[key] = value
+}
+
+// Written is what became of one resource.
+type Written struct {
+	Kind    store.Kind
+	Name    string
+	Outcome Outcome
+	// Before is nil for a new resource, After for a deleted one.
+	Before, After *store.Resource
+}
+
+// errDry undoes a write that was only to show what would come of it.
+var errDry = errors.New("dry run")
+
+// PutAll writes and deletes resources of any kinds, all or nothing, in the order in which they depend on each
+// other. The error names everything that is wrong. After a dry run nothing of it has happened.
+func (c *Catalog) PutAll(ctx context.Context, by By, edits []Edit, dry bool) (written []Written, err error) {
+	err = c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) (err error) {
+		if written, err = c.PutIn(ctx, tx, by, edits); err == nil && dry {
+			err = errDry
+		}
+		return err
+	})
+	if errors.Is(err, errDry) {
+		return written, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.tell(ctx, by, written)
+	return written, nil
+}
+
+// tell logs what was written.
+func (c *Catalog) tell(ctx context.Context, by By, written []Written) {
+	for _, w := range written {
+		switch w.Outcome {
+		case Unchanged:
+		case Removed:
+			c.log.InfoContext(ctx, "catalog written", "actor", by.Subject, "kind", w.Kind, "name", w.Name, "outcome", w.Outcome)
+		default:
+			c.log.InfoContext(ctx, "catalog written", "actor", by.Subject, "kind", w.Kind, "name", w.Name, "outcome", w.Outcome, "revision", w.After.Revision)
+		}
+	}
+}
+
+// PutIn is PutAll within a transaction. The results are in the order of the edits.
+func (c *Catalog) PutIn(ctx context.Context, tx *store.Tx, by By, edits []Edit) ([]Written, error) {
+	w := &writing{Catalog: c, tx: tx, by: by, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
+	if err := w.once(); err != nil {
+		return nil, err
+	}
+	for _, kind := range store.Kinds() {
+		if err := w.put(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range slices.Backward(store.Kinds()) {
+		if err := w.remove(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	return w.out, together(w.faults)
+}
+
+// writing is a PutIn on its way.
+type writing struct {
+	*Catalog
+	tx    *store.Tx
+	by    By
+	edits []Edit
+	out   []Written
+	// failed is what there is a fault about, and faults what is to be told.
+	failed map[store.Ref]bool
+	faults []Fault
+}
+
+func (e *Edit) ref() store.Ref { return store.Ref{Kind: e.draft.Kind, Name: e.draft.Name} }
+
+// fault notes a refusal; any other error ends all.
+func (w *writing) fault(i int, err error) error {
+	refusal, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	ref := w.edits[i].ref()
+	w.failed[ref] = true
+	w.faults = append(w.faults, Fault{Index: i, Ref: ref, Err: refusal})
+	return nil
+}
+
+func (w *writing) once() error {
+	seen := make(map[store.Ref]bool, len(w.edits))
+	for i := range w.edits {
+		ref := w.edits[i].ref()
+		if seen[ref] {
+			return refuse(Invalid, "%s %q is there twice: a batch writes each once", ref.Kind, ref.Name)
+		}
+		seen[ref] = true
+	}
+	return nil
+}
+
+// find looks for the resources of the edits of a kind.
+func (w *writing) find(ctx context.Context, kind store.Kind, removal bool) (of []int, found map[string]store.Resource, err error) {
+	var names []string
+	for i := range w.edits {
+		if e := &w.edits[i]; e.draft.Kind == kind && e.removal == removal {
+			of, names = append(of, i), append(names, e.draft.Name)
+		}
+	}
+	if len(of) == 0 {
+		return nil, nil, nil
+	}
+	found, err = w.tx.Named(ctx, kind, names)
+	return of, found, err
+}
+
+// put writes what differs from what is there.
+func (w *writing) put(ctx context.Context, kind store.Kind) error {
+	of, found, err := w.find(ctx, kind, false)
+	if err != nil {
+		return err
+	}
+	var drafted []int
+	for _, i := range of {
+		e := &w.edits[i]
+		w.out[i] = Written{Kind: kind, Name: e.draft.Name}
+		if current, ok := found[e.draft.Name]; ok {
+			w.out[i].Before = &current
+		}
+		if err := e.complete(w.out[i].Before); err != nil {
+			if err := w.fault(i, err); err != nil {
+				return err
+			}
+			continue
+		}
+		drafted = append(drafted, i)
+	}
+	drafted, err = w.checkRefs(ctx, drafted)
+	if err != nil {
+		return err
+	}
+	if err := w.create(ctx, drafted); err != nil {
+		return err
+	}
+	for _, i := range drafted {
+		if err := w.change(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete finishes the draft of an edit.
+func (e *Edit) complete(current *store.Resource) (err error) {
+	if err := e.expected(current); err != nil {
+		return err
+	}
+	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {
+		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
+	}
+	if e.finish != nil {
+		return e.finish(&e.draft, current)
+	}
+	return nil
+}
+
+// expected compares what is there with what the caller believes.
+func (e *Edit) expected(current *store.Resource) error {
+	switch etag := e.want.ETag; {
+	case etag == MustBeNew && current != nil:
+		return refuse(Conflict, "%s %q exists already, and it was to be a new one", e.draft.Kind, e.draft.Name)
+	case current != nil && etag != "" && etag != current.ETag():
+		return refuse(Conflict, "%s %q was changed in the meantime: it is at revision %d. Read it, merge, try again", e.draft.Kind, e.draft.Name, current.Revision)
+	case current != nil || etag == MustBeNew:
+		return nil
+	case etag != "":
+		return refuse(Conflict, "%s %q was deleted in the meantime: read it again", e.draft.Kind, e.draft.Name)
+	case !e.want.AllowMissing:
+		return missing(e.draft.Kind, e.draft.Name)
+	}
+	return nil
+}
+
+// create writes the new ones of these edits, all at once.
+func (w *writing) create(ctx context.Context, of []int) error {
+	var drafts []store.Draft
+	var fresh []int
+	for _, i := range of {
+		if w.out[i].Before == nil {
+			drafts, fresh = append(drafts, w.edits[i].draft), append(fresh, i)
+		}
+	}
+	created, err := w.tx.Create(ctx, drafts...)
+	if err != nil {
+		return err
+	}
+	for n, i := range fresh {
+		w.out[i].After, w.out[i].Outcome = &created[n], Created
+	}
+	for _, i := range fresh {
+		if err := w.hook(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change writes an edit over what is there.
+func (w *writing) change(ctx context.Context, i int) error {
+	before, d := w.out[i].Before, w.edits[i].draft
+	if before == nil {
+		return nil
+	}
+	if bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels) {
+		w.out[i].After, w.out[i].Outcome = before, Unchanged
+		return nil
+	}
+	if err := forgetMoved(ctx, w.tx, *before, d); err != nil {
+		return err
+	}
+	after, err := w.tx.Update(ctx, *before, d)
+	if err != nil {
+		return err
+	}
+	w.out[i].After, w.out[i].Outcome = &after, Updated
+	return w.hook(ctx, i)
+}
+
+func (w *writing) hook(ctx context.Context, i int) error {
+	for _, hook := range w.hooks {
+		if err := hook.Wrote(ctx, w.tx, w.by, w.out[i].Before, w.out[i].After); err != nil {
+			return w.fault(i, err)
+		}
+	}
+	return nil
+}
+
+// checkRefs returns the edits that name nothing that does not exist.
+func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err error) {
+	named := map[store.Kind]map[string]bool{}
+	for _, i := range of {
+		for _, ref := range w.edits[i].draft.Refs {
+			if named[ref.Kind] == nil {
+				named[ref.Kind] = map[string]bool{}
+			}
+			named[ref.Kind][ref.Name] = true
+		}
+	}
+	exists := map[store.Ref]bool{}
+	for kind, names := range named {
+		found, err := w.tx.Named(ctx, kind, trueKeys(names))
+		if err != nil {
+			return nil, err
+		}
+		for name := range found {
+			exists[store.Ref{Kind: kind, Name: name}] = true
+		}
+	}
+next:
+	for _, i := range of {
+		d := w.edits[i].draft
+		for _, ref := range d.Refs {
+			if exists[ref] {
+				continue
+			}
+			if w.failed[ref] {
+				w.failed[w.edits[i].ref()] = true // it was to come, and what is wrong with it is told
+				continue next
+			}
+			err := w.fault(i, refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name))
+			if err != nil {
+				return nil, err
+			}
+			continue next
+		}
+		whole = append(whole, i)
+	}
+	return whole, nil
+}
+
+// remove deletes what nobody names.
+func (w *writing) remove(ctx context.Context, kind store.Kind) error {
+	of, found, err := w.find(ctx, kind, true)
+	if err != nil {
+		return err
+	}
+	for _, i := range of {
+		e := &w.edits[i]
+		w.out[i] = Written{Kind: kind, Name: e.draft.Name, Outcome: Removed}
+		current, ok := found[e.draft.Name]
+		if !ok {
+			err = missing(kind, e.draft.Name)
+		} else if err = e.expected(&current); err == nil {
+			w.out[i].Before = &current
+			err = w.removeOne(ctx, current)
+		}
+		if err == nil {
+			err = w.hook(ctx, i)
+		} else {
+			err = w.fault(i, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
+	users, err := w.tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, shownReferrers+1)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		shown := users[:min(len(users), shownReferrers)]
+		return refuse(Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, listing(shown, len(users) > len(shown)))
+	}
+	if current.Kind == store.KindCluster {
+		if err := w.tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(current.Name), w.tx.Now())); err != nil {
+			return err
+		}
+	}
+	return w.tx.Delete(ctx, current)
+}
+
+// Drop deletes a resource that nothing names.
+func Drop(ctx context.Context, c *Catalog, by By, kind store.Kind, name, etag string) error {
+	if !dnsLabel.MatchString(name) {
+		return missing(kind, name)
+	}
+	_, err := c.PutAll(ctx, by, []Edit{Removal(kind, name, etag)}, false)
+	return err
+}

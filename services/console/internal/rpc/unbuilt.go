@@ -1,0 +1,50 @@
+package rpc
+
+import (
+	"fmt"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// unbuilt refuses what the API can say and this console does not do: better than to take it and do nothing.
+func unbuilt(who string, spec proto.Message) error {
+	field := ""
+	switch s := spec.(type) {
+	case *consolev1.ServiceSpec:
+		switch {
+		case len(s.GetConfigSets()) > 0:
+			field = "configSets"
+		case len(s.GetConfig()) > 0:
+			field = "config"
+		case s.GetUnpinAfter() != "":
+			field = "unpinAfter"
+		case s.GetCatalog():
+			field = "catalog"
+		}
+	case *consolev1.ClusterSpec:
+		if len(s.GetConfig()) > 0 {
+			field = "config"
+		}
+	case *consolev1.ProjectSpec:
+		if len(s.GetConfig()) > 0 {
+			field = "config"
+		}
+	case *consolev1.GrantSpec:
+		switch {
+		case len(s.GetProjects()) > 0:
+			field = "projects"
+		case !slices.Contains([]string{"viewer", "deployer", "operator", "admin"}, s.GetRole()):
+			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%sspec.role %q: must be viewer, deployer, operator or admin", who, s.GetRole()))
+		case slices.ContainsFunc(s.GetSubjects(), func(u *consolev1.GrantSubject) bool { return u.GetServiceAccount() != "" }):
+			field = "subjects: serviceAccount"
+		}
+	}
+	if field == "" {
+		return nil
+	}
+	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%sspec.%s: this console can't do that yet: leave it out", who, field))
+}
