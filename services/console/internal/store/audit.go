@@ -9,10 +9,16 @@ import (
 )
 
 const (
-	// auditKeep is how long audit events are kept. The database refuses to delete them earlier.
+	// auditKeep is how long audit events are kept where there is room.
 	auditKeep = 90 * 24 * time.Hour
+	// auditLeast is how long they are kept anyhow. The database refuses to delete them earlier.
+	auditLeast = 7 * 24 * time.Hour
 	// auditTrim is how many events that are older go with each batch that comes: more than come.
 	auditTrim = 2000
+	// auditTrims is how many times as many go when there are too many.
+	auditTrims = 10
+	// auditSize is about what an event takes with its indexes, in bytes.
+	auditSize = "LENGTH(event) + 256"
 )
 
 // AuditEvent is one event of the audit trail.
@@ -48,26 +54,100 @@ type AuditPlace struct {
 // AppendAudit adds events, but for those whose id is there. Once it returned nil they survive kill -9.
 func (s *Store) AppendAudit(ctx context.Context, events []AuditEvent) error {
 	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if s.dialect.lockAudit != "" {
-			// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-			if _, err := tx.ExecContext(ctx, s.dialect.lockAudit); err != nil {
-				return fmt.Errorf("lock audit: %w", err)
-			}
+		t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
+		if err := t.Audit(ctx, events...); err != nil {
+			return err
 		}
-		t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
-		err := insert(ctx, t, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
-			return []any{e.ID, micros(e.Time), e.Actor, e.Cluster, e.Action, string(e.Event)}
-		})
-		if err != nil {
-			return fmt.Errorf("insert audit events: %w", err)
-		}
-		_, err = tx.ExecContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time LIMIT $2)",
-			micros(s.clock().Add(-auditKeep)), auditTrim)
-		if err != nil {
-			return fmt.Errorf("trim audit: %w", err)
-		}
-		return nil
+		return t.trimAudit(ctx)
 	})
+}
+
+// Audit adds events with what else is written: they are there if that is.
+func (t *Tx) Audit(ctx context.Context, events ...AuditEvent) error {
+	if t.dialect.lockAudit != "" {
+		// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
+		if _, err := t.tx.ExecContext(ctx, t.dialect.lockAudit); err != nil {
+			return fmt.Errorf("lock audit: %w", err)
+		}
+	}
+	end, err := t.AuditEnd(ctx)
+	if err != nil {
+		return fmt.Errorf("read audit: %w", err)
+	}
+	err = insert(ctx, t, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
+		return []any{e.ID, micros(e.Time), e.Actor, e.Cluster, e.Action, string(e.Event)}
+	})
+	if err != nil {
+		return fmt.Errorf("insert audit events: %w", err)
+	}
+	_, err = t.tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes + (SELECT COALESCE(SUM("+auditSize+"), 0) FROM audit WHERE seq > $1)", end)
+	if err != nil {
+		return fmt.Errorf("count audit events: %w", err)
+	}
+	return nil
+}
+
+// trimAudit removes what is too old, and the oldest if there is too much.
+func (t *Tx) trimAudit(ctx context.Context) error {
+	if _, err := t.dropAudit(ctx, t.now.Add(-auditKeep), auditTrim); err != nil {
+		return err
+	}
+	most := t.store.auditBytes
+	if most <= 0 {
+		return nil
+	}
+	volume, err := t.AuditVolume(ctx)
+	if err != nil || volume <= most {
+		return err
+	}
+	// Somewhat more than is needed, so that not each batch does it, nor leaves an event about it.
+	var dropped int64
+	for range auditTrims {
+		n, err := t.dropAudit(ctx, t.now.Add(-auditLeast), auditTrim)
+		if err != nil {
+			return err
+		}
+		dropped += n
+		if volume, err = t.AuditVolume(ctx); err != nil {
+			return err
+		}
+		if n < auditTrim || volume <= most-most/50 {
+			break
+		}
+	}
+	if dropped == 0 || t.store.auditTrimmed == nil {
+		return nil
+	}
+	return t.Audit(ctx, t.store.auditTrimmed(t.now, dropped))
+}
+
+// dropAudit removes events that are older than a moment, the oldest first.
+func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped int64, err error) {
+	rows, err := t.q.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, micros(before), most)
+	sizes, err := collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
+		err = rows.Scan(&n)
+		return n, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("trim audit: %w", err)
+	}
+	if len(sizes) == 0 {
+		return 0, nil
+	}
+	var bytes int64
+	for _, n := range sizes {
+		bytes += n
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes - $1", bytes); err != nil {
+		return 0, fmt.Errorf("trim audit: %w", err)
+	}
+	return int64(len(sizes)), nil
+}
+
+// AuditVolume is about how many bytes the trail takes in the database.
+func (v View) AuditVolume(ctx context.Context) (bytes int64, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT bytes FROM audit_volume").Scan(&bytes)
+	return bytes, err
 }
 
 // AuditEnd is the number of the last event; 0: there was none.

@@ -38,6 +38,8 @@ type Seen struct {
 	SeenTime time.Time
 	// LostTime is when a stream of its agent broke last; zero: none did.
 	LostTime time.Time
+	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
+	LeaveTime time.Time
 	// State is JSON.
 	State []byte
 }
@@ -65,11 +67,11 @@ func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Rep
 
 // Seen returns the signs of life of clusters, by uid.
 func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) {
-	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, state FROM seen WHERE cluster_uid IN ", uids,
+	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, leave_time, state FROM seen WHERE cluster_uid IN ", uids,
 		func(rows *sql.Rows) (uid string, s Seen, err error) {
-			var joined, seen, lost int64
-			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &s.State)
-			s.JoinTime, s.SeenTime, s.LostTime = fromMicros(joined), fromMicros(seen), fromMicros(lost)
+			var joined, seen, lost, left int64
+			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &left, &s.State)
+			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = fromMicros(joined), fromMicros(seen), fromMicros(lost), fromMicros(left)
 			return s.Cluster, s, err
 		})
 }

@@ -61,6 +61,10 @@ var migrations embed.FS
 type Options struct {
 	// LogLimit is the number of changes that are kept; 0: 100,000.
 	LogLimit int64
+	// AuditBytes is about how many bytes the audit trail may take; 0: no bound. AuditTrimmed makes the event which says
+	// that so many of the oldest went therefore.
+	AuditBytes   int64
+	AuditTrimmed func(now time.Time, dropped int64) AuditEvent
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -72,6 +76,9 @@ type Store struct {
 	read     *sql.DB
 	now      func() time.Time
 	logLimit int64
+
+	auditBytes   int64
+	auditTrimmed func(time.Time, int64) AuditEvent
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
@@ -101,7 +108,7 @@ type dialect struct {
 
 // New prepares a store for a database URL: sqlite:<file> or postgres://... It connects to nothing.
 func New(url string, opts Options) (*Store, error) {
-	s := &Store{now: opts.Now, logLimit: opts.LogLimit}
+	s := &Store{now: opts.Now, logLimit: opts.LogLimit, auditBytes: opts.AuditBytes, auditTrimmed: opts.AuditTrimmed}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -139,7 +146,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context, files fs.FS) error {
-	opts := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	// Out of order: of two that were written at the same time the one with the lower number may come later.
+	opts := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true)}
 	if s.dialect.goose == goose.DialectPostgres {
 		locker, err := newMigrationLock()
 		if err != nil {

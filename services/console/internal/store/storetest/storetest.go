@@ -50,6 +50,9 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"AuditIsFilteredAndPaged":             testAudit,
 		"AuditKeepsWhatIsThere":               testAuditKeeps,
 		"AuditFollowerMissesNothing":          testAuditFollower,
+		"AuditIsBounded":                      testAuditVolume,
+		"APITokensAreFoundAndRevoked":         testAPITokens,
+		"LoginsAreOnce":                       testLogins,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// APIToken is a long-lived credential of a user or a service account. The token itself is kept by nobody but its owner.
+type APIToken struct {
+	ID string
+	// Hash is SHA-256 of the token, in hex.
+	Hash    string
+	Subject string
+	// Groups of a user, in JSON, as Limits are.
+	Groups, Limits []byte
+	Description    string
+	Creator        string
+	CreateTime     time.Time
+	ExpireTime     time.Time
+	// LastUse is zero before the first one.
+	LastUse time.Time
+	// RevokeTime is zero unless it was revoked.
+	RevokeTime time.Time
+}
+
+// LoginLink lets one person log in.
+type LoginLink struct {
+	Hash string
+	// Person is JSON.
+	Person []byte
+	Expire time.Time
+}
+
+const tokenColumns = "id, hash, subject, member_of, limits, description, creator, create_time, expire_time, last_use_time, revoke_time"
+
+func scanToken(row scanner) (t APIToken, err error) {
+	var created, expires, used, revoked int64
+	err = row.Scan(&t.ID, &t.Hash, &t.Subject, &t.Groups, &t.Limits, &t.Description, &t.Creator, &created, &expires, &used, &revoked)
+	t.CreateTime, t.ExpireTime, t.LastUse, t.RevokeTime = fromMicros(created), fromMicros(expires), fromMicros(used), fromMicros(revoked)
+	return t, notFound(err)
+}
+
+// APIToken returns a token by its id, or ErrNotFound.
+func (v View) APIToken(ctx context.Context, id string) (APIToken, error) {
+	return scanToken(v.q.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE id = $1", id))
+}
+
+// APITokens returns up to limit tokens of a subject (empty: of all) whose ids come behind after, in the order of ids.
+func (v View) APITokens(ctx context.Context, subject, after string, limit int) ([]APIToken, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE ($1 = '' OR subject = $1) AND id > $2 ORDER BY id LIMIT $3", subject, after, limit)
+	return collect(rows, err, func(rows *sql.Rows) (APIToken, error) { return scanToken(rows) })
+}
+
+// AddAPIToken keeps a token, and forgets those that have expired.
+func (t *Tx) AddAPIToken(ctx context.Context, a APIToken) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM api_tokens WHERE expire_time <= $1", micros(t.now)); err != nil {
+		return fmt.Errorf("trim tokens: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO api_tokens ("+tokenColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)",
+		a.ID, a.Hash, a.Subject, string(a.Groups), string(a.Limits), a.Description, a.Creator, micros(t.now), micros(a.ExpireTime)); err != nil {
+		return fmt.Errorf("insert token: %w", err)
+	}
+	return nil
+}
+
+// UseAPIToken notes that a token was used.
+func (t *Tx) UseAPIToken(ctx context.Context, id string) error {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET last_use_time = $1 WHERE id = $2", micros(t.now), id); err != nil {
+		return fmt.Errorf("note use of token: %w", err)
+	}
+	return nil
+}
+
+// RevokeAPITokens revokes a token by its id, or all of a subject.
+func (t *Tx) RevokeAPITokens(ctx context.Context, id, subject string) error {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET revoke_time = $1 WHERE (id = $2 OR subject = $3) AND revoke_time = 0", micros(t.now), id, subject); err != nil {
+		return fmt.Errorf("revoke tokens: %w", err)
+	}
+	return nil
+}
+
+// AddLoginLink keeps a link, and forgets those that have expired.
+func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM login_links WHERE expire_time <= $1", micros(t.now)); err != nil {
+		return fmt.Errorf("trim login links: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO login_links (hash, person, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
+		l.Hash, string(l.Person), t.author, micros(t.now), micros(l.Expire)); err != nil {
+		return fmt.Errorf("insert login link: %w", err)
+	}
+	return nil
+}
+
+// UseLoginLink uses a link up and returns whose it is. ErrNotFound for one that is unknown, used or expired.
+func (t *Tx) UseLoginLink(ctx context.Context, hash string) (person []byte, err error) {
+	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", micros(t.now), hash).Scan(&person)
+	if err != nil {
+		return nil, fmt.Errorf("use login link: %w", notFound(err))
+	}
+	return person, nil
+}
+
+// Exchange notes that a foreign token was exchanged; false: it was so before.
+func (t *Tx) Exchange(ctx context.Context, hash string, expire time.Time) (first bool, err error) {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM exchanged WHERE expire_time <= $1", micros(t.now)); err != nil {
+		return false, fmt.Errorf("trim exchanged tokens: %w", err)
+	}
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO exchanged (hash, expire_time) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash, micros(expire))
+	if err != nil {
+		return false, fmt.Errorf("insert exchanged token: %w", err)
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// LoggedIn notes a login, and gives the person's API tokens the groups that it has now.
+func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, groups []string) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO people (name, provider, login_time) VALUES ($1, $2, $3)"+
+		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, micros(t.now)); err != nil {
+		return fmt.Errorf("note login: %w", err)
+	}
+	text, err := json.Marshal(groups)
+	if err != nil {
+		return fmt.Errorf("encode groups: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET member_of = $1 WHERE subject = $2", string(text), subject); err != nil {
+		return fmt.Errorf("note groups: %w", err)
+	}
+	return nil
+}
+
+// AnybodyLoggedIn tells whether any person ever has.
+func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
+	var name string
+	err := v.q.QueryRowContext(ctx, "SELECT name FROM people LIMIT 1").Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Leave marks a cluster as left.
+func (t *Tx) Leave(ctx context.Context, cluster string) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time) VALUES ($1, 0, 0, '{}', $2)"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time", cluster, micros(t.now)); err != nil {
+		return fmt.Errorf("record leave: %w", err)
+	}
+	return nil
+}
