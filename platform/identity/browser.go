@@ -71,6 +71,9 @@ func (b Browser) withoutCookie(r *http.Request) *http.Request {
 		refused = b.refused(r, len(sessions))
 		ctx = context.WithValue(ctx, browserKey{}, refused)
 	}
+	if login, err := r.Cookie(LoginCookie); err == nil {
+		ctx = context.WithValue(ctx, loginKey{}, login.Value)
+	}
 	r, header := r.WithContext(ctx), r.Header.Clone()
 	r.Header = header
 	header.Del("Cookie")
@@ -119,7 +122,20 @@ func isMarked(h http.Header) bool {
 	return h.Get(CSRFHeader) != "" || h.Get("Connect-Protocol-Version") != "" || h.Get("X-Grpc-Web") != ""
 }
 
-type browserKey struct{}
+type (
+	browserKey struct{}
+	loginKey   struct{}
+)
+
+// LoginCookie is the cookie that a login at an identity provider is remembered by while it goes on. It is no credential: it
+// counts only where somebody asks for FromLoginCookie.
+const LoginCookie = "__Host-fairlead-login"
+
+// FromLoginCookie is what came in LoginCookie; empty: nothing.
+func FromLoginCookie(ctx context.Context) string {
+	value, _ := ctx.Value(loginKey{}).(string)
+	return value
+}
 
 // FromBrowser tells whether the request counts by its session's cookie.
 func FromBrowser(ctx context.Context) bool {

@@ -78,10 +78,59 @@ type Identity struct {
 	ExpiresAt time.Time
 	// Final says that the token can't be renewed: it was made to be handed on.
 	Final bool
-	// Parent is, of a session in a browser, the token that it was begun with: who revokes that ends the session, too.
+	// Parent is, of a session in a browser, the token that it was begun with, and of a token that an API token was exchanged for,
+	// that: who revokes the parent ends this, too.
 	Parent string
 	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
 	Until time.Time
+	// Limits is the most that the token may, whatever its owner may; nil: no bound. Never change what is in it.
+	Limits *Limits
+}
+
+// Limits bounds what a token may.
+type Limits struct {
+	// Role is the name of a role; empty: no bound.
+	Role string `json:"role,omitempty"`
+	// Projects whose resources it is about; none: all.
+	Projects []string `json:"projects,omitempty"`
+	// Clusters that it is about; nil: all.
+	Clusters *Clusters `json:"clusters,omitempty"`
+}
+
+// Clusters chooses clusters by one of these.
+type Clusters struct {
+	Names  []string          `json:"names,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	All    bool              `json:"all,omitempty"`
+}
+
+// serviceAccountPrefix begins the names of users that are programs. People can't have such a name: see Person.
+const serviceAccountPrefix = "serviceaccount:"
+
+// ServiceAccount is the identity of a program that the catalog has an account of. It counts as a user, whose name tells it from
+// people everywhere, the Kubernetes APIs included.
+func ServiceAccount(account string) Identity {
+	return Identity{Kind: KindUser, Name: serviceAccountPrefix + account}
+}
+
+// ServiceAccount is the name of the account, if this is the identity of one.
+func (id Identity) ServiceAccount() (account string, ok bool) {
+	if id.Kind != KindUser {
+		return "", false
+	}
+	return strings.CutPrefix(id.Name, serviceAccountPrefix)
+}
+
+// Person is the identity of a person, or why nobody may be called so.
+func Person(name string, groups []string) (Identity, error) {
+	id := Identity{Kind: KindUser, Name: name, Groups: groups}
+	if err := id.Validate(); err != nil {
+		return Identity{}, err
+	}
+	if _, ok := id.ServiceAccount(); ok {
+		return Identity{}, fmt.Errorf("user name: %q: names that begin with %q are of service accounts", name, serviceAccountPrefix)
+	}
+	return id, nil
 }
 
 // Subject is how revocations and the audit trail name the identity: "agent:edge-1".
@@ -98,8 +147,8 @@ func (id Identity) Validate() error {
 	if err := validateName(id.Name); err != nil {
 		return fmt.Errorf("%s name: %w", id.Kind, err)
 	}
-	if id.Kind != KindUser && len(id.Groups) > 0 {
-		return fmt.Errorf("%s: only users have groups", id.Subject())
+	if id.Kind != KindUser && (len(id.Groups) > 0 || id.Limits != nil) {
+		return fmt.Errorf("%s: only users have groups and limits", id.Subject())
 	}
 	if len(id.Groups) > MaxGroups {
 		return fmt.Errorf("%s: %d groups: at most %d are possible", id.Subject(), len(id.Groups), MaxGroups)
@@ -132,7 +181,7 @@ func (id Identity) Has(r Role) bool { return id.roles()&r != 0 || r&RoleOpen != 
 func (id Identity) roles() Role {
 	switch id.Kind {
 	case KindUser:
-		if slices.Contains(id.Groups, AdminsGroup) {
+		if slices.Contains(id.Groups, AdminsGroup) && id.Limits == nil {
 			return RoleUser | RoleAdmin
 		}
 		return RoleUser

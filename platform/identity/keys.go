@@ -158,6 +158,8 @@ type claims struct {
 	// Parent and UntilSeconds are of a session in a browser.
 	Parent       string `json:"parent,omitempty"`
 	UntilSeconds int64  `json:"until,omitempty"`
+	// Limits bound an API token and what it was exchanged for.
+	Limits *Limits `json:"lim,omitempty"`
 }
 
 // Sign issues the first token of a line for id, to live for ttl (at most MaxLifetime). The token's id
@@ -251,6 +253,7 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		Final:        id.Final,
 		Parent:       id.Parent,
 		UntilSeconds: until,
+		Limits:       id.Limits,
 	}).Serialize()
 	if err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)

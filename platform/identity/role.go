@@ -9,9 +9,9 @@ type Role uint32
 const (
 	// RoleOpen needs no identity: the request carries a credential of its own, or there is nothing to protect.
 	RoleOpen Role = 1 << iota
-	// RoleAdmin is a user in AdminsGroup. Every administrator is a user, too.
+	// RoleAdmin is a user in AdminsGroup, by a token without limits. Every administrator is a user, too.
 	RoleAdmin
-	// RoleUser is any person.
+	// RoleUser is any person, and any service account.
 	RoleUser
 	// RoleAgent is an agent of some cluster; which one, Cluster says.
 	RoleAgent

@@ -265,7 +265,7 @@ func (c claims) identity() (Identity, error) {
 	}
 	kind, name, _ := strings.Cut(c.Subject, ":")
 	id := Identity{
-		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final, Parent: c.Parent,
+		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final, Parent: c.Parent, Limits: c.Limits,
 		IssuedAt: time.UnixMicro(c.IssuedMicros).UTC(), ExpiresAt: c.Expiry.Time().UTC(),
 	}
 	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {

@@ -1,0 +1,335 @@
+// Package access decides who may do what, by the catalog's grants and roles, from memory. The console asks about resources of
+// the catalog, a tunnel about the Kubernetes APIs of clusters.
+//
+// A grant gives a role to subjects at clusters. With projects it is about the resources of these projects at these clusters and
+// nothing else; without, about all resources at its clusters and about their Kubernetes APIs. What belongs to no cluster
+// (a configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all. What no grant
+// allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the most that it may, whoever has it.
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux/kubehttp"
+)
+
+// Verb is what somebody wants to do with a resource.
+type Verb string
+
+// The verbs.
+const (
+	View   Verb = "view"
+	Deploy Verb = "deploy" // sync, hold, resume, pin, roll back
+	Edit   Verb = "edit"   // create and change
+	Delete Verb = "delete"
+)
+
+// Verbs are those of the catalog.
+func Verbs() []Verb { return []Verb{View, Deploy, Edit, Delete} }
+
+// Kinds of resources as they stand in YAML.
+const (
+	Source         = "Source"
+	Project        = "Project"
+	Cluster        = "Cluster"
+	Service        = "Service"
+	GlobalService  = "GlobalService"
+	ConfigSet      = "ConfigSet"
+	Secret         = "Secret"
+	Backend        = "Backend"
+	Sink           = "Sink"
+	Grant          = "Grant"
+	Role           = "Role"
+	ServiceAccount = "ServiceAccount"
+)
+
+// Kinds are all of them.
+func Kinds() []string {
+	return []string{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink}
+}
+
+// Target is a resource, as far as rights depend on it.
+type Target struct {
+	Kind, Name string
+	// Project and Cluster that it belongs to; empty: none.
+	Project, Cluster string
+	// ClusterLabels are those of Cluster.
+	ClusterLabels map[string]string
+}
+
+// String is for refusals: `service "web" (project "shop", cluster "edge-1")`.
+func (t Target) String() string {
+	text := words(t.Kind)
+	if t.Name != "" {
+		text += fmt.Sprintf(" %q", t.Name)
+	}
+	var where []string
+	if t.Project != "" {
+		where = append(where, fmt.Sprintf("project %q", t.Project))
+	}
+	if t.Cluster != "" && t.Kind != Cluster {
+		where = append(where, fmt.Sprintf("cluster %q", t.Cluster))
+	}
+	if len(where) > 0 {
+		text += " (" + strings.Join(where, ", ") + ")"
+	}
+	return text
+}
+
+// words are those of a kind: GlobalService is a global service.
+func words(kind string) string {
+	var b strings.Builder
+	for i, c := range kind {
+		if i > 0 && c >= 'A' && c <= 'Z' {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(c)
+	}
+	return strings.ToLower(b.String())
+}
+
+// Rules are the grants and roles of the catalog. Never change what is in them.
+type Rules struct {
+	Grants []*consolev1.Grant
+	Roles  []*consolev1.Role
+}
+
+// Decision is an answer and the rule behind it.
+type Decision struct {
+	Allowed bool
+	// Rule is what allows it, such as `grant "web-team" (role deployer)`; empty if nothing does.
+	Rule string
+	// Reason says, of a refusal, who may not do what, what is missing, and who can help.
+	Reason string
+}
+
+const (
+	adminsRule = "group " + identity.AdminsGroup
+	help       = "An administrator can add one with `fairlead apply`: see `fairlead get grants`"
+)
+
+// May tells whether somebody may do something with a resource. It is for users and service accounts.
+func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
+	deny := func(why string) Decision {
+		return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", name(who), verb, at, why)}
+	}
+	if who.Kind != identity.KindUser {
+		return deny("only users and service accounts have rights")
+	}
+	admin := slices.Contains(who.Groups, identity.AdminsGroup)
+	if admin && who.Limits == nil {
+		return Decision{Allowed: true, Rule: adminsRule}
+	}
+	if isSovereign(at.Kind) && verb != View {
+		return deny("only members of " + identity.AdminsGroup + " write these, by a token without limits")
+	}
+	if why := r.beyond(who.Limits, verb, at); why != "" {
+		return deny(why)
+	}
+	if admin {
+		return Decision{Allowed: true, Rule: adminsRule}
+	}
+	return r.granted(who, verb, at, deny)
+}
+
+// granted looks for a grant that allows it, and else for the one that comes nearest.
+func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(string) Decision) Decision {
+	elsewhere, less := "", ""
+	for _, g := range r.Grants {
+		if !isFor(g, who) {
+			continue
+		}
+		grant, role := g.GetMetadata().GetName(), g.GetSpec().GetRole()
+		allows, known := r.allows(role, verb, at.Kind)
+		switch {
+		case !known:
+			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %q, which does not exist", grant, role))
+		case verb == View && isCommon(at.Kind):
+			return Decision{Allowed: true, Rule: fmt.Sprintf("grant %q", grant)}
+		case !covers(g, verb, at):
+			elsewhere = cmp.Or(elsewhere, fmt.Sprintf("grant %q is for other projects or clusters", grant))
+		case allows:
+			return Decision{Allowed: true, Rule: fmt.Sprintf("grant %q (role %s)", grant, role)}
+		default:
+			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %s, which does not include it", grant, role))
+		}
+	}
+	wanted := "that needs a grant with " + needed(verb, at.Kind)
+	switch {
+	case less != "":
+		return deny(wanted + ", and " + less + ". " + help)
+	case elsewhere != "":
+		return deny(wanted + ", and " + elsewhere + ". " + help)
+	}
+	return deny(wanted + ", and no grant is for this user or one of its groups. " + help)
+}
+
+// needed is the least of the roles that are always there which allows it.
+func needed(verb Verb, kind string) string {
+	for rank, role := range builtin {
+		if builtinAllows(rank, verb, kind) {
+			return "role " + role.name
+		}
+	}
+	return "a role that names " + kind
+}
+
+// Any tells whether somebody has rights at all.
+func (r *Rules) Any(who identity.Identity) bool {
+	return slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return isFor(g, who) })
+}
+
+// Of returns the grants that are for somebody.
+func (r *Rules) Of(who identity.Identity) []*consolev1.Grant {
+	var out []*consolev1.Grant
+	for _, g := range r.Grants {
+		if isFor(g, who) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// beyond says why a token's limits refuse something; "": they don't.
+func (r *Rules) beyond(limits *identity.Limits, verb Verb, at Target) string {
+	if limits == nil {
+		return ""
+	}
+	if limits.Role != "" {
+		if allows, _ := r.allows(limits.Role, verb, at.Kind); !allows && (verb != View || !isCommon(at.Kind)) {
+			return fmt.Sprintf("the token is limited to role %q", limits.Role)
+		}
+	}
+	if verb == View && isCommon(at.Kind) {
+		return ""
+	}
+	if len(limits.Projects) > 0 && !slices.Contains(limits.Projects, at.Project) && (verb != View || at.Kind != Cluster) {
+		return fmt.Sprintf("the token is limited to projects %s", strings.Join(limits.Projects, ", "))
+	}
+	if limits.Clusters != nil && !inSelector(limits.Clusters, verb, at) {
+		return "the token is limited to other clusters"
+	}
+	return ""
+}
+
+func inSelector(s *identity.Clusters, verb Verb, at Target) bool {
+	if at.Cluster == "" {
+		return s.All || verb == View && at.Project != ""
+	}
+	return s.All || matches(s.Names, s.Labels, at.Cluster, at.ClusterLabels)
+}
+
+// covers tells whether a resource is in a grant's scope.
+func covers(g *consolev1.Grant, verb Verb, at Target) bool {
+	clusters, projects := g.GetSpec().GetClusters(), g.GetSpec().GetProjects()
+	inProject := slices.Contains(projects, at.Project)
+	// Who may see what is in a cluster sees the cluster.
+	if len(projects) > 0 && !inProject && (at.Kind != Cluster || verb != View) {
+		return false
+	}
+	switch {
+	case clusters.GetAll():
+		return true
+	case at.Cluster != "":
+		return matches(clusters.GetNames(), clusters.GetLabels(), at.Cluster, at.ClusterLabels)
+	default:
+		return verb == View && inProject
+	}
+}
+
+func matches(names []string, labels map[string]string, cluster string, has map[string]string) bool {
+	if slices.Contains(names, cluster) {
+		return true
+	}
+	for key, value := range labels {
+		if is, ok := has[key]; !ok || is != value {
+			return false
+		}
+	}
+	return len(labels) > 0
+}
+
+func isFor(g *consolev1.Grant, who identity.Identity) bool {
+	account, isAccount := who.ServiceAccount()
+	for _, s := range g.GetSpec().GetSubjects() {
+		switch subject := s.GetSubject().(type) {
+		case *consolev1.GrantSubject_User:
+			if !isAccount && subject.User == who.Name {
+				return true
+			}
+		case *consolev1.GrantSubject_Group:
+			if slices.Contains(who.Groups, subject.Group) {
+				return true
+			}
+		case *consolev1.GrantSubject_ServiceAccount:
+			if isAccount && subject.ServiceAccount == account {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// name is how a refusal calls somebody.
+func name(who identity.Identity) string {
+	if account, ok := who.ServiceAccount(); ok {
+		return fmt.Sprintf("service account %q", account)
+	}
+	return fmt.Sprintf("%s %q", who.Kind, who.Name)
+}
+
+// AtCluster tells whether somebody may do something at the Kubernetes API of a cluster. The cluster's own RBAC holds besides:
+// this is about who comes through at all.
+func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *consolev1.Cluster) Decision {
+	at := cluster.GetMetadata().GetName()
+	deny := func(why string) Decision {
+		return Decision{Reason: fmt.Sprintf("cluster %q: %s may not %s here: %s", at, name(who), class, why)}
+	}
+	if who.Kind != identity.KindUser {
+		return deny("only users and service accounts have rights")
+	}
+	if why := r.beyondAt(who.Limits, class, cluster); why != "" {
+		return deny(why)
+	}
+	if slices.Contains(who.Groups, identity.AdminsGroup) {
+		return Decision{Allowed: true, Rule: adminsRule}
+	}
+	has, by := -1, ""
+	for _, g := range r.Grants {
+		rank := r.rank(g.GetSpec().GetRole())
+		where := g.GetSpec().GetClusters()
+		here := where.GetAll() || matches(where.GetNames(), where.GetLabels(), at, cluster.GetMetadata().GetLabels())
+		if rank <= has || !here || len(g.GetSpec().GetProjects()) > 0 || !isFor(g, who) {
+			continue
+		}
+		if rank >= int(class) {
+			return Decision{Allowed: true, Rule: fmt.Sprintf("grant %q (role %s)", g.GetMetadata().GetName(), g.GetSpec().GetRole())}
+		}
+		has, by = rank, g.GetMetadata().GetName()
+	}
+	held := "no grant for this cluster is for this user or one of its groups"
+	if has >= 0 {
+		held = fmt.Sprintf("grant %q gives no more than role %s", by, builtin[has].name)
+	}
+	return deny(fmt.Sprintf("that needs a grant with role %s, and %s. %s", builtin[min(int(class), len(builtin)-1)].name, held, help))
+}
+
+func (r *Rules) beyondAt(limits *identity.Limits, class kubehttp.Class, cluster *consolev1.Cluster) string {
+	switch {
+	case limits == nil:
+		return ""
+	case limits.Role != "" && r.rank(limits.Role) < int(class):
+		return fmt.Sprintf("the token is limited to role %q", limits.Role)
+	case len(limits.Projects) > 0:
+		return "the token is limited to projects, and these have no Kubernetes API"
+	case limits.Clusters != nil && !limits.Clusters.All &&
+		!matches(limits.Clusters.Names, limits.Clusters.Labels, cluster.GetMetadata().GetName(), cluster.GetMetadata().GetLabels()):
+		return "the token is limited to other clusters"
+	}
+	return ""
+}
