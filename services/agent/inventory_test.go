@@ -19,7 +19,7 @@ func TestLargeInventoryIsChunkedAndCleanedUp(t *testing.T) {
 	for i := range 10_000 {
 		record.Entries = append(record.Entries, inventory.Entry{
 			Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: fmt.Sprintf("%0200d", i)}, Version: "v1"},
-			UID: "9f772edb-cd58-4186-9337-23220323445b", Hash: "0123456789abcdef",
+			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 1,
 		})
 	}
 	for range 2 {
@@ -37,8 +37,15 @@ func TestLargeInventoryIsChunkedAndCleanedUp(t *testing.T) {
 		}
 		return len(list.Items)
 	}
-	if got := maps(); got != 4 {
-		t.Errorf("%d ConfigMaps, want 4: old parts are to go", got)
+	if got := maps(); got != 33 {
+		t.Errorf("%d ConfigMaps, want a head and 32 shards", got)
+	}
+	record.Entries[0].Sum++
+	if err := store.Save(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	if got := maps(); got != 33 {
+		t.Errorf("%d ConfigMaps after a change, want 33: old shards are to go", got)
 	}
 	record.Entries = record.Entries[:1]
 	if err := store.Save(t.Context(), record); err != nil {

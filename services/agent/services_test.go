@@ -51,7 +51,7 @@ func TestFolderIsAppliedChangedAndPruned(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
 	record := w.record(name)
-	if !record.Has(second) || len(record.Entries) != 2 || record.Entries[0].UID == "" || record.Entries[0].Hash == "" {
+	if !record.Has(second) || len(record.Entries) != 2 || record.Entries[0].UID == "" || record.Entries[0].Sum == 0 || record.Entries[0].Owned == 0 {
 		t.Errorf("inventory: %+v", record)
 	}
 

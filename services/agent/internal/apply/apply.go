@@ -7,8 +7,6 @@ package apply
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,8 +45,8 @@ type API interface {
 type Item struct {
 	manifest.Object
 
-	// Hash of what is sent. It changes when the manifest does.
-	Hash string
+	// Sum of what is sent. It changes when the manifest does.
+	Sum object.Sum
 }
 
 // Failure is why an object was not applied, in words.
@@ -82,8 +80,7 @@ func Mark(service string, objects []manifest.Object) ([]Item, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: encode: %w", obj, err)
 		}
-		sum := sha256.Sum256(text)
-		items = append(items, Item{Object: obj, Hash: hex.EncodeToString(sum[:8])})
+		items = append(items, Item{Object: obj, Sum: object.SumOf(text)})
 	}
 	return items, nil
 }
@@ -117,11 +114,11 @@ func (a *Applier) Strangers(ctx context.Context, service string, items []Item, r
 // before anything is changed. What can't be rehearsed passes: an object whose namespace or kind comes
 // with it, and one that a webhook without dry run intercepts.
 func (a *Applier) Rehearse(ctx context.Context, items []Item, record inventory.Record) []Failure {
-	sent := make(map[object.Key]string, len(record.Entries))
+	sent := make(map[object.Key]object.Sum, len(record.Entries))
 	for _, entry := range record.Entries {
-		sent[entry.Key] = entry.Hash
+		sent[entry.Key] = entry.Sum
 	}
-	changed := slices.DeleteFunc(slices.Clone(items), func(item Item) bool { return sent[item.Ref().Key] == item.Hash })
+	changed := slices.DeleteFunc(slices.Clone(items), func(item Item) bool { return sent[item.Ref().Key] == item.Sum })
 	if len(changed) < 2 && len(items) == len(changed) {
 		return nil // a single object is applied or not: there is nothing in between to protect
 	}

@@ -224,6 +224,9 @@ func fromMeta(ref object.Ref, meta *metav1.PartialObjectMetadata) *unstructured.
 	obj.SetResourceVersion(meta.ResourceVersion)
 	obj.SetGeneration(meta.Generation)
 	obj.SetDeletionTimestamp(meta.DeletionTimestamp)
+	obj.SetLabels(meta.Labels)
+	obj.SetAnnotations(meta.Annotations)
+	obj.SetManagedFields(meta.ManagedFields)
 	return obj
 }
 

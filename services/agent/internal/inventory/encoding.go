@@ -2,9 +2,12 @@ package inventory
 
 import (
 	"bytes"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,13 +16,23 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// formatVersion of the ConfigMaps. An agent refuses what it does not know: guessing could prune.
-const formatVersion = 1
+// formatVersion of the ConfigMaps. An agent refuses what it does not know: guessing could prune. Format 1, of
+// lines of seven strings in parts with names by chance, is read and written as this one.
+const formatVersion = 2
 
 // The keys of a ConfigMap's data.
 const (
 	stateKey   = "state"   // state as JSON, in the first ConfigMap only
-	objectsKey = "objects" // one line per object: a JSON array of seven strings, see line
+	objectsKey = "objects" // one line per object: a JSON array of nine strings, see line
+)
+
+const (
+	// shardBytes bounds the lines of a ConfigMap: it is rewritten when one of them changes.
+	shardBytes = 128 << 10
+	// sparse is the mean size below which fewer shards are made of them.
+	sparse = 16 << 10
+	// maxBits bounds shards to 1,024 of them, which is 128 MiB.
+	maxBits = 10
 )
 
 // state is the first ConfigMap's account of the whole.
@@ -29,41 +42,79 @@ type state struct {
 	Complete bool     `json:"complete"`
 	Applied  Applied  `json:"applied"`
 	Objects  int      `json:"objects"`
+	Bits     int      `json:"bits,omitempty"` // of a key's sum that say which shard it is in
 	Chunks   []string `json:"chunks,omitempty"`
+	Progress Progress `json:"progress,omitzero"`
+	Orphan   bool     `json:"orphan,omitempty"`
+	Repairs  uint64   `json:"repairs,omitempty"`
 }
 
 func headName(service string) string { return "inventory." + service }
 
-// disassemble writes a record as ConfigMaps.
-func disassemble(record Record) (head *unstructured.Unstructured, chunks []*unstructured.Unstructured, err error) {
-	var parts []string
-	var part bytes.Buffer
-	for _, entry := range record.Entries {
-		text, err := line(entry)
-		if err != nil {
-			return nil, nil, err
+// disassemble writes a record as ConfigMaps: small ones in the head, others in shards that are named by their
+// content, so that an object that changes rewrites one of them. bits is of the record before.
+func disassemble(record Record, bits int) (head *unstructured.Unstructured, chunks []*unstructured.Unstructured, used int, err error) {
+	lines := make([][]byte, len(record.Entries))
+	total := 0
+	for i, entry := range record.Entries {
+		if lines[i], err = line(entry); err != nil {
+			return nil, nil, 0, err
 		}
-		if part.Len()+len(text) > chunkBytes {
-			parts = append(parts, part.String())
-			part.Reset()
-		}
-		part.Write(text)
+		total += len(lines[i])
 	}
-	parts = append(parts, part.String())
+	for bits > 0 && total>>bits < sparse {
+		bits--
+	}
+	shards := spread(record.Entries, lines, bits)
+	for bits < maxBits && slices.ContainsFunc(shards, func(shard []byte) bool { return len(shard) > shardBytes }) {
+		bits++
+		shards = spread(record.Entries, lines, bits)
+	}
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
+		Bits: bits, Progress: record.Progress, Orphan: record.Orphan, Repairs: record.Repairs,
 	}
-	for _, text := range parts[1:] {
-		chunk := configMap(headName(record.Service)+"."+strings.ToLower(rand.Text()), record.Service, map[string]any{objectsKey: text})
+	data := map[string]any{}
+	if bits == 0 {
+		data[objectsKey] = string(shards[0])
+		shards = nil
+	}
+	for _, shard := range shards {
+		if len(shard) == 0 {
+			continue
+		}
+		chunk := configMap(shardName(record.Service, shard), record.Service, map[string]any{objectsKey: string(shard)})
 		chunks = append(chunks, chunk)
 		account.Chunks = append(account.Chunks, chunk.GetName())
 	}
 	text, err := json.Marshal(account)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode inventory: %w", err)
+		return nil, nil, 0, fmt.Errorf("encode inventory: %w", err)
 	}
-	head = configMap(headName(record.Service), record.Service, map[string]any{stateKey: string(text), objectsKey: parts[0]})
-	return head, chunks, nil
+	data[stateKey] = string(text)
+	return configMap(headName(record.Service), record.Service, data), chunks, bits, nil
+}
+
+// spread puts lines into 2^bits shards, by the sums of their keys.
+func spread(entries []Entry, lines [][]byte, bits int) [][]byte {
+	shards := make([]bytes.Buffer, 1<<bits)
+	for i, entry := range entries {
+		shards[keySum(entry.Key)&(1<<bits-1)].Write(lines[i])
+	}
+	texts := make([][]byte, len(shards))
+	for i := range shards {
+		texts[i] = shards[i].Bytes()
+	}
+	return texts
+}
+
+func keySum(key object.Key) object.Sum {
+	return object.SumOf([]byte(key.Group + "\x00" + key.Kind + "\x00" + key.Namespace + "\x00" + key.Name))
+}
+
+func shardName(service string, text []byte) string {
+	sum := sha256.Sum256(text)
+	return headName(service) + "." + hex.EncodeToString(sum[:10])
 }
 
 func configMap(name, service string, data map[string]any) *unstructured.Unstructured {
@@ -76,25 +127,57 @@ func configMap(name, service string, data map[string]any) *unstructured.Unstruct
 
 // line is JSON and not columns with a separator: names of RBAC objects may hold any character.
 func line(e Entry) ([]byte, error) {
-	text, err := json.Marshal([7]string{e.Group, e.Version, e.Kind, e.Namespace, e.Name, string(e.UID), e.Hash})
+	wave := ""
+	if e.Wave != 0 {
+		wave = strconv.Itoa(int(e.Wave))
+	}
+	text, err := json.Marshal([9]string{e.Group, e.Version, e.Kind, e.Namespace, e.Name, string(e.UID), sumText(e.Sum), sumText(e.Owned), wave})
 	if err != nil {
 		return nil, fmt.Errorf("encode inventory entry: %w", err)
 	}
 	return append(text, '\n'), nil
 }
 
+func sumText(sum object.Sum) string {
+	if sum == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(sum))
+}
+
+func parseSum(text string) (object.Sum, error) {
+	if text == "" {
+		return 0, nil
+	}
+	sum, err := strconv.ParseUint(text, 16, 64)
+	return object.Sum(sum), err
+}
+
 func parseLine(text string) (Entry, error) {
-	var columns [7]string
+	var columns []string
 	if err := json.Unmarshal([]byte(text), &columns); err != nil {
 		return Entry{}, err
 	}
-	return Entry{
+	if len(columns) != 7 && len(columns) != 9 {
+		return Entry{}, fmt.Errorf("a line has %d columns", len(columns))
+	}
+	entry := Entry{
 		Ref: object.Ref{
 			Key:     object.Key{Group: columns[0], Kind: columns[2], Namespace: columns[3], Name: columns[4]},
 			Version: columns[1],
 		},
-		UID: types.UID(columns[5]), Hash: columns[6],
-	}, nil
+		UID: types.UID(columns[5]),
+	}
+	var err error
+	if entry.Sum, err = parseSum(columns[6]); err != nil || len(columns) == 7 {
+		return entry, err
+	}
+	if entry.Owned, err = parseSum(columns[7]); err != nil || columns[8] == "" {
+		return entry, err
+	}
+	wave, err := strconv.ParseInt(columns[8], 10, 32)
+	entry.Wave = int32(wave)
+	return entry, err
 }
 
 // assemble reads records from ConfigMaps. Chunks that no head names are orphans of a killed writer.
@@ -134,12 +217,16 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	if err := json.Unmarshal([]byte(text), &account); err != nil {
 		return stored{}, fmt.Errorf("read state: %w", err)
 	}
-	if account.Format != formatVersion || account.Service != service {
+	if account.Format != 1 && account.Format != formatVersion || account.Service != service {
 		return stored{}, fmt.Errorf("written by another version of the agent, or changed by hand (format %d)", account.Format)
 	}
 	kept := stored{
-		record:  Record{Service: service, Applied: account.Applied, Complete: account.Complete},
-		version: head.GetResourceVersion(), chunks: account.Chunks,
+		record: Record{
+			Service: service, Applied: account.Applied, Complete: account.Complete,
+			Progress: account.Progress, Orphan: account.Orphan, Repairs: account.Repairs,
+		},
+		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
+		annotations: head.GetAnnotations(),
 	}
 	parts := []*unstructured.Unstructured{head}
 	for _, name := range account.Chunks {
@@ -151,6 +238,9 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	}
 	for _, part := range parts {
 		text, _, _ := unstructured.NestedString(part.Object, "data", objectsKey)
+		if account.Format > 1 && part != head && part.GetName() != shardName(service, []byte(text)) {
+			return stored{}, fmt.Errorf("its part %s was changed by hand", part.GetName())
+		}
 		for row := range strings.Lines(text) {
 			entry, err := parseLine(row)
 			if err != nil {
@@ -162,5 +252,6 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	if len(kept.record.Entries) != account.Objects {
 		return stored{}, fmt.Errorf("it lists %d objects, and should list %d", len(kept.record.Entries), account.Objects)
 	}
+	slices.SortFunc(kept.record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	return kept, nil
 }

@@ -7,8 +7,9 @@
 //     the first object is sent, and shrunk after the last one is gone;
 //   - a digest stands in `complete` only if all of it was applied and nothing was begun since.
 //
-// Lists above 800 KiB go on in further ConfigMaps, under names of their own for each write; the first
-// one names them and is written last, so that a reader sees the old list or the new one.
+// Lists above 128 KiB are spread over further ConfigMaps, which are named by what is in them: those that stay the
+// same are not written again. The first one names them and is written last, so that a reader sees the old
+// list or the new one.
 package inventory
 
 import (
@@ -16,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +36,6 @@ const (
 	Namespace = "fairlead-system"
 	// Label marks an inventory with its service.
 	Label = "fairlead.dev/inventory"
-	// chunkBytes keeps a ConfigMap below the API server's 1 MiB, with room for its metadata.
-	chunkBytes = 800 << 10
 )
 
 // Entry is an object that a service put into the cluster.
@@ -44,8 +44,20 @@ type Entry struct {
 
 	// UID of the object when it was last applied; "": not known to have been made.
 	UID types.UID
-	// Hash of the manifest that was last applied completely; "": none.
-	Hash string
+	// Sum of the manifest that was last applied. 0: none, or it may have been applied in part. In a complete record:
+	// the object left the manifests and is still there.
+	Sum object.Sum
+	// Owned is of the fields that we had after that; see object.Owned.
+	Owned object.Sum
+	// Wave that it was applied in.
+	Wave int32
+}
+
+// Progress is what must not be done twice for a digest.
+type Progress struct {
+	Digest string `json:"digest,omitempty"`
+	// Ran lists the hooks that have ended well.
+	Ran []object.Key `json:"ran,omitempty"`
 }
 
 // Applied says what was applied, completely, last.
@@ -62,7 +74,12 @@ type Record struct {
 	// something else was begun: then the cluster may hold parts of both.
 	Applied  Applied
 	Complete bool
-	Entries  []Entry
+	Progress Progress
+	// Orphan: when the service goes, its objects are to stay.
+	Orphan bool
+	// Repairs counts what was put right.
+	Repairs uint64
+	Entries []Entry
 }
 
 // Has tells whether exactly this digest is in the cluster, as far as the agent is concerned.
@@ -96,6 +113,9 @@ type stored struct {
 	// version is the resourceVersion of the first ConfigMap: another writer makes the next write fail.
 	version string
 	chunks  []string
+	bits    int
+	// annotations of the first ConfigMap are people's, such as a hold: they are kept.
+	annotations map[string]string
 }
 
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
@@ -272,6 +292,15 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 		}
 		after, err = s.write(ctx, before, record)
 	}
+	if apierrors.IsConflict(err) && s.reload(ctx, record.Service) == nil {
+		s.mu.Lock()
+		now := s.records[record.Service]
+		s.mu.Unlock()
+		if reflect.DeepEqual(now.record, before.record) { // an annotation was set
+			before = now
+			after, err = s.write(ctx, before, record)
+		}
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		// Somebody else wrote, or an earlier write of ours went through and its answer was lost.
 		return errors.Join(fmt.Errorf("write inventory: %w", err), s.reload(ctx, record.Service))
@@ -283,21 +312,29 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 	s.records[record.Service] = after
 	s.own(record.Service, record.Entries)
 	s.mu.Unlock()
-	return s.remove(ctx, before.chunks)
+	return s.remove(ctx, slices.DeleteFunc(slices.Clone(before.chunks), func(name string) bool { return slices.Contains(after.chunks, name) }))
 }
 
 // write sends further chunks first and the head last: until then the old list is the valid one.
 func (s *Store) write(ctx context.Context, before stored, record Record) (stored, error) {
-	head, chunks, err := disassemble(record)
+	head, chunks, bits, err := disassemble(record, before.bits)
 	if err != nil {
 		return stored{}, err
 	}
-	after := stored{record: record}
+	head.SetAnnotations(before.annotations)
+	after := stored{record: record, bits: bits, annotations: before.annotations}
 	for _, chunk := range chunks {
-		if _, err := s.maps.Create(ctx, chunk, metav1.CreateOptions{FieldManager: object.FieldManager}); err != nil {
+		after.chunks = append(after.chunks, chunk.GetName())
+		if slices.Contains(before.chunks, chunk.GetName()) {
+			continue
+		}
+		_, err := s.maps.Create(ctx, chunk, metav1.CreateOptions{FieldManager: object.FieldManager})
+		if apierrors.IsAlreadyExists(err) { // of a writer that was killed before it wrote the head
+			_, err = s.maps.Update(ctx, chunk, metav1.UpdateOptions{FieldManager: object.FieldManager})
+		}
+		if err != nil {
 			return stored{}, err
 		}
-		after.chunks = append(after.chunks, chunk.GetName())
 	}
 	var written *unstructured.Unstructured
 	if before.version == "" {

@@ -120,7 +120,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 	for _, one := range applied {
 		ref := one.Item.Ref()
 		now[ref.Key] = true
-		entries = append(entries, inventory.Entry{Ref: ref, UID: one.Object.GetUID(), Hash: one.Item.Hash})
+		entries = append(entries, inventory.Entry{Ref: ref, UID: one.Object.GetUID(), Sum: one.Item.Sum, Owned: object.Owned(one.Object)})
 		k.watch.see(k.Checker.Of(ref, one.Object))
 	}
 	var stale []inventory.Entry
@@ -134,7 +134,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 		k.metrics.pruned.Add(float64(len(stale) - len(left)))
 		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(left), "left", len(left))
 		for _, one := range left {
-			one.Entry.Hash = "" // marks it as leaving
+			one.Entry.Sum = 0 // marks it as leaving
 			entries = append(entries, one.Entry)
 		}
 		k.watch.leaving = left

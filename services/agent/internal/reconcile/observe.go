@@ -50,7 +50,7 @@ func (w *watch) due(record inventory.Record) []object.Ref {
 	all := time.Now().After(w.slow)
 	var refs []object.Ref
 	for _, entry := range record.Entries {
-		if entry.Hash == "" { // leaving
+		if entry.Sum == 0 { // leaving
 			continue
 		}
 		known, ok := w.seen[entry.Key]
@@ -105,7 +105,7 @@ func (k *keeper) notice(found []health.Health) {
 func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.Record {
 	var staying, leaving []inventory.Entry
 	for _, entry := range record.Entries {
-		if entry.Hash == "" {
+		if entry.Sum == 0 {
 			leaving = append(leaving, entry)
 		} else {
 			staying = append(staying, entry)
