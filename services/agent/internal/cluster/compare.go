@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// Live reads an object to compare it; nil: there is none. Of Secrets only the metadata is read.
+func (c *Cluster) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
+	kind, err := c.Kind(ctx, ref.GVK())
+	if err != nil {
+		return nil, err
+	}
+	var live *unstructured.Unstructured
+	if secret(ref.GVK()) {
+		var meta *metav1.PartialObjectMetadata
+		if meta, err = c.meta(kind, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}); err == nil {
+			return wholeMeta(meta)
+		}
+	} else {
+		live, err = c.objects(kind, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	}
+	if err = c.failed(ref, err); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return live, err
+}
+
+// Rehearse says what an object would be after an apply. Of Secrets only the metadata comes back.
+func (c *Cluster) Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	ref := object.RefOf(obj)
+	kind, err := c.Kind(ctx, ref.GVK())
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(obj.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode object: %w", err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: object.FieldManager, Force: &force, DryRun: []string{metav1.DryRunAll}}
+	if secret(ref.GVK()) {
+		meta, err := c.meta(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
+		if err != nil {
+			return nil, c.failed(ref, err)
+		}
+		return wholeMeta(meta)
+	}
+	wanted, err := c.objects(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
+	return wanted, c.failed(ref, err)
+}
+
+func secret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }
+
+func wholeMeta(meta *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
