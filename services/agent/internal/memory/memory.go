@@ -1,0 +1,470 @@
+// Package memory is what the agent knows of every object that it manages: a record of about a hundred bytes
+// each, and its name. It holds no object, asks nobody and decides nothing.
+//
+// Facts come from three sides, in any order: the inventory (what should be there), answers to applies, and
+// watches. Those about the cluster are ordered by resourceVersion: what is older than what is known changes
+// nothing. An object with another UID is another object.
+//
+// The records are in pages without a pointer, so that the garbage collector does not walk them; words that
+// many share (kinds, namespaces, services) are kept once.
+package memory
+
+import (
+	"hash/maphash"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// State is what is known of an object besides its health.
+type State uint8
+
+// The states.
+const (
+	// Unseen: no watch and no answer told of it yet.
+	Unseen State = iota
+	// Present: as it was applied, as far as it is ours.
+	Present
+	// Drifted: somebody changed what is ours.
+	Drifted
+	// Gone: it is not in the cluster.
+	Gone
+	// Held: its annotation keeps us off it.
+	Held
+)
+
+// String is the word in metrics.
+func (s State) String() string {
+	return []string{"unseen", "present", "drifted", "gone", "held"}[s]
+}
+
+// Known is what is known of an object.
+type Known struct {
+	Service string
+	// Manifest is the sum of what was last applied; 0: it was not, or it is on its way out.
+	Manifest object.Sum
+	// Applied and Watched are the content as it was after the apply, and as it is; 0 where content is not read.
+	// Owned is what was ours after the apply; see object.Owned.
+	Applied, Watched, Owned object.Sum
+	UID                     types.UID
+	// Version is 0 if the server's can't be compared: then the later arrival wins.
+	Version    uint64
+	Generation int64
+	Health     health.State
+	State      State
+}
+
+// Rival is somebody else who keeps changing fields of ours.
+type Rival struct {
+	Key     object.Key
+	Manager string
+	Fields  []string
+}
+
+// Memory holds the records. It is safe for concurrent use.
+type Memory struct {
+	notify func(service string)
+	// kindsChanged gets a value when Kinds has changed.
+	kindsChanged chan struct{}
+	seed         maphash.Seed
+
+	mu sync.Mutex // guards what follows
+	records
+	kinds      table[schema.GroupVersionKind]
+	namespaces table[string]
+	services   table[string]
+	// sums is by id of a service.
+	sums []sums
+	// The side tables are for the few objects that need them.
+	messages map[uint32]string
+	uids     map[uint32]types.UID
+	rivals   map[uint32]Rival
+	failures map[object.Key]failure
+	// unsure are the kinds that can't be watched at the moment, and why.
+	unsure map[schema.GroupVersionKind]string
+	// marks is the number of the sweep of a kind that is under way.
+	marks map[uint32]uint8
+}
+
+// sums is the account of a service.
+type sums struct {
+	first uint32 // of its records
+	count Counts
+}
+
+// Counts counts the objects of a service, or of all.
+type Counts struct {
+	Total, Healthy, Unseen, Drifted, Missing, Held int
+}
+
+// failure is an object that can't be applied.
+type failure struct {
+	times int
+	until time.Time
+}
+
+// New returns an empty memory. notify is called with a service of which something changed; it must not block,
+// and not call back.
+func New(notify func(service string)) *Memory {
+	return &Memory{
+		notify: notify, kindsChanged: make(chan struct{}, 1), seed: maphash.MakeSeed(),
+		messages: map[uint32]string{}, uids: map[uint32]types.UID{}, rivals: map[uint32]Rival{},
+		failures: map[object.Key]failure{}, unsure: map[schema.GroupVersionKind]string{}, marks: map[uint32]uint8{},
+	}
+}
+
+// Track makes a service have exactly these objects. What is known of them stays known.
+func (m *Memory) Track(service string, entries []inventory.Entry) {
+	m.mu.Lock()
+	sid, isNew := m.services.take(service)
+	if isNew {
+		m.sums = grown(m.sums, sid)
+		m.sums[sid] = sums{first: none}
+	}
+	before := m.sums[sid].count
+	for id := m.sums[sid].first; id != none; id = m.at(id).next {
+		m.at(id).flags |= stale
+	}
+	changed := false
+	for _, entry := range entries {
+		changed = m.track(sid, entry) || changed
+	}
+	for id := m.sums[sid].first; id != none; {
+		next := m.at(id).next
+		if m.at(id).flags&stale != 0 {
+			changed = m.drop(id) || changed
+		}
+		id = next
+	}
+	news := before != m.sums[sid].count
+	m.services.give(sid) // The records hold it.
+	m.mu.Unlock()
+	if changed {
+		m.tellKinds()
+	}
+	if news {
+		m.notify(service)
+	}
+}
+
+// track adds or updates one record, and says whether its kind is new.
+func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
+	manifest := entry.Sum
+	id, ok := m.find(entry.Key)
+	if ok && m.at(id).service != sid {
+		if manifest == 0 {
+			return false // Another has it: this one is only about to make it, or to let go of it.
+		}
+		newKind = m.drop(id)
+		ok = false
+	}
+	if !ok {
+		id = m.add(entry.Key)
+		r := m.at(id)
+		r.service, r.next, r.prev = sid, m.sums[sid].first, none
+		if r.next != none {
+			m.at(r.next).prev = id
+		}
+		m.sums[sid].first = id
+		m.services.hold(sid)
+		r.namespace, _ = m.namespaces.take(entry.Namespace)
+		var added bool
+		r.kind, added = m.kinds.take(entry.GVK())
+		newKind = newKind || added
+		m.index(id, entry.Key)
+	} else if m.kinds.of(m.at(id).kind) != entry.GVK() { // another version of it
+		old := m.at(id).kind
+		var added bool
+		m.at(id).kind, added = m.kinds.take(entry.GVK())
+		newKind = m.kinds.give(old) || added
+	}
+	r := m.at(id)
+	m.change(id, func() {
+		r.flags &^= stale
+		r.manifest = manifest
+		if r.flags&wrote == 0 && entry.Owned != 0 { // else what this process knows is newer
+			r.owned = entry.Owned
+		}
+		if r.flags&seen == 0 && r.uid == ([16]byte{}) {
+			m.setUID(id, entry.UID)
+		}
+	})
+	return newKind
+}
+
+// drop forgets a record, and says whether it was the last of its kind.
+func (m *Memory) drop(id uint32) (lastOfKind bool) {
+	r := m.at(id)
+	m.count(id, -1)
+	m.unindex(id)
+	if r.prev == none {
+		m.sums[r.service].first = r.next
+	} else {
+		m.at(r.prev).next = r.next
+	}
+	if r.next != none {
+		m.at(r.next).prev = r.prev
+	}
+	delete(m.messages, id)
+	delete(m.uids, id)
+	delete(m.rivals, id)
+	lastOfKind = m.kinds.give(r.kind)
+	m.namespaces.give(r.namespace)
+	m.services.give(r.service)
+	m.free(id)
+	return lastOfKind
+}
+
+// Forget drops all of a service.
+func (m *Memory) Forget(service string) { m.Track(service, nil) }
+
+func (m *Memory) tellKinds() {
+	select {
+	case m.kindsChanged <- struct{}{}:
+	default:
+	}
+}
+
+// KindsChanged gets a value when Kinds has changed.
+func (m *Memory) KindsChanged() <-chan struct{} { return m.kindsChanged }
+
+// Kinds are those of all objects, which are those to watch.
+func (m *Memory) Kinds() iter.Seq[schema.GroupVersionKind] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Values(m.kinds.all())
+}
+
+// Get tells what is known of an object.
+func (m *Memory) Get(key object.Key) (Known, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id, ok := m.find(key)
+	if !ok {
+		return Known{}, false
+	}
+	r := m.at(id)
+	known := Known{
+		Service: m.services.of(r.service), Manifest: r.manifest, Applied: r.applied, Watched: r.watched, Owned: r.owned,
+		UID: m.uid(id), Version: r.version, Generation: r.generation, State: r.state(), Health: states[r.health],
+	}
+	if known.State == Gone {
+		known.Health = health.Missing
+	}
+	return known, true
+}
+
+// Wrote notes the answer to an apply. Follow it with Saw if the answer tells the health, too.
+func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object, content object.Sum) {
+	m.update(key, func(id uint32, r *record) {
+		version := versionOf(answer.GetResourceVersion())
+		r.manifest, r.applied, r.owned = manifest, content, object.Owned(answer)
+		r.flags |= wrote
+		if r.older(version) {
+			return // The watch was faster, and has seen what came after.
+		}
+		if r.version != version || version == 0 {
+			r.health = unknown
+			delete(m.messages, id)
+		}
+		m.look(id, r, answer, content)
+	})
+}
+
+// Saw notes an object as it is in the cluster.
+func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content object.Sum, h health.Health) {
+	key := object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: meta.GetNamespace(), Name: meta.GetName()}
+	m.update(key, func(id uint32, r *record) {
+		if r.older(versionOf(meta.GetResourceVersion())) {
+			return
+		}
+		m.look(id, r, meta, content)
+		r.health = rank(h.State)
+		if h.State == health.Healthy {
+			delete(m.messages, id)
+		} else {
+			m.messages[id] = h.Message
+		}
+	})
+}
+
+// look takes over what an object says of itself.
+func (m *Memory) look(id uint32, r *record, meta metav1.Object, content object.Sum) {
+	if r.owned == 0 && r.flags&(seen|wrote) == 0 { // An inventory that does not tell: as it is found, so it was.
+		r.owned = object.Owned(meta)
+	}
+	r.flags = r.flags&^(gone|held|stripped) | seen
+	r.version, r.generation = versionOf(meta.GetResourceVersion()), meta.GetGeneration()
+	r.mark = m.marks[r.kind]
+	m.setUID(id, meta.GetUID())
+	r.seen, r.watched = object.Owned(meta), content
+	if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
+		r.flags |= held
+	}
+	if meta.GetLabels()[object.ServiceLabel] != m.services.of(r.service) {
+		r.flags |= stripped
+	}
+	// What others do to fields of their own is none of our business, and no drift later on.
+	if r.applied == 0 || r.seen != 0 && r.seen == r.owned {
+		r.applied = content
+	}
+}
+
+// Gone notes that the object with this UID is not there any more; uid "": whichever there was.
+func (m *Memory) Gone(key object.Key, uid types.UID, version uint64) {
+	m.update(key, func(id uint32, r *record) {
+		if had := m.uid(id); uid != "" && had != "" && had != uid || version != 0 && r.older(version) {
+			return
+		}
+		m.gone(id, r, version)
+	})
+}
+
+func (m *Memory) gone(id uint32, r *record, version uint64) {
+	r.flags |= gone
+	r.flags &^= held | stripped
+	r.version = max(r.version, version)
+	r.health = unknown
+	delete(m.messages, id)
+}
+
+// Sweep begins a new look at all objects of a kind: what Saw does not name until Unnamed is in question.
+func (m *Memory) Sweep(gvk schema.GroupVersionKind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kind, ok := m.kinds.id(gvk); ok {
+		m.marks[kind]++
+	}
+}
+
+// Unnamed are the objects of a kind that were not seen since Sweep, and are not known to be gone.
+func (m *Memory) Unnamed(gvk schema.GroupVersionKind) []object.Key {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kind, ok := m.kinds.id(gvk)
+	if !ok {
+		return nil
+	}
+	var keys []object.Key
+	for id := range m.used() {
+		if r := m.at(id); r.kind == kind && r.mark != m.marks[kind] && r.flags&gone == 0 {
+			keys = append(keys, m.key(id))
+		}
+	}
+	return keys
+}
+
+// Named are all objects of a kind that are not known to be gone.
+func (m *Memory) Named(gvk schema.GroupVersionKind) []object.Key {
+	m.Sweep(gvk)
+	return m.Unnamed(gvk)
+}
+
+// Unsure says that objects of a kind can't be watched, or that they can again: why is "".
+func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
+	m.mu.Lock()
+	before := m.unsure[gvk]
+	if why == "" {
+		delete(m.unsure, gvk)
+	} else {
+		m.unsure[gvk] = why
+	}
+	var tell []string
+	if before != why {
+		kind, _ := m.kinds.id(gvk)
+		for sid := range m.sums {
+			for id := m.sums[sid].first; id != none; id = m.at(id).next {
+				if m.at(id).kind == kind {
+					tell = append(tell, m.services.of(uint32(sid)))
+					break
+				}
+			}
+		}
+	}
+	m.mu.Unlock()
+	for _, service := range tell {
+		m.notify(service)
+	}
+}
+
+// Fought notes who keeps changing fields of an object, or with no manager and no fields that nobody does.
+func (m *Memory) Fought(key object.Key, manager string, fields []string) {
+	m.update(key, func(id uint32, r *record) {
+		r.flags ^= rivalTold // so that the change is news
+		if manager == "" && len(fields) == 0 {
+			delete(m.rivals, id)
+			return
+		}
+		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields}
+	})
+}
+
+// update changes a record, and tells the service if that made a difference.
+func (m *Memory) update(key object.Key, do func(id uint32, r *record)) {
+	m.mu.Lock()
+	id, ok := m.find(key)
+	if !ok {
+		m.mu.Unlock()
+		return
+	}
+	service, news := m.services.of(m.at(id).service), false
+	message := m.messages[id]
+	news = m.change(id, func() { do(id, m.at(id)) }) || m.messages[id] != message
+	m.mu.Unlock()
+	if news {
+		m.notify(service)
+	}
+}
+
+// change keeps the sums right over a change of one record, and says whether it is news.
+func (m *Memory) change(id uint32, do func()) (news bool) {
+	r := m.at(id)
+	m.count(id, -1)
+	was, flags, well, manifest := r.state(), r.flags&rivalTold, r.health, r.manifest
+	do()
+	m.count(id, 1)
+	return was != r.state() || flags != r.flags&rivalTold || well != r.health || manifest != r.manifest
+}
+
+// count adds a record to the account of its service, or takes it out.
+func (m *Memory) count(id uint32, n int) {
+	r := m.at(id)
+	if r.manifest == 0 || r.flags&stale != 0 && n > 0 {
+		return
+	}
+	count := &m.sums[r.service].count
+	count.Total += n
+	state := r.state()
+	switch state {
+	case Unseen:
+		count.Unseen += n
+	case Drifted:
+		count.Drifted += n
+	case Gone:
+		count.Missing += n
+	case Held:
+		count.Held += n
+	case Present:
+	}
+	if state != Gone && states[r.health] == health.Healthy {
+		count.Healthy += n
+	}
+}
+
+func versionOf(text string) uint64 {
+	version, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
+}

@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"slices"
+	"time"
+	"unsafe"
+
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// maxBad bounds the objects that a summary names.
+const maxBad = 100
+
+// Summary is how a service is.
+type Summary struct {
+	Counts
+
+	// Worst is the object that says most about the service; its state is Healthy if there is none.
+	Worst health.Health
+	// Bad are objects that are not healthy, in the order of their names, at most 100.
+	Bad []health.Health
+	// Rivals are objects that somebody else keeps changing.
+	Rivals []Rival
+}
+
+// Summary sums up a service.
+func (m *Memory) Summary(service string) Summary {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	summary := Summary{Worst: health.Health{State: health.Healthy}}
+	sid, ok := m.services.id(service)
+	if !ok {
+		return summary
+	}
+	summary.Counts = m.sums[sid].count
+	if summary.Healthy == summary.Total && len(m.unsure) == 0 && len(m.rivals) == 0 {
+		return summary
+	}
+	summary.Healthy = 0
+	for id := m.sums[sid].first; id != none; id = m.at(id).next {
+		if m.at(id).manifest == 0 {
+			continue
+		}
+		if rival, ok := m.rivals[id]; ok {
+			summary.Rivals = append(summary.Rivals, rival)
+		}
+		h := m.health(id)
+		if h.State == health.Healthy {
+			summary.Healthy++
+			continue
+		}
+		summary.Bad = append(summary.Bad, h)
+	}
+	slices.SortFunc(summary.Bad, func(a, b health.Health) int { return object.Compare(a.Ref.Key, b.Ref.Key) })
+	slices.SortFunc(summary.Rivals, func(a, b Rival) int { return object.Compare(a.Key, b.Key) })
+	for _, h := range summary.Bad {
+		if rank(h.State) > rank(summary.Worst.State) {
+			summary.Worst = h
+		}
+	}
+	summary.Bad = summary.Bad[:min(len(summary.Bad), maxBad)]
+	return summary
+}
+
+func (m *Memory) health(id uint32) health.Health {
+	r := m.at(id)
+	h := health.Health{State: states[r.health], Message: m.messages[id]}
+	if why, ok := m.unsure[m.kinds.of(r.kind)]; ok {
+		h.State, h.Message = health.Unknown, why
+	} else if r.state() == Gone {
+		h.State, h.Message = health.Missing, "the object is not in the cluster any more"
+	} else if h.State == health.Unknown && h.Message == "" {
+		h.Message = "it was not seen yet"
+	}
+	if h.State != health.Healthy {
+		h.Ref = object.Ref{Key: m.key(id), Version: m.kinds.of(r.kind).Version}
+	}
+	return h
+}
+
+// Damaged are the objects of a service that have drifted or are gone.
+func (m *Memory) Damaged(service string) []object.Key {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sid, ok := m.services.id(service)
+	if !ok || m.sums[sid].count.Drifted+m.sums[sid].count.Missing == 0 {
+		return nil
+	}
+	var keys []object.Key
+	for id := m.sums[sid].first; id != none; id = m.at(id).next {
+		if r := m.at(id); r.manifest != 0 && (r.state() == Drifted || r.state() == Gone) {
+			keys = append(keys, m.key(id))
+		}
+	}
+	return keys
+}
+
+// Counts counts the objects of all services.
+func (m *Memory) Counts() Counts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all Counts
+	for _, one := range m.sums {
+		all.Total += one.count.Total
+		all.Healthy += one.count.Healthy
+		all.Unseen += one.count.Unseen
+		all.Drifted += one.count.Drifted
+		all.Missing += one.count.Missing
+		all.Held += one.count.Held
+	}
+	return all
+}
+
+// Bytes is about what the records take.
+func (m *Memory) Bytes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pages)*pageSize*int(unsafe.Sizeof(record{})) + len(m.slots)*4 + len(m.arena)*arenaPage
+}
+
+const (
+	// backoffFloor and backoffMax bound the wait before an object that could not be applied is tried again.
+	backoffFloor, backoffMax = time.Second, 5 * time.Minute
+)
+
+// Backoff is when an object that could not be applied may be tried again; the zero time: at once.
+func (m *Memory) Backoff(key object.Key) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failures[key].until
+}
+
+// Failed notes that an object could not be applied.
+func (m *Memory) Failed(key object.Key, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	failed := m.failures[key]
+	failed.until = now.Add(min(backoffFloor<<min(failed.times, 16), backoffMax))
+	failed.times++
+	m.failures[key] = failed
+}
+
+// Succeeded notes that an object could be applied.
+func (m *Memory) Succeeded(key object.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.failures, key)
+}
