@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/command"
-	"fairlead.dev/cli/internal/manifest"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console"

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
+	"fairlead.dev/platform/manifest"
 )
 
 func (a *app) apply() *cobra.Command {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/version"
 )

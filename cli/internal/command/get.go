@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // The forms of output.

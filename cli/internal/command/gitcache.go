@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // atGitcache asks the gitcaches, one after the other until one can answer: any of them takes any question.

@@ -8,8 +8,8 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // pageSize of lists: a thousand are bounded in bytes by the server's own limit per message.

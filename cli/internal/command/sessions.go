@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // sessions shows the agents' connections to the tunnels, of some clusters or all.

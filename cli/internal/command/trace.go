@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 func (a *app) trace() *cobra.Command {

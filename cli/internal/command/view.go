@@ -10,10 +10,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"fairlead.dev/cli/internal/manifest"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 const (

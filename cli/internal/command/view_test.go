@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"fairlead.dev/cli/internal/manifest"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // The fixed clock of these tests.

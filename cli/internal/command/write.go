@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/manifest"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 const (
