@@ -10,6 +10,7 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -42,26 +43,51 @@ type Health struct {
 	Steady bool
 }
 
-// Of reads the health of an object that was just read or applied.
-func (c *Checker) Of(ref object.Ref, obj *unstructured.Unstructured) Health {
-	_, hasStatus := obj.Object["status"]
-	health := Health{Ref: ref, Steady: !hasStatus && !c.api.HasStatus(ref.GVK())}
+// Of reads the health of an object: by the rule, or without one by kstatus.
+func Of(obj *unstructured.Unstructured, rule *Rule) Health {
+	h := Health{Ref: object.RefOf(obj)}
+	if obj.GetDeletionTimestamp() != nil {
+		h.State, h.Message = Progressing, Leaving
+		return h
+	}
+	if rule != nil {
+		h.State, h.Message = rule.of(obj)
+		return h
+	}
 	result, err := status.Compute(obj)
 	if err != nil {
 		// kstatus can't read the status, as with a condition of an odd type. Not a word about health then.
-		health.State, health.Message = Progressing, fmt.Sprintf("its status can't be read: %v", err)
-		return health
+		h.State, h.Message = Progressing, fmt.Sprintf("its status can't be read: %v", err)
+		return h
 	}
-	health.Message = result.Message
 	switch result.Status {
 	case status.CurrentStatus:
-		health.State, health.Message = Healthy, ""
+		h.State = Healthy
 	case status.FailedStatus:
-		health.State = Degraded
-	default: // InProgress, Terminating, Unknown
-		health.State, health.Steady = Progressing, false
+		h.State, h.Message = Degraded, orElse(result.Message, "it has failed")
+	default: // InProgress, Unknown
+		h.State, h.Message = Progressing, orElse(result.Message, "it is on its way")
 	}
-	return health
+	return h
+}
+
+// Leaving is said of an object that was deleted and is still there.
+const Leaving = "it is being deleted"
+
+// OfMeta is the health of an object of which nothing else can be read.
+func OfMeta(meta metav1.Object) Health {
+	if meta.GetDeletionTimestamp() != nil {
+		return Health{State: Progressing, Message: Leaving}
+	}
+	return Health{State: Healthy}
+}
+
+// Of is the health of an object that was just read or applied.
+func (c *Checker) Of(ref object.Ref, obj *unstructured.Unstructured) Health {
+	_, hasStatus := obj.Object["status"]
+	h := Of(obj, nil)
+	h.Ref, h.Steady = ref, h.State != Progressing && !hasStatus && !c.api.HasStatus(ref.GVK())
+	return h
 }
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
@@ -118,7 +144,8 @@ func (c *Checker) one(ctx context.Context, ref object.Ref) Health {
 	unknown := (*cluster.UnknownKindError)(nil)
 	switch {
 	case err == nil:
-		return c.Of(ref, obj)
+		h := c.Of(ref, obj)
+		return h
 	case apierrors.IsNotFound(err) || errors.As(err, &unknown):
 		return Health{Ref: ref, State: Missing, Message: "the object is not in the cluster any more"}
 	}
