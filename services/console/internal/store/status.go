@@ -124,8 +124,10 @@ func (t *Tx) touch(ctx context.Context, r Resource) error {
 
 // ForgetReports removes what clusters said about a service: it moved.
 func (t *Tx) ForgetReports(ctx context.Context, service string) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM reports WHERE service_uid = $1", service); err != nil {
-		return fmt.Errorf("delete reports: %w", err)
+	for _, table := range []string{"reports", "service_details"} {
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE service_uid = $1", service); err != nil {
+			return fmt.Errorf("delete from %s: %w", table, err)
+		}
 	}
 	return nil
 }

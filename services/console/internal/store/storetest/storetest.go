@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"AuditIsBounded":                      testAuditVolume,
 		"APITokensAreFoundAndRevoked":         testAPITokens,
 		"LoginsAreOnce":                       testLogins,
+		"DetailsReplaceThoseBefore":           testDetails,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
