@@ -39,7 +39,9 @@ import (
 	"fairlead.dev/services/agent/internal/join"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/reconcile"
+	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/report"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 const (
@@ -116,6 +118,7 @@ type Agent struct {
 	content      *hub.Content
 	desired      *desired.Store
 	artifacts    *artifact.Store
+	sets         *set.Store
 	reporter     *report.Reporter
 	inventory    *inventory.Store
 	poller       *hub.Poller
@@ -262,6 +265,9 @@ func (a *Agent) open() error {
 	if a.artifacts, err = artifact.OpenStore(filepath.Join(a.cfg.DataDir, "artifacts"), options); err != nil {
 		return fmt.Errorf("open manifest store: %w", err)
 	}
+	if a.sets, err = set.OpenStore(filepath.Join(a.cfg.DataDir, "sets")); err != nil {
+		return err
+	}
 	if a.reporter, err = report.Open(filepath.Join(a.cfg.DataDir, "reports"), a.distributors, a.telemetry.Registry, a.log); err != nil {
 		return err
 	}
@@ -276,6 +282,8 @@ func (a *Agent) wire() {
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
 		Inventory: a.inventory,
+		Sets:      a.sets,
+		Renderer:  render.New(),
 		Scopes:    a.cluster,
 		Applier:   apply.New(a.cluster),
 		Pruner:    prune.New(a.cluster, a.inventory),

@@ -7,9 +7,7 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -64,25 +62,6 @@ type Applier struct {
 // New returns an applier.
 func New(api API) *Applier {
 	return &Applier{api: api, slots: make(chan struct{}, inAll)}
-}
-
-// Mark makes objects ready: it writes the service's mark on them and hashes them.
-func Mark(service string, objects []manifest.Object) ([]Item, error) {
-	items := make([]Item, 0, len(objects))
-	for _, obj := range objects {
-		labels := obj.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[object.ServiceLabel] = service
-		obj.SetLabels(labels)
-		text, err := json.Marshal(obj.Object)
-		if err != nil {
-			return nil, fmt.Errorf("%s: encode: %w", obj, err)
-		}
-		items = append(items, Item{Object: obj, Sum: object.SumOf(text)})
-	}
-	return items, nil
 }
 
 // Strangers finds the items that are objects of another service. Only those that the record does not

@@ -9,7 +9,7 @@ import (
 )
 
 // jsonFile reads one or more JSON values, one after the other.
-func (p *parser) jsonFile(at Position, data []byte) error {
+func (p *Reader) jsonFile(at Position, data []byte) error {
 	if marks := (chunk{data: data}).marks(); marks > maxMarks {
 		return &Error{Position: at, Problem: fmt.Sprintf("the file has more than %d values. Split it", maxMarks)}
 	}
@@ -37,7 +37,7 @@ func (p *parser) jsonFile(at Position, data []byte) error {
 }
 
 // jsonValue brings numbers to int64 and float64, in place, and holds the limits.
-func (p *parser) jsonValue(at Position, value any, depth int) (any, error) {
+func (p *Reader) jsonValue(at Position, value any, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, &Error{Position: at, Line: at.Line, Problem: fmt.Sprintf("is nested more than %d levels deep", maxDepth)}
 	}

@@ -1,24 +1,17 @@
-// Package manifest turns a folder of plain manifests into objects.
+// Package manifest turns plain manifests into objects.
 //
-// What is read: every .yaml, .yml and .json file of the folder and its subfolders. Names that begin
-// with a dot are skipped (.github/, .sops.yaml). A file may hold several documents; empty ones and
-// ones of comments only are skipped; a List is taken apart.
-//
-// Everything else is a mistake and stops the whole folder, because a guess could delete something:
-// a document without apiVersion, kind or name, generateName (a new object at every apply), the same
-// object twice, and files that ask for a renderer (kustomization.yaml, Chart.yaml).
+// A file may hold several documents; empty ones and ones of comments only are skipped; a List is taken
+// apart. Everything else is a mistake and stops the whole folder, because a guess could delete
+// something: a document without apiVersion, kind or name, and generateName (a new object at every apply).
 //
 // Scalars mean what kubectl takes them for (`on` and `yes` are true), and not what YAML 1.2 says.
 package manifest
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,15 +37,11 @@ const (
 	maxNodes = 2_000_000
 	// maxAliased bounds the values that aliases repeat in one document.
 	maxAliased = 100_000
+	// maxAliasedBytes bounds the text that they repeat.
+	maxAliasedBytes = 4 << 20
 	// maxErrors bounds how many mistakes are told at once.
 	maxErrors = 5
 )
-
-// File is a file of the folder; Path is relative to it, with slashes.
-type File struct {
-	Path string
-	Data []byte
-}
 
 // Position says where an object was written down.
 type Position struct {
@@ -64,6 +53,8 @@ type Position struct {
 	Item int
 	// Line of the file where the document begins.
 	Line int
+	// Text is the sum of the document's text, 0 if it is not known: equal texts give equal objects.
+	Text object.Sum
 }
 
 func (p Position) String() string {
@@ -108,73 +99,51 @@ func (e *Error) Error() string {
 	return where + ": " + e.Problem
 }
 
-// Wanted says whether a file of the folder is read at all.
-func Wanted(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") {
-			return false
-		}
-	}
-	switch path.Ext(name) {
-	case ".yaml", ".yml", ".json":
-		return true
-	}
-	return rendererOf(name) != ""
-}
+// Add takes an object, in the order of documents. A *Error is a mistake; any other error ends the reading.
+type Add func(obj *unstructured.Unstructured, at Position) error
 
-// rendererOf names the tool that a file is for; such a folder means something else than the sum of its files.
-func rendererOf(name string) string {
-	switch path.Base(name) {
-	case "kustomization.yaml", "kustomization.yml", "Kustomization":
-		return "Kustomize"
-	case "Chart.yaml":
-		return "Helm"
-	}
-	return ""
-}
+// Memo adds what a document's text gave the last time, if it is known: then it need not be read.
+type Memo func(at Position) (known bool, err error)
 
-// Parse reads the files of a folder. The prefix is the folder's own path, for messages.
-// The objects come in the order of file names and of documents.
-func Parse(prefix string, files []File) ([]Object, error) {
-	files = slices.Clone(files)
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	p := &parser{}
-	var problems []error
-	for _, file := range files {
-		if !Wanted(file.Path) {
-			continue
-		}
-		if err := p.file(path.Join(prefix, file.Path), file.Data); err != nil {
-			problems = append(problems, err)
-		}
-		if len(problems) == maxErrors || p.exhausted {
-			break
-		}
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	return p.objects, nil
-}
+// Reader reads files of manifests, one after the other. It holds no more than one of them.
+type Reader struct {
+	add  Add
+	memo Memo
 
-// parser collects the objects of one folder and counts what they cost.
-type parser struct {
-	objects   []Object
+	problems  []error
+	objects   int
 	bytes     int
 	documents int
 	nodes     int
-	// exhausted is set when a limit of the whole folder is passed: no other file is looked at.
+	// exhausted is set when a limit of the whole is passed, or add failed: nothing else is looked at.
 	exhausted bool
 }
 
-func (p *parser) file(name string, data []byte) error {
-	at := Position{File: name}
-	if tool := rendererOf(name); tool != "" {
-		return &Error{Position: at, Problem: "the folder is made for " + tool +
-			", and the agent applies plain manifests only. Render it before the push, or point the service at a folder of plain manifests"}
+// NewReader returns a reader. The memo may be nil.
+func NewReader(add Add, memo Memo) *Reader { return &Reader{add: add, memo: memo} }
+
+// Read reads a file, JSON if its name says so. False: nothing more is to be read; Err says why.
+func (p *Reader) Read(name string, data []byte) bool {
+	if p.exhausted {
+		return false
 	}
+	if err := p.file(name, data); err != nil {
+		if _, mistake := errors.AsType[*Error](err); !mistake {
+			p.problems, p.exhausted = nil, true
+		}
+		p.problems = append(p.problems, err)
+	}
+	p.exhausted = p.exhausted || len(p.problems) == maxErrors
+	return !p.exhausted
+}
+
+// Err joins the mistakes of all files, of each the first.
+func (p *Reader) Err() error { return errors.Join(p.problems...) }
+
+func (p *Reader) file(name string, data []byte) error {
+	at := Position{File: name}
 	if len(data) > MaxFileBytes {
-		return &Error{Position: at, Problem: fmt.Sprintf("the file has %d bytes, more than the %d that are read. Split it", len(data), MaxFileBytes)}
+		return &Error{Position: at, Problem: fmt.Sprintf("the file has more than the %d bytes that are read. Split it", MaxFileBytes)}
 	}
 	if p.bytes += len(data); p.bytes > MaxBytes {
 		p.exhausted = true
@@ -188,7 +157,7 @@ func (p *parser) file(name string, data []byte) error {
 }
 
 // document takes one decoded document.
-func (p *parser) document(at Position, value any) error {
+func (p *Reader) document(at Position, value any) error {
 	if p.documents++; p.documents > MaxDocuments {
 		p.exhausted = true
 		return &Error{Position: at, Problem: fmt.Sprintf("the folder has more than %d documents. Split the service", MaxDocuments)}
@@ -201,7 +170,7 @@ func (p *parser) document(at Position, value any) error {
 	return p.object(at, content, 0)
 }
 
-func (p *parser) object(at Position, content map[string]any, depth int) error {
+func (p *Reader) object(at Position, content map[string]any, depth int) error {
 	apiVersion, kind, err := typeOf(at, content)
 	if err != nil {
 		return err
@@ -210,15 +179,14 @@ func (p *parser) object(at Position, content map[string]any, depth int) error {
 		items, _ := content["items"].([]any)
 		return p.list(at, apiVersion, kind, items, depth)
 	}
-	if len(p.objects) >= MaxDocuments {
+	if p.objects++; p.objects > MaxDocuments {
 		p.exhausted = true
 		return &Error{Position: at, Problem: fmt.Sprintf("the folder has more than %d objects. Split the service", MaxDocuments)}
 	}
 	if err := checkMetadata(at, kind, content); err != nil {
 		return err
 	}
-	p.objects = append(p.objects, Object{Unstructured: &unstructured.Unstructured{Object: content}, Position: at})
-	return nil
+	return p.add(&unstructured.Unstructured{Object: content}, at)
 }
 
 // isList tells a List, and not a custom resource whose kind happens to end with the word: that has a name.
@@ -232,7 +200,7 @@ func isList(apiVersion, kind string, content map[string]any) bool {
 }
 
 // list takes a List apart. A List in a List is read, though not endlessly.
-func (p *parser) list(at Position, apiVersion, kind string, items []any, depth int) error {
+func (p *Reader) list(at Position, apiVersion, kind string, items []any, depth int) error {
 	const maxLists = 3
 	if depth >= maxLists {
 		return &Error{Position: at, Line: at.Line, Problem: "Lists are nested too deeply. Write the objects as documents"}
@@ -356,62 +324,4 @@ func typeName(value any) string {
 		return "map"
 	}
 	return "value"
-}
-
-// Scopes says whether a kind lives in namespaces, as the cluster has it.
-type Scopes interface {
-	Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
-}
-
-// Resolve gives every object of a namespaced kind a namespace, takes it from the others, and finds
-// objects that are there twice. Kinds whose CRD is among the objects need not be in the cluster yet.
-// The error joins one per object.
-func Resolve(ctx context.Context, objects []Object, scopes Scopes, namespace string) error {
-	own := definedScopes(objects)
-	seen := make(map[object.Key]Position, len(objects))
-	var problems []error
-	for _, obj := range objects {
-		if len(problems) == maxErrors {
-			break
-		}
-		gvk := obj.GroupVersionKind()
-		namespaced, ok := own[gvk.GroupKind()]
-		if !ok {
-			var err error
-			if namespaced, err = scopes.Namespaced(ctx, gvk); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w", obj, err))
-				continue
-			}
-		}
-		switch {
-		case !namespaced:
-			obj.SetNamespace("")
-		case obj.GetNamespace() == "":
-			obj.SetNamespace(namespace)
-		}
-		key := obj.Ref().Key
-		if first, twice := seen[key]; twice {
-			problems = append(problems, &Error{Position: obj.Position, Line: obj.Position.Line, Problem: fmt.Sprintf("%s is there twice, first in %s. Remove one", key, first)})
-			continue
-		}
-		seen[key] = obj.Position
-	}
-	return errors.Join(problems...)
-}
-
-// definedScopes reads the scope of the kinds that the objects' own CRDs bring.
-func definedScopes(objects []Object) map[schema.GroupKind]bool {
-	scopes := map[schema.GroupKind]bool{}
-	for _, obj := range objects {
-		if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
-			continue
-		}
-		group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
-		kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
-		scope, _, _ := unstructured.NestedString(obj.Object, "spec", "scope")
-		if scope != "" {
-			scopes[schema.GroupKind{Group: group, Kind: kind}] = scope == "Namespaced"
-		}
-	}
-	return scopes
 }

@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"fairlead.dev/services/agent/internal/object"
 )
 
 // yamlFile reads the documents of a file one by one, so that a mistake can name its document.
-func (p *parser) yamlFile(at Position, data []byte) error {
+func (p *Reader) yamlFile(at Position, data []byte) error {
 	for chunk := range documents(data) {
 		if chunk.empty() {
 			continue
@@ -28,8 +30,25 @@ func (p *parser) yamlFile(at Position, data []byte) error {
 	return nil
 }
 
+// recall asks the memo for a piece that is a single document.
+func (p *Reader) recall(at *Position, chunk chunk) (bool, error) {
+	at.Text = 0
+	if p.memo == nil || bytes.Contains(chunk.data, []byte("\n...")) {
+		return false, nil
+	}
+	at.Text = object.SumOf(chunk.data)
+	known, err := p.memo(Position{File: at.File, Document: at.Document, Line: chunk.begin(), Text: at.Text})
+	if known {
+		p.documents++
+	}
+	return known, err
+}
+
 // yamlChunk reads what stands between two separators: one document, or more where "..." ends one.
-func (p *parser) yamlChunk(at *Position, chunk chunk) error {
+func (p *Reader) yamlChunk(at *Position, chunk chunk) error {
+	if known, err := p.recall(at, chunk); known || err != nil {
+		return err
+	}
 	if chunk.marks() > maxMarks {
 		return &Error{Position: *at, Line: chunk.line, Problem: fmt.Sprintf("the document has more than %d values. Split it", maxMarks)}
 	}
@@ -84,6 +103,18 @@ func (c chunk) empty() bool {
 	return true
 }
 
+// begin is the line of the file where the content begins.
+func (c chunk) begin() int {
+	number := c.line
+	for line := range bytes.Lines(c.data) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' && !separator(line) {
+			break
+		}
+		number++
+	}
+	return number
+}
+
 // marks counts the bytes that can make the parser build a node.
 func (c chunk) marks() int {
 	var count int
@@ -135,12 +166,12 @@ func syntaxError(at Position, first int, err error) error {
 
 // converter turns parsed YAML into the types of JSON that client-go works on.
 type converter struct {
-	parser *parser
+	parser *Reader
 	at     Position
 	// offset is added to the parser's line numbers.
 	offset int
-	// aliased counts values made while inside an alias; aliases is how deep we are in them.
-	aliased, aliases int
+	// aliased counts values made while inside an alias, copied their bytes; aliases is how deep we are in them.
+	aliased, copied, aliases int
 }
 
 func (c *converter) fail(node *yaml.Node, problem string) error {
@@ -177,6 +208,9 @@ func (c *converter) count(node *yaml.Node) error {
 	if c.aliases > 0 {
 		if c.aliased++; c.aliased > maxAliased {
 			return c.fail(node, fmt.Sprintf("aliases repeat more than %d values. Write them out", maxAliased))
+		}
+		if c.copied += len(node.Value); c.copied > maxAliasedBytes {
+			return c.fail(node, fmt.Sprintf("aliases repeat more than %d bytes. Write them out", maxAliasedBytes))
 		}
 	}
 	return nil
@@ -257,6 +291,11 @@ func (c *converter) merge(fields map[string]any, node *yaml.Node, depth int) err
 func (c *converter) key(node *yaml.Node) (string, error) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
+		c.aliases++
+		defer func() { c.aliases-- }()
+	}
+	if err := c.count(node); err != nil {
+		return "", err
 	}
 	if node.Kind != yaml.ScalarNode {
 		return "", c.fail(node, "a key must be a string")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -11,15 +13,17 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
-	"fairlead.dev/services/agent/internal/bundle"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 // problem is why a service is not as it should be, for people.
@@ -151,32 +155,66 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 // render turns the service's artifact into objects that are ready to be sent.
 func (k *keeper) render(ctx, patience context.Context, service desired.Service, record inventory.Record) ([]apply.Item, *problem) {
 	before := staysAsItWas(record)
-	content, err := k.Artifacts.Open(patience, service)
-	if err != nil {
-		return nil, retried(err).because(before)
+	objects, failure := k.objects(ctx, patience, service, record)
+	if failure != nil {
+		return nil, failure
 	}
-	files, err := bundle.Read(content, service.Path)
-	if closeErr := content.Close(); err == nil && closeErr != nil {
-		err = closeErr
-	}
-	if err != nil {
-		return nil, mistakeOrRetry(err).because(before)
-	}
-	objects, err := manifest.Parse(service.Path, files)
-	if err != nil {
-		return nil, mistakeOrRetry(err).because(before)
-	}
-	if len(objects) == 0 {
-		return nil, empty(service, record)
-	}
-	if err := manifest.Resolve(ctx, objects, k.Scopes, service.Namespace); err != nil {
-		return nil, mistakeOrRetry(err).because(before)
-	}
-	items, err := apply.Mark(k.name, objects)
-	if err != nil {
+	items, err := readAll(objects)
+	if err = errors.Join(err, objects.Close()); err != nil {
 		return nil, retried(err).because(before)
 	}
 	return items, nil
+}
+
+// readAll reads the objects of a set.
+func readAll(objects *set.Set) ([]apply.Item, error) {
+	listed, err := objects.Items()
+	if err != nil {
+		return nil, err
+	}
+	items := make([]apply.Item, len(listed))
+	for i, item := range listed {
+		obj, at, err := objects.Object(item)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = apply.Item{Object: manifest.Object{Unstructured: obj, Position: at}, Sum: item.Sum}
+	}
+	return items, nil
+}
+
+// objects opens the set of what is wanted, and renders it first if that was not done yet.
+func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+	id := set.IDOf(service.Content(), "")
+	found, err := k.Sets.Open(k.name, id)
+	if err == nil {
+		return found, nil
+	}
+	before := staysAsItWas(record)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, retried(err).because(before)
+	}
+	building, err := k.Sets.Create(set.Target{Service: k.name, ID: id, Namespace: service.Namespace, Scopes: k.Scopes})
+	if err != nil {
+		return nil, retried(err).because(before)
+	}
+	defer building.Discard()
+	err = k.Renderer.Render(ctx, render.Input{
+		Service: service,
+		Open:    func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) },
+		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
+	}, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) })
+	if err != nil {
+		return nil, mistakeOrRetry(err).because(before)
+	}
+	if building.Len() == 0 {
+		return nil, empty(service, record)
+	}
+	rendered, err := building.Commit(ctx)
+	if err != nil {
+		return nil, mistakeOrRetry(err).because(before)
+	}
+	return rendered, nil
 }
 
 // empty is the problem of a folder without manifests. It never means "remove everything".

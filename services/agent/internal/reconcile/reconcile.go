@@ -21,8 +21,9 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 const (
@@ -50,7 +51,9 @@ type Deps struct {
 	Desired   *desired.Store
 	Artifacts Artifacts
 	Inventory *inventory.Store
-	Scopes    manifest.Scopes
+	Sets      *set.Store
+	Renderer  *render.Renderer
+	Scopes    set.Scopes
 	Applier   *apply.Applier
 	Pruner    *prune.Pruner
 	Checker   *health.Checker

@@ -1,0 +1,385 @@
+package set
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+const (
+	// MaxContent bounds the objects of a service, in bytes as they are sent.
+	MaxContent = 128 << 20
+	// maxObject bounds one object: the API server takes about 1.5 MiB.
+	maxObject = 4 << 20
+	// maxMistakes bounds how many are told at once.
+	maxMistakes = 5
+)
+
+// Target is what a set is made for.
+type Target struct {
+	Service string
+	ID      ID
+	// Namespace for objects that name none.
+	Namespace string
+	Scopes    Scopes
+}
+
+// Scopes says whether a kind lives in namespaces, as the cluster has it.
+type Scopes interface {
+	Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
+}
+
+// Builder writes a set: each object gets the service's mark, and a namespace where its kind has one.
+type Builder struct {
+	Target
+
+	path  string
+	file  *os.File
+	w     *bufio.Writer
+	at    int64
+	items []Item
+	// known are the scopes that the cluster told; own are those of kinds whose CRDs are in the set.
+	known map[schema.GroupVersionKind]bool
+	own   map[schema.GroupKind]bool
+	// silent: the cluster did not tell a scope, and is asked again at the end.
+	silent bool
+	// last is what the service was before, and before its items by the text they were read from.
+	last   *Set
+	before map[object.Sum][]Item
+}
+
+// Create begins a set. End it with Commit or Discard.
+func (st *Store) Create(target Target) (*Builder, error) {
+	path := st.path(target.Service, target.ID)
+	// The name is one that OpenStore sweeps.
+	file, err := os.CreateTemp(st.dir, "."+filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return nil, fmt.Errorf("write objects of %s: %w", target.Service, err)
+	}
+	b := &Builder{
+		Target: target, path: path, file: file, w: bufio.NewWriterSize(file, 64<<10),
+		known: map[schema.GroupVersionKind]bool{}, own: map[schema.GroupKind]bool{},
+	}
+	if err := b.write([]byte(magic)); err != nil {
+		b.Discard()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Len is how many objects there are so far.
+func (b *Builder) Len() int { return len(b.items) }
+
+// Discard ends a set that is not to be. After Commit it does nothing.
+func (b *Builder) Discard() {
+	if b.file != nil {
+		_ = b.file.Close() // it goes away
+		_ = os.Remove(b.file.Name())
+		b.file = nil
+	}
+}
+
+func (b *Builder) write(data []byte) error {
+	n, err := b.w.Write(data)
+	b.at += int64(n)
+	if err != nil {
+		return fmt.Errorf("write objects of %s: %w", b.Service, err)
+	}
+	return nil
+}
+
+// Add takes an object, which must not be used after. A *manifest.Error is a mistake in it.
+func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+	wishes, err := object.WishesOf(obj.GetAnnotations())
+	if err != nil {
+		return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
+	}
+	if wishes.Hook == object.Never {
+		return nil
+	}
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[object.ServiceLabel] = b.Service
+	obj.SetLabels(labels)
+	b.noteOwn(obj.GroupVersionKind(), obj.Object)
+	item := Item{
+		Wave: wishes.Wave, Hook: wishes.Hook, Flags: wishes.Flags, Timeout: wishes.Timeout, Depends: wishes.Depends,
+		Position: at, text: at.Text, bare: obj.GetNamespace() == "",
+	}
+	if !b.silent {
+		namespaced, err := b.scope(ctx, obj.GroupVersionKind())
+		if err == nil {
+			b.place(obj, namespaced)
+		}
+		b.silent = err != nil // The CRD of the kind may come later in the set.
+	}
+	if !item.bare && obj.GetNamespace() == "" {
+		item.text = 0 // The namespace was dropped, and would be missed should the kind get namespaces.
+	}
+	if item, err = b.put(item, obj); err != nil {
+		return err
+	}
+	return b.append(item)
+}
+
+func (b *Builder) append(item Item) error {
+	if len(b.items) >= manifest.MaxDocuments {
+		return &manifest.Error{Position: item.Position, Problem: fmt.Sprintf("the service has more than %d objects. Split it", manifest.MaxDocuments)}
+	}
+	b.items = append(b.items, item)
+	return nil
+}
+
+// After makes Copy look into another set of the service, which has to stay open until the end.
+func (b *Builder) After(last *Set) error {
+	items, err := last.Items()
+	if err != nil {
+		return err
+	}
+	b.last, b.before = last, make(map[object.Sum][]Item, len(items))
+	for _, item := range items {
+		if item.text != 0 {
+			b.before[item.text] = append(b.before[item.text], item)
+		}
+	}
+	return nil
+}
+
+// Copy adds what the text at this position gave in the set before. False: it has to be read.
+func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) {
+	items := b.before[at.Text]
+	if len(items) == 0 || b.silent {
+		return false, nil
+	}
+	for _, item := range items {
+		if namespaced, err := b.scope(ctx, item.GVK()); err != nil || b.namespaceOf(item, namespaced) != item.Namespace {
+			return false, nil //nolint:nilerr // Add says it, if it is one
+		}
+	}
+	for _, item := range items {
+		data, err := b.last.JSON(item)
+		if err != nil {
+			return false, err
+		}
+		if err := b.recallOwn(item, data); err != nil {
+			return false, err
+		}
+		at.Item = item.Position.Item
+		item.Position = at
+		if item, err = b.content(item, data); err != nil {
+			return false, err
+		}
+		if err := b.append(item); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// recallOwn notes the scope that a CRD brings which was copied.
+func (b *Builder) recallOwn(item Item, data []byte) error {
+	if !isCRD(item.Group, item.Kind) {
+		return nil
+	}
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return fmt.Errorf("read %s: %w", item, err)
+	}
+	b.noteOwn(item.GVK(), content)
+	return nil
+}
+
+// put writes an object, and fills in its entry.
+func (b *Builder) put(item Item, obj *unstructured.Unstructured) (Item, error) {
+	item.Ref = object.RefOf(obj)
+	data, err := json.Marshal(obj.Object)
+	if err != nil {
+		return Item{}, fmt.Errorf("encode %s: %w", item, err)
+	}
+	item.Sum = object.SumOf(data)
+	return b.content(item, data)
+}
+
+// content writes an object's bytes, and notes in its entry where they are.
+func (b *Builder) content(item Item, data []byte) (Item, error) {
+	at := item.Position
+	switch {
+	case len(data) > maxObject:
+		return Item{}, &manifest.Error{Position: at, Line: at.Line, Problem: fmt.Sprintf("%s has %d bytes, more than the %d that any cluster takes", item.Key, len(data), maxObject)}
+	case b.at+int64(len(data)) > MaxContent:
+		return Item{}, &manifest.Error{Position: at, Problem: fmt.Sprintf("the service's objects have more than %d bytes. Split it", MaxContent)}
+	}
+	item.at, item.size = b.at, int32(len(data))
+	return item, b.write(data)
+}
+
+// place gives an object a namespace, or takes it away.
+func (b *Builder) place(obj *unstructured.Unstructured, namespaced bool) {
+	switch {
+	case !namespaced:
+		obj.SetNamespace("")
+	case obj.GetNamespace() == "":
+		obj.SetNamespace(b.Namespace)
+	}
+}
+
+// scope tells whether a kind lives in namespaces. An error may only mean that its CRD was not seen yet.
+func (b *Builder) scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced bool, err error) {
+	if namespaced, ok := b.own[gvk.GroupKind()]; ok {
+		return namespaced, nil
+	}
+	if namespaced, ok := b.known[gvk]; ok {
+		return namespaced, nil
+	}
+	if namespaced, err = b.Scopes.Namespaced(ctx, gvk); err == nil {
+		b.known[gvk] = namespaced
+	}
+	return namespaced, err
+}
+
+// noteOwn reads the scope of the kind that a CRD of the set brings.
+func (b *Builder) noteOwn(gvk schema.GroupVersionKind, content map[string]any) {
+	if !isCRD(gvk.Group, gvk.Kind) {
+		return
+	}
+	group, _, _ := unstructured.NestedString(content, "spec", "group")
+	kind, _, _ := unstructured.NestedString(content, "spec", "names", "kind")
+	scope, _, _ := unstructured.NestedString(content, "spec", "scope")
+	if scope != "" {
+		b.own[schema.GroupKind{Group: group, Kind: kind}] = scope == "Namespaced"
+	}
+}
+
+func isCRD(group, kind string) bool {
+	return group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition"
+}
+
+// Commit finishes the set, and opens it. The error joins one per object.
+func (b *Builder) Commit(ctx context.Context) (*Set, error) {
+	defer b.Discard()
+	if err := errors.Join(b.settle(ctx), b.twins()); err != nil {
+		return nil, err
+	}
+	end, err := b.writeIndex()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.w.Flush(); err != nil {
+		return nil, fmt.Errorf("write objects of %s: %w", b.Service, err)
+	}
+	if err := b.file.Sync(); err != nil {
+		return nil, fmt.Errorf("write objects of %s: %w", b.Service, err)
+	}
+	if err := os.Rename(b.file.Name(), b.path); err != nil {
+		return nil, fmt.Errorf("write objects of %s: %w", b.Service, err)
+	}
+	s := &Set{file: b.file, path: b.path, footer: end}
+	b.file = nil
+	if err := durable.SyncDir(filepath.Dir(b.path)); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// settle writes those objects again whose namespace is another one than was thought, now that all CRDs
+// of the set are known.
+func (b *Builder) settle(ctx context.Context) error {
+	var problems []error
+	for i, item := range b.items {
+		namespaced, err := b.scope(ctx, item.GVK())
+		if err != nil {
+			if problems = append(problems, fmt.Errorf("%s: %w", item, err)); len(problems) == maxMistakes {
+				break
+			}
+			continue
+		}
+		if want := b.namespaceOf(item, namespaced); want != item.Namespace {
+			if b.items[i], err = b.move(item, want); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (b *Builder) namespaceOf(item Item, namespaced bool) string {
+	switch {
+	case !namespaced:
+		return ""
+	case item.bare:
+		return b.Namespace
+	}
+	return item.Namespace
+}
+
+// move writes an object again, into another namespace.
+func (b *Builder) move(item Item, namespace string) (Item, error) {
+	if err := b.w.Flush(); err != nil {
+		return Item{}, fmt.Errorf("write objects of %s: %w", b.Service, err)
+	}
+	written := &Set{file: b.file, path: b.file.Name(), footer: footer{index: b.at}}
+	obj, _, err := written.Object(item)
+	if err != nil {
+		return Item{}, err
+	}
+	obj.SetNamespace(namespace)
+	return b.put(item, obj)
+}
+
+// twins finds objects that are there twice.
+func (b *Builder) twins() error {
+	seen := make(map[object.Key]int, len(b.items))
+	var problems []error
+	for i, item := range b.items {
+		first, twice := seen[item.Key]
+		if !twice {
+			seen[item.Key] = i
+			continue
+		}
+		problems = append(problems, &manifest.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+			"%s is there twice, first in %s. Remove one", item.Key, b.items[first].Position)})
+		if len(problems) == maxMistakes {
+			break
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// writeIndex writes what follows the content.
+func (b *Builder) writeIndex() (footer, error) {
+	end := footer{index: b.at, count: uint32(len(b.items))}
+	var index []byte
+	type row struct {
+		hash object.Sum
+		at   uint32
+	}
+	rows := make([]row, len(b.items))
+	for i, item := range b.items {
+		rows[i] = row{hash: hashOf(item.Key), at: uint32(len(index))}
+		index = appendItem(index, item)
+	}
+	end.table = end.index + int64(len(index))
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.at, b.at)) })
+	for _, row := range rows {
+		index = binary.LittleEndian.AppendUint64(index, uint64(row.hash))
+		index = binary.LittleEndian.AppendUint32(index, row.at)
+	}
+	end.sum = object.SumOf(index)
+	return end, b.write(append(index, end.bytes()...))
+}

@@ -1,0 +1,369 @@
+package set_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+type scopes map[string]bool
+
+func (s scopes) Namespaced(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	namespaced, ok := s[gvk.Kind]
+	if !ok {
+		return false, fmt.Errorf("kind %s is not known", gvk.Kind)
+	}
+	return namespaced, nil
+}
+
+func known() scopes {
+	return scopes{"ConfigMap": true, "Job": true, "Namespace": false, "CustomResourceDefinition": false}
+}
+
+func openStore(t *testing.T) (*set.Store, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "sets")
+	store, err := set.OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, dir
+}
+
+func id(name string) set.ID { return set.IDOf(name, "") }
+
+// build reads a file of manifests into a builder.
+func build(t *testing.T, store *set.Store, name, text string, last *set.Set) (*set.Set, error) {
+	t.Helper()
+	b, err := store.Create(set.Target{Service: "shop", ID: id(name), Namespace: "shop", Scopes: known()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Discard()
+	var memo manifest.Memo
+	if last != nil {
+		if err := b.After(last); err != nil {
+			t.Fatal(err)
+		}
+		memo = func(at manifest.Position) (bool, error) { return b.Copy(t.Context(), at) }
+	}
+	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, memo)
+	reader.Read("apps/a.yaml", []byte(text))
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+	s, err := b.Commit(t.Context())
+	if err == nil {
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return s, err
+}
+
+func must(t *testing.T, store *set.Store, name, text string, last *set.Set) *set.Set {
+	t.Helper()
+	s, err := build(t, store, name, text, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// texts lists a set: every item with its content.
+func texts(t *testing.T, s *set.Set) []string {
+	t.Helper()
+	items, err := s.Items()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, item := range items {
+		data, err := s.JSON(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, fmt.Sprintf("%s line %d: %s", item, item.Position.Line, data))
+	}
+	return list
+}
+
+const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: boats.x.dev}\nspec: {group: x.dev, scope: Cluster, names: {kind: Boat}}\n---\n"
+
+func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
+	t.Parallel()
+	const marked = `"labels":{"fairlead.dev/service":"shop"}`
+	tests := map[string]struct{ text, want, err string }{
+		"namespace is filled in": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", `ConfigMap shop/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` + marked + `,"name":"a","namespace":"shop"}}`, ""},
+		"namespace is kept":      {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}", `ConfigMap b/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` + marked + `,"name":"a","namespace":"b"}}`, ""},
+		"cluster-scoped":         {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}", `Namespace a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"Namespace","metadata":{` + marked + `,"name":"a"}}`, ""},
+		"scope from a CRD that comes later": {
+			"apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: b, namespace: c}\n---\n" + crd + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
+			`Boat b (apps/a.yaml, document 1) line 1: {"apiVersion":"x.dev/v1","kind":"Boat","metadata":{` + marked + `,"name":"b"}}`, "",
+		},
+		"unknown kind": {"apiVersion: x.dev/v1\nkind: Ship\nmetadata: {name: s}", "", "Ship s (apps/a.yaml, document 1): kind Ship is not known"},
+		"twice after defaulting": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}", "",
+			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
+		},
+		"annotation that makes no sense": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/wave: soon}}", "",
+			"apps/a.yaml, document 1, line 1: annotation fairlead.dev/wave: \"soon\" must be a whole number",
+		},
+		"an object that no cluster takes": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 5<<20) + "}", "", "more than the 4194304 that any cluster takes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, dir := openStore(t)
+			s, err := build(t, store, "1", test.text, nil)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got %v, want %s", err, test.err)
+				}
+				if left, _ := os.ReadDir(dir); len(left) > 0 {
+					t.Errorf("%v is left", left)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := texts(t, s); got[0] != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got[0], test.want)
+			}
+		})
+	}
+}
+
+func TestWishesAreInTheIndex(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	s := must(t, store, "1", `
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: migrate
+  annotations:
+    fairlead.dev/wave: "-3"
+    fairlead.dev/hook: pre-sync
+    fairlead.dev/hook-delete: succeeded
+    fairlead.dev/depends-on: apps/Deployment/shop/db
+    fairlead.dev/timeout: 90s
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: never, annotations: {helm.sh/hook: test}}
+`, nil)
+	items, err := s.Items()
+	if err != nil || len(items) != 1 {
+		t.Fatalf("got %v %v", items, err)
+	}
+	item, ok, err := s.Find(object.Key{Group: "batch", Kind: "Job", Namespace: "shop", Name: "migrate"})
+	if err != nil || !ok {
+		t.Fatalf("not found: %v", err)
+	}
+	if fmt.Sprint(item) != fmt.Sprint(items[0]) || item.Wave != -3 || item.Hook != object.PreSync || item.Flags != object.DeleteSucceeded || item.Timeout != 90*time.Second ||
+		!slices.Equal(item.Depends, []object.Key{{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}}) || item.Position.Line != 2 {
+		t.Errorf("got %+v", item)
+	}
+	obj, at, err := s.Object(item)
+	if err != nil || obj.GetName() != "migrate" || at.File != "apps/a.yaml" {
+		t.Errorf("got %v %v %v", obj, at, err)
+	}
+	if _, ok, err := s.Find(object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "never"}); ok || err != nil {
+		t.Errorf("found a test of Helm: %v", err)
+	}
+}
+
+// A set is found again by another process, and only the ones that are named stay.
+func TestSetsAreKept(t *testing.T) {
+	t.Parallel()
+	store, dir := openStore(t)
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
+	for _, name := range []string{"1", "2", "3"} {
+		must(t, store, name, text, nil)
+	}
+	other, err := store.Create(set.Target{Service: "shop2", ID: id("1"), Namespace: "x", Scopes: known()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	killed, err := store.Create(set.Target{Service: "shop", ID: id("4")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(killed.Discard)
+	if err := store.Keep("shop", id("1"), id("3")); err != nil {
+		t.Fatal(err)
+	}
+	again, err := set.OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		service, name string
+		there         bool
+	}{{"shop", "1", true}, {"shop", "2", false}, {"shop", "3", true}, {"shop", "4", false}, {"shop2", "1", true}} {
+		s, err := again.Open(one.service, id(one.name))
+		if (err == nil) != one.there || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: %v", one, err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 3 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// Whatever byte of the file goes bad: nothing wrong is read, and the service is rendered anew.
+func TestDamagedSetIsNeverBelieved(t *testing.T) {
+	t.Parallel()
+	store, dir := openStore(t)
+	good := texts(t, must(t, store, "1", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}", nil))
+	path := filepath.Join(dir, "shop."+id("1").String())
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "b"}
+	for at := range whole {
+		data := slices.Clone(whole)
+		data[at] ^= 0x10
+		if at%7 == 0 {
+			data = data[:at]
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, everything := false, 0
+		s, err := store.Open("shop", id("1"))
+		if err == nil {
+			var item set.Item
+			if item, found, err = s.Find(key); found {
+				_, _, err = s.Object(item)
+			} else if err == nil {
+				t.Fatalf("byte %d: an object is taken for gone", at)
+			}
+			items, listErr := s.Items()
+			for i, item := range items {
+				data, readErr := s.JSON(item)
+				if readErr == nil {
+					everything++
+					if got := fmt.Sprintf("%s line %d: %s", item, item.Position.Line, data); got != good[i] {
+						t.Fatalf("byte %d: got %s", at, got)
+					}
+				}
+				err = errors.Join(err, readErr)
+			}
+			err = errors.Join(err, listErr)
+			_ = s.Close()
+		}
+		if err == nil && everything != len(good) || err == nil && !found {
+			t.Fatalf("byte %d: no error, and only %d objects", at, everything)
+		}
+		if _, statErr := os.Stat(path); err != nil && statErr == nil {
+			t.Fatalf("byte %d: %v, and the file is still there", at, err)
+		}
+	}
+}
+
+// What a text gave is copied; the result is byte for byte that of reading everything.
+func TestCopyIsLikeReading(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := set.OpenStore(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents := []string{
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "# b\n\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: z}\n",
+			strings.TrimSuffix(crd, "---\n"), "apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: c}\n",
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: d}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: e, namespace: f}}\n",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: g}\n...\n", "# nothing\n",
+		}
+		pick := rapid.SliceOfNDistinct(rapid.SampledFrom(documents), 1, len(documents), rapid.ID[string])
+		join := func(label string) string { return strings.Join(pick.Draw(r, label), "---\n") }
+		before, after := join("before"), join("after")
+		last, err := build(t, store, "last", before, nil)
+		want, wantErr := build(t, store, "want", after, nil)
+		if err != nil {
+			return
+		}
+		got, gotErr := build(t, store, "got", after, last)
+		if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
+			r.Fatalf("got %v, want %v", gotErr, wantErr)
+		}
+		if wantErr == nil {
+			if got, want := texts(t, got), texts(t, want); !slices.Equal(got, want) {
+				r.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	})
+}
+
+// FuzzSetIndex: no file makes the reader panic, or read more than there is.
+func FuzzSetIndex(f *testing.F) {
+	dir := f.TempDir()
+	store, err := set.OpenStore(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := store.Create(set.Target{Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+	if err := b.Add(f.Context(), obj, manifest.Position{File: "a.yaml"}); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := b.Commit(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "shop."+id("1").String()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		store, err := set.OpenStore(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "shop."+id("1").String()), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open("shop", id("1"))
+		if err != nil {
+			return
+		}
+		defer func() { _ = s.Close() }()
+		_, _, _ = s.Find(object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "a"})
+		items, _ := s.Items()
+		for _, item := range items {
+			_, _, _ = s.Object(item)
+		}
+	})
+}
