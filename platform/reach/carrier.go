@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -23,20 +24,21 @@ const (
 )
 
 const (
-	// rememberFor is how long an endpoint that is reached by WebSocket only is not asked for HTTP/2 again.
+	// rememberFor is how long an endpoint whose hub no WebSocket reaches is not asked for one again.
 	rememberFor = time.Hour
 	// dialLimit bounds the WebSocket's handshake.
 	dialLimit = 10 * time.Second
 )
 
-// way is over which carrier an endpoint's hub is reached. One goroutine uses it.
-type way struct{ webSocketUntil time.Time }
+// way is over which carrier an endpoint's hub is reached. A WebSocket comes first: it is a plain connection after its
+// handshake, which costs both ends half of what HTTP/2's framing does. One goroutine uses it.
+type way struct{ connectUntil time.Time }
 
 func (w *way) carrier() string {
-	if time.Now().Before(w.webSocketUntil) {
-		return carrierWebSocket
+	if time.Now().Before(w.connectUntil) {
+		return carrierConnect
 	}
-	return carrierConnect
+	return carrierWebSocket
 }
 
 func (w *way) other() string {
@@ -47,9 +49,15 @@ func (w *way) other() string {
 }
 
 func (w *way) remember(carrier string) {
-	if w.webSocketUntil = (time.Time{}); carrier == carrierWebSocket {
-		w.webSocketUntil = time.Now().Add(rememberFor)
+	if w.connectUntil = (time.Time{}); carrier == carrierConnect {
+		w.connectUntil = time.Now().Add(rememberFor)
 	}
+}
+
+// passes says whether what an endpoint answered may be over soon: nobody was behind the proxy at that moment.
+func passes(err error) bool {
+	refused, ok := errors.AsType[*muxws.RefusedError](err)
+	return ok && refused.Status >= http.StatusBadGateway && refused.Status <= http.StatusGatewayTimeout
 }
 
 // blamesCarrier says whether another carrier could do better after that error: not if the hub has refused in its own
@@ -108,7 +116,7 @@ func (w webSocket) Receive() ([]byte, error) {
 	return batch, err
 }
 
-// inWords gives a WebSocket's error the code that a Connect stream's would have.
+// inWords gives a WebSocket's error the code that a Connect stream's would have, if the hub itself refused.
 func inWords(err error) error {
 	if closed, ok := errors.AsType[*muxws.CloseError](err); ok && closed.Code > muxws.CodeBase {
 		return connect.NewError(connect.Code(closed.Code-muxws.CodeBase), err)
@@ -117,14 +125,25 @@ func inWords(err error) error {
 	if !ok {
 		return err
 	}
-	codes := map[int]connect.Code{
-		http.StatusUnauthorized: connect.CodeUnauthenticated, http.StatusForbidden: connect.CodePermissionDenied,
-		http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusServiceUnavailable: connect.CodeUnavailable,
+	var told struct {
+		Code    connect.Code `json:"code"`
+		Message string       `json:"message"`
 	}
-	if code, ok := codes[refused.Status]; ok {
-		return connect.NewError(code, err)
+	switch err := json.Unmarshal([]byte(refused.Text), &told); {
+	case err == nil && told.Code != 0: // as the hub refuses calls
+		refused.Text = told.Message
+	case refused.Status == http.StatusUnauthorized: // by the door before it, or by a proxy that says the same
+		told.Code = connect.CodeUnauthenticated
+	case refused.Status == http.StatusTooManyRequests:
+		told.Code = connect.CodeResourceExhausted
+	default:
+		return refused
 	}
-	return err
+	out := connect.NewError(told.Code, refused)
+	if after := refused.Header.Get("Retry-After"); after != "" {
+		out.Meta().Set("Retry-After", after)
+	}
+	return out
 }
 
 // carrier is the agent's end of a Connect stream as a mux.Carrier.

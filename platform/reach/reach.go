@@ -82,7 +82,7 @@ type State struct {
 	Connected bool
 	Since     time.Time // of being connected or not
 	Err       error     // why it is not connected; nil at first
-	Carrier   string    // of the session: "connect", or "websocket" where HTTP/2 does not reach the hub
+	Carrier   string    // of the session: "websocket", or "connect" where no WebSocket reaches the hub
 }
 
 // New checks the configuration. It dials nothing.

@@ -184,7 +184,6 @@ func (k *slot) connect(ctx context.Context, over *way, log *slog.Logger) (connec
 	if err != nil {
 		return false, err
 	}
-	over.remember(carrier)
 	release, ok := k.hold(session)
 	if !ok {
 		session.Close(mux.CodeNone, errHeld.Error())
@@ -207,17 +206,22 @@ func (k *slot) connect(ctx context.Context, over *way, log *slog.Logger) (connec
 	}
 }
 
-// openEither opens a session over the carrier that worked last, or else over the other one.
+// openEither opens a session over the carrier that worked last, or else over the other one, which is then the one to
+// begin with.
 func (k *slot) openEither(ctx context.Context, over *way, log *slog.Logger) (*mux.Session, <-chan error, string, error) {
 	carrier := over.carrier()
 	session, ended, err := k.open(ctx, carrier, log)
 	if err == nil || ctx.Err() != nil || !blamesCarrier(err) {
 		return session, ended, carrier, err
 	}
+	first := carrier
 	carrier = over.other()
 	session, ended, second := k.open(ctx, carrier, log)
 	if second != nil {
-		return nil, nil, "", fmt.Errorf("%w; over %s: %w", err, carrier, second)
+		return nil, nil, "", fmt.Errorf("over %s: %w; over %s: %w", first, err, carrier, second)
+	}
+	if !passes(err) {
+		over.remember(carrier)
 	}
 	log.InfoContext(ctx, "the hub is reached over another carrier", "carrier", carrier, "reason", err)
 	return session, ended, carrier, nil

@@ -116,7 +116,7 @@ func (c *Conn) payload(message []byte, h header) ([]byte, error) {
 		return nil, unexpected(err)
 	}
 	if h.masked {
-		applyMask(h.mask, message[at:])
+		applyMask(h.mask, message[at:], message[at:])
 	}
 	return message, nil
 }
@@ -156,7 +156,7 @@ func (c *Conn) control(h header) error {
 		return unexpected(err)
 	}
 	if h.masked {
-		applyMask(h.mask, p)
+		applyMask(h.mask, p, p)
 	}
 	switch h.op {
 	case opPing:

@@ -2,11 +2,13 @@ package muxws
 
 import (
 	"bufio"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 )
 
 type opcode byte
@@ -115,18 +117,20 @@ func appendFrame(dst []byte, op opcode, masked bool, payload []byte) []byte {
 	binary.LittleEndian.PutUint32(mask[:], rand.Uint32()) //nolint:gosec // only has to differ: it keeps proxies from reading frames as requests
 	dst = append(dst, mask[:]...)
 	at := len(dst)
-	dst = append(dst, payload...)
-	applyMask(mask, dst[at:])
+	dst = slices.Grow(dst, len(payload))[:at+len(payload)]
+	applyMask(mask, dst[at:], payload)
 	return dst
 }
 
-// applyMask puts a mask on, or takes it off.
-func applyMask(mask [4]byte, p []byte) {
-	word := uint64(binary.LittleEndian.Uint32(mask[:]))
-	for word |= word << 32; len(p) >= 8; p = p[8:] {
-		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^word)
+// applyMask puts a mask on src, or takes it off, into dst, which may be src. XORBytes does many bytes at once.
+func applyMask(mask [4]byte, dst, src []byte) {
+	var many [512]byte
+	copy(many[:], mask[:])
+	for n := len(mask); n < min(len(many), len(src)); n *= 2 {
+		copy(many[n:], many[:n])
 	}
-	for i := range p {
-		p[i] ^= mask[i%4]
+	for len(src) > 0 {
+		n := subtle.XORBytes(dst, src, many[:])
+		dst, src = dst[n:], src[n:]
 	}
 }

@@ -84,6 +84,7 @@ func refuse(w http.ResponseWriter, status int, text string) error {
 // RefusedError is an answer that is no WebSocket.
 type RefusedError struct {
 	Status int
+	Header http.Header
 	Text   string
 }
 
@@ -113,7 +114,7 @@ func Dial(ctx context.Context, client *http.Client, url string, header http.Head
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // as far as it comes
-		return nil, &RefusedError{resp.StatusCode, strings.TrimSpace(string(text))}
+		return nil, &RefusedError{resp.StatusCode, resp.Header, strings.TrimSpace(string(text))}
 	}
 	rwc, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok || !hasToken(resp.Header, "Upgrade", "websocket") || resp.Header.Get("Sec-Websocket-Accept") != acceptKey(key) {

@@ -402,7 +402,7 @@ type Session struct {
 	// Last measured round trip, in microseconds.
 	RoundTripMicros int64  `protobuf:"varint,6,opt,name=round_trip_micros,json=roundTripMicros,proto3" json:"round_trip_micros,omitempty"`
 	AgentVersion    string `protobuf:"bytes,7,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// What carries it: "connect", or "websocket" where HTTP/2 does not reach the hub.
+	// What carries it: "websocket", or "connect" where no WebSocket reaches the hub.
 	Carrier       string `protobuf:"bytes,8,opt,name=carrier,proto3" json:"carrier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -61,11 +61,12 @@ var errDraining = errors.New("this replica is going away: ask again")
 
 // Connect implements TunnelServiceHandler.
 func (s *service) Connect(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
-	return s.serve(ctx, newCarrier(ctx, stream))
+	return s.serve(ctx, func() (mux.Carrier, error) { return newCarrier(ctx, stream), nil })
 }
 
-// serve runs the caller's session until it ends, and says why in Connect's words.
-func (s *service) serve(ctx context.Context, carrier mux.Carrier) error {
+// serve runs the caller's session until it ends, and says why in Connect's words. The carrier is opened when nothing
+// speaks against a session.
+func (s *service) serve(ctx context.Context, open func() (mux.Carrier, error)) *connect.Error {
 	cluster, ok := identity.Cluster(ctx)
 	if !ok {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("sessions are for agents"))
@@ -76,10 +77,10 @@ func (s *service) serve(ctx context.Context, carrier mux.Carrier) error {
 	if _, known := s.Catalog.Cluster(cluster); !known {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("cluster %q is not in the catalog", cluster))
 	}
-	return codeOf(ctx, s.Sessions.Serve(ctx, cluster, carrier))
+	return codeOf(ctx, s.Sessions.Serve(ctx, cluster, open))
 }
 
-func codeOf(ctx context.Context, err error) error {
+func codeOf(ctx context.Context, err error) *connect.Error {
 	var protocol *mux.ProtocolError
 	var version *mux.VersionError
 	var busy *session.BusyError

@@ -46,6 +46,8 @@ func (e *BusyError) Error() string { return e.Text }
 // ErrDraining: this replica is going away.
 var ErrDraining = errors.New("this replica is going away")
 
+var errFull = &BusyError{"this replica can't hold more sessions", fullFor}
+
 // NotConnectedError says that a cluster has no session here.
 type NotConnectedError struct {
 	// Since is when its last session here ended; zero: there was none since this replica started.
@@ -103,11 +105,14 @@ func New(deps Deps) *Registry {
 	}
 }
 
-// Serve runs an agent's session over a carrier until it ends, and says why it did. The error is a *BusyError if there
-// is no room for it now.
-func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrier) error {
+// Serve runs an agent's session until it ends, and says why it did. The error is a *BusyError if there is no room for it
+// now. The carrier is opened when there is.
+func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.Carrier, error)) error {
 	if isClosed(r.draining) {
 		return ErrDraining
+	}
+	if r.full() {
+		return errFull
 	}
 	select {
 	case r.greeting <- struct{}{}:
@@ -116,6 +121,10 @@ func (r *Registry) Serve(ctx context.Context, cluster string, carrier mux.Carrie
 	}
 	greeted := sync.OnceFunc(func() { <-r.greeting })
 	defer greeted()
+	carrier, err := open()
+	if err != nil {
+		return err
+	}
 	m, err := r.shared.NewOpener(carrier, r.deps.Properties())
 	if err != nil {
 		return err
@@ -200,7 +209,7 @@ func (r *Registry) add(s *Session) error {
 	}
 	if r.count >= maxSessions {
 		r.mu.Unlock()
-		return &BusyError{"this replica can't hold more sessions", fullFor}
+		return errFull
 	}
 	of := r.sessions[s.Cluster]
 	var extra *Session
@@ -222,6 +231,12 @@ func (r *Registry) add(s *Session) error {
 		extra.Close(mux.CodeLimit, fmt.Sprintf("more than %d sessions of one cluster: this is the one that was silent longest", maxPerCluster))
 	}
 	return nil
+}
+
+func (r *Registry) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count >= maxSessions
 }
 
 func (r *Registry) remove(s *Session) {

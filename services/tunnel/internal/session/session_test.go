@@ -56,11 +56,15 @@ func (r *replica) connect(cluster string) *mux.Session {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.running.Go(func() { _ = r.Serve(context.Background(), cluster, hub) })
+	r.running.Go(func() { _ = r.Serve(context.Background(), cluster, over(hub)) })
 	r.running.Go(func() { _ = agent.Run(context.Background()) })
 	r.t.Cleanup(func() { agent.Close(mux.CodeNone, "") })
 	r.await(func() bool { return len(r.List()) > before })
 	return agent
+}
+
+func over(c mux.Carrier) func() (mux.Carrier, error) {
+	return func() (mux.Carrier, error) { return c, nil }
 }
 
 func (r *replica) await(ok func() bool) {
@@ -147,7 +151,7 @@ func TestSessionsOfOneClusterAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.running.Go(func() { _ = r.Serve(context.Background(), "edge-1", hub) })
+	r.running.Go(func() { _ = r.Serve(context.Background(), "edge-1", over(hub)) })
 	r.running.Go(func() { _ = agent.Run(context.Background()) })
 	t.Cleanup(func() { agent.Close(mux.CodeNone, "") })
 	<-agent.Ready()
@@ -177,7 +181,7 @@ func TestDrainTellsAgentsAndTakesNoMore(t *testing.T) {
 		t.Errorf("while it ends: %+v, %v", missing, err)
 	}
 	hub, _ := muxtest.Pipe()
-	if err := r.Serve(t.Context(), "edge-1", hub); !errors.Is(err, session.ErrDraining) {
+	if err := r.Serve(t.Context(), "edge-1", over(hub)); !errors.Is(err, session.ErrDraining) {
 		t.Errorf("a session while draining: %v", err)
 	}
 	select {
@@ -217,7 +221,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 		hub, _ := muxtest.Pipe() // nobody greets
 		r.running.Go(func() {
 			var busy *session.BusyError
-			if err := r.Serve(ctx, "edge-1", hub); errors.As(err, &busy) && busy.After > 0 {
+			if err := r.Serve(ctx, "edge-1", over(hub)); errors.As(err, &busy) && busy.After > 0 {
 				refused <- err
 			}
 		})

@@ -53,7 +53,8 @@ const (
 type TunnelServiceClient interface {
 	// Connect opens one session. Called by agents; the cluster is the one in the caller's identity.
 	// Both directions carry frames as docs/tunnel-protocol.md describes; a message holds one or
-	// more whole frames. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
+	// more whole frames. Agents ask for a WebSocket with the same frames at the same path first, and
+	// call this where none gets through. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
 	// Retry-After header when too many agents connect at once.
 	Connect(context.Context) (*connect.BidiStreamForClientSimple[v1.ConnectRequest, v1.ConnectResponse], error)
 	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
@@ -146,7 +147,8 @@ func (c *tunnelServiceClient) WatchSessions(ctx context.Context, req *v1.WatchSe
 type TunnelServiceHandler interface {
 	// Connect opens one session. Called by agents; the cluster is the one in the caller's identity.
 	// Both directions carry frames as docs/tunnel-protocol.md describes; a message holds one or
-	// more whole frames. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
+	// more whole frames. Agents ask for a WebSocket with the same frames at the same path first, and
+	// call this where none gets through. Ends with Unavailable when the replica drains, and with ResourceExhausted and a
 	// Retry-After header when too many agents connect at once.
 	Connect(context.Context, *connect.BidiStream[v1.ConnectRequest, v1.ConnectResponse]) error
 	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
