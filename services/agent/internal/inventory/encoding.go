@@ -128,8 +128,11 @@ func configMap(name, service string, data map[string]any) *unstructured.Unstruct
 // line is JSON and not columns with a separator: names of RBAC objects may hold any character.
 func line(e Entry) ([]byte, error) {
 	wave := ""
-	if e.Wave != 0 {
+	if e.Wave != 0 || e.Hook {
 		wave = strconv.Itoa(int(e.Wave))
+	}
+	if e.Hook {
+		wave += hookMark
 	}
 	text, err := json.Marshal([9]string{e.Group, e.Version, e.Kind, e.Namespace, e.Name, string(e.UID), sumText(e.Sum), sumText(e.Owned), wave})
 	if err != nil {
@@ -137,6 +140,9 @@ func line(e Entry) ([]byte, error) {
 	}
 	return append(text, '\n'), nil
 }
+
+// hookMark follows the wave of a hook.
+const hookMark = "h"
 
 func sumText(sum object.Sum) string {
 	if sum == 0 {
@@ -175,7 +181,8 @@ func parseLine(text string) (Entry, error) {
 	if entry.Owned, err = parseSum(columns[7]); err != nil || columns[8] == "" {
 		return entry, err
 	}
-	wave, err := strconv.ParseInt(columns[8], 10, 32)
+	text, entry.Hook = strings.CutSuffix(columns[8], hookMark)
+	wave, err := strconv.ParseInt(text, 10, 32)
 	entry.Wave = int32(wave)
 	return entry, err
 }

@@ -16,7 +16,7 @@ func record(objects int) Record {
 	for i := range objects {
 		record.Entries = append(record.Entries, Entry{
 			Ref: object.Ref{Key: object.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: fmt.Sprintf("it's|\"%d\":ü", i)}, Version: "v1"},
-			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3),
+			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3), Hook: i%7 == 0,
 		})
 	}
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })

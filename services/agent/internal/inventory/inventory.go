@@ -51,6 +51,8 @@ type Entry struct {
 	Owned object.Sum
 	// Wave that it was applied in.
 	Wave int32
+	// Hook: it was made at a moment of a sync, and is not looked after.
+	Hook bool
 }
 
 // Progress is what must not be done twice for a digest.
@@ -62,9 +64,11 @@ type Progress struct {
 
 // Applied says what was applied, completely, last.
 type Applied struct {
-	Digest string    `json:"digest"`
-	Commit string    `json:"commit,omitempty"`
-	Time   time.Time `json:"time"`
+	Digest string `json:"digest"`
+	Commit string `json:"commit,omitempty"`
+	// Set names the rendered objects on the agent's disk, see package set.
+	Set  string    `json:"set,omitempty"`
+	Time time.Time `json:"time"`
 }
 
 // Record is what the inventory knows of a service.
