@@ -42,6 +42,7 @@ type Cluster struct {
 	metadata metadata.Interface
 	raw      rest.Interface
 	kinds    kinds
+	streams  *streams
 }
 
 // LogTo returns a context for requests whose say in client-go goes to log.
@@ -92,11 +93,17 @@ func New(config *rest.Config) (*Cluster, error) {
 	if c.raw, err = rest.UnversionedRESTClientForConfigAndClient(plain, client); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
+	if c.streams, err = openStreams(config); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
 // Close ends idle connections.
-func (c *Cluster) Close() { c.http.CloseIdleConnections() }
+func (c *Cluster) Close() {
+	c.http.CloseIdleConnections()
+	c.streams.http.CloseIdleConnections()
+}
 
 // Version asks the API server for its version, such as "v1.36.3".
 func (c *Cluster) Version(ctx context.Context) (string, error) {

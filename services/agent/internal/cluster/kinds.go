@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -131,8 +132,23 @@ func (c *Cluster) failed(ref object.Ref, err error) error {
 		!strings.Contains(status.Status().Message, "could not find the requested resource") {
 		return err
 	}
-	c.kinds.forget(ref.GVK().GroupVersion())
-	return &UnknownKindError{GVK: ref.GVK()}
+	return c.unserved(ref.GVK(), err)
+}
+
+// unserved takes a "not found" for what it is where no object was asked for.
+func (c *Cluster) unserved(gvk schema.GroupVersionKind, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	c.kinds.forget(gvk.GroupVersion())
+	return &UnknownKindError{GVK: gvk}
+}
+
+// Refresh forgets what is known of a group, because a CRD of it has changed. The next question asks again.
+func (c *Cluster) Refresh(group string) {
+	c.kinds.mu.Lock()
+	defer c.kinds.mu.Unlock()
+	maps.DeleteFunc(c.kinds.known, func(gv schema.GroupVersion, _ map[string]Kind) bool { return gv.Group == group })
 }
 
 func (k *kinds) get(gvk schema.GroupVersionKind) (Kind, bool) {
