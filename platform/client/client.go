@@ -29,11 +29,12 @@ const (
 	// A hub is near or it is down; a second address of the same name still gets its turn.
 	dialTimeout         = 10 * time.Second
 	tlsHandshakeTimeout = 30 * time.Second // as long as the hub lets it wait for its turn in a storm
-	keepAlive           = 15 * time.Second
-	idleConnTimeout     = 90 * time.Second
-	// A connection is asked for a sign of life after this silence, and given up after that wait. Streams
-	// that have heartbeats of their own have them more often: a ping would be one more thing to do.
-	pingAfter = 20 * time.Second
+	// A peer whose machine or network is gone is found by the kernel's probes.
+	silentIdle, silentInterval, silentProbes = 15 * time.Second, 5 * time.Second, 3
+	idleConnTimeout                          = 90 * time.Second
+	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait: that is for
+	// processes that hang. Streams that have heartbeats have them more often: a ping would be one more thing to do.
+	pingAfter = time.Minute
 	pingWait  = 15 * time.Second
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second
@@ -113,9 +114,13 @@ func rootsOf(cfg Config) (*x509.CertPool, error) {
 }
 
 func newTransport(roots *x509.CertPool) *http.Transport {
+	dialer := net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes},
+	}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsHandshakeTimeout,
 		IdleConnTimeout:        idleConnTimeout,

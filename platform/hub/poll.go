@@ -27,8 +27,9 @@ const (
 	syncTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait after a failure.
 	retryFloor, retryMax = 200 * time.Millisecond, 2 * time.Minute
-	// silence is how long a Watch stream may be still; heartbeats come every 15 s.
-	silence = 45 * time.Second
+	// silence is how long a Watch stream may be still: heartbeats come every 45 s. What was missed meanwhile the next
+	// poll tells.
+	silence = 110 * time.Second
 )
 
 // Wanted is what the hub wants in the cluster, as far as it is known.

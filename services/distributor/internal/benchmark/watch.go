@@ -11,12 +11,13 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/services/distributor/internal/nudge"
 )
 
 const (
-	// settle is how long streams are left alone before they are weighed, and how long they are timed: some
-	// heartbeats and checks of tokens.
-	settle = 30 * time.Second
+	// settle is how long streams are left alone before they are weighed, and timed is how long they are timed: whole
+	// rounds of heartbeats and many checks of tokens.
+	settle, timed = 30 * time.Second, 2 * nudge.Beat
 	// collect is how long a server has to collect its garbage when it is asked to.
 	collect = 2 * time.Second
 )
@@ -55,7 +56,7 @@ func watches(ctx context.Context, what, dir string, streams int, stdout io.Write
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	used, err := s.during(ctx, settle)
+	used, err := s.during(ctx, timed)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func watches(ctx context.Context, what, dir string, streams int, stdout io.Write
 		return err
 	}
 	fmt.Fprintf(stdout, "%s_stream_kib %.1f\n", what, float64(after-before)/float64(streams)/1024)
-	fmt.Fprintf(stdout, "%s_stream_cores_10000 %.4f\n", what, used.Seconds()/settle.Seconds()/float64(streams)*10_000)
+	fmt.Fprintf(stdout, "%s_stream_cores_10000 %.4f\n", what, used.Seconds()/timed.Seconds()/float64(streams)*10_000)
 	return nil
 }
 
