@@ -52,6 +52,9 @@ func run(ctx context.Context, name string, log *slog.Logger, start New) error {
 	if err != nil {
 		return err
 	}
+	paced, stop := context.WithCancel(ctx)
+	defer stop()
+	go pace(paced) // ends with the service
 	service, err := start(log, tel)
 	if err == nil {
 		err = service.Run(ctx)

@@ -1,0 +1,74 @@
+package service
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a process
+// with little to do keeps little more than it needs, and one in a storm, or with next to nothing on its heap, does not
+// spend its time collecting.
+const (
+	collectorLook = 10 * time.Second
+	// busyCycles in one look are too many.
+	busyCycles = 4
+	// firstPercent is for the start, which makes garbage once.
+	firstPercent, leastPercent, mostPercent = 50, 10, 100
+	// roomBytes may a heap grow by, however small it is.
+	roomBytes = 64 << 20
+)
+
+// collector finds the percentage.
+type collector struct{ percent int }
+
+// next takes how often the collector ran since the last look, and how much was alive then. It says whether what the
+// process does not need any more should be given back: once, when it has become calm.
+func (c *collector) next(cycles, live uint64) (giveBack bool) {
+	before := c.percent
+	switch {
+	case cycles >= busyCycles:
+		c.percent *= 2
+	case cycles == 0:
+		c.percent /= 2
+	}
+	most := mostPercent
+	if live > 0 {
+		most = max(most, int(min(roomBytes*100/live, 1000)))
+	}
+	c.percent = min(max(c.percent, leastPercent), most)
+	return c.percent == leastPercent && before > leastPercent
+}
+
+// pace sets the percentage until ctx ends. GOGC, if it is set, is left alone.
+func pace(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	c := collector{percent: firstPercent}
+	debug.SetGCPercent(c.percent)
+	look := time.NewTicker(collectorLook)
+	defer look.Stop()
+	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	for seen := samples[0].Value.Uint64(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		metrics.Read(samples)
+		before := c.percent
+		giveBack := c.next(samples[0].Value.Uint64()-seen, samples[1].Value.Uint64())
+		if c.percent != before {
+			debug.SetGCPercent(c.percent)
+		}
+		if giveBack {
+			debug.FreeOSMemory()
+		}
+		metrics.Read(samples)
+		seen = samples[0].Value.Uint64()
+	}
+}

@@ -1,0 +1,38 @@
+package service
+
+import "testing"
+
+func TestCollectorFollowsTheWork(t *testing.T) {
+	t.Parallel()
+	const large, small = 1 << 30, 8 << 20
+	c := collector{percent: firstPercent}
+	returned := 0
+	for range 20 {
+		if c.next(0, large) {
+			returned++
+		}
+	}
+	if c.percent != leastPercent || returned != 1 {
+		t.Errorf("calm: %d %%, memory given back %d times", c.percent, returned)
+	}
+	for range 20 {
+		if c.next(busyCycles, large) {
+			t.Error("memory is given back in a storm")
+		}
+	}
+	if c.percent != mostPercent {
+		t.Errorf("busy: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(busyCycles, small)
+	}
+	if c.percent != 800 {
+		t.Errorf("busy with a small heap: %d %%", c.percent)
+	}
+	if c.next(1, large); c.percent != mostPercent {
+		t.Errorf("a heap that has grown keeps %d %%", c.percent)
+	}
+	if c.next(1, 0); c.percent != mostPercent {
+		t.Errorf("now and then: %d %%", c.percent)
+	}
+}
