@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
@@ -22,7 +18,6 @@ import (
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
-	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -145,10 +140,11 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 	}
 	record.Entries = entries
 	record.Complete = true
-	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Time: time.Now().UTC().Truncate(time.Second)}
+	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Time: time.Now().UTC().Truncate(time.Second)}
 	if err := k.Inventory.Save(ctx, record); err != nil {
 		return retried(err).because("all objects are applied")
 	}
+	k.keepSets(record)
 	return nil
 }
 
@@ -181,55 +177,6 @@ func readAll(objects *set.Set) ([]apply.Item, error) {
 		items[i] = apply.Item{Object: manifest.Object{Unstructured: obj, Position: at}, Sum: item.Sum}
 	}
 	return items, nil
-}
-
-// objects opens the set of what is wanted, and renders it first if that was not done yet.
-func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
-	id := set.IDOf(service.Content(), "")
-	found, err := k.Sets.Open(k.name, id)
-	if err == nil {
-		return found, nil
-	}
-	before := staysAsItWas(record)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, retried(err).because(before)
-	}
-	building, err := k.Sets.Create(set.Target{Service: k.name, ID: id, Namespace: service.Namespace, Scopes: k.Scopes})
-	if err != nil {
-		return nil, retried(err).because(before)
-	}
-	defer building.Discard()
-	err = k.Renderer.Render(ctx, render.Input{
-		Service: service,
-		Open:    func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) },
-		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
-	}, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) })
-	if err != nil {
-		return nil, mistakeOrRetry(err).because(before)
-	}
-	if building.Len() == 0 {
-		return nil, empty(service, record)
-	}
-	rendered, err := building.Commit(ctx)
-	if err != nil {
-		return nil, mistakeOrRetry(err).because(before)
-	}
-	return rendered, nil
-}
-
-// empty is the problem of a folder without manifests. It never means "remove everything".
-func empty(service desired.Service, record inventory.Record) *problem {
-	folder := path.Join("/", service.Path)
-	if service.Path != "" {
-		folder = service.Path
-	}
-	text := fmt.Sprintf("%s at %.8s holds no manifests (.yaml, .yml or .json).", folder, service.Commit)
-	if count := len(record.Entries); count > 0 {
-		text += fmt.Sprintf(" Nothing is removed for an empty folder: the %d objects that were applied stay. To remove them delete the service; to keep them put the manifests back and push.", count)
-	} else {
-		text += " Check the path of the service, or push some."
-	}
-	return &problem{text: text, final: true}
 }
 
 // claim makes sure that every object is this service's to apply.

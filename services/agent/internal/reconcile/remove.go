@@ -42,6 +42,9 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		k.log.Error("the removal can't be reported", "err", err)
 		return k.backoff.Next()
 	}
+	if err := k.Sets.Keep(k.name); err != nil {
+		k.log.Warn("old manifests stay on disk", "err", err)
+	}
 	if err := k.Desired.Forget(k.name); err != nil {
 		k.log.Error("the removal can't be recorded", "err", err)
 		return k.backoff.Next()

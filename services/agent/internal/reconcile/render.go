@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// setOf names the set that a service is rendered to.
+func setOf(service desired.Service) set.ID { return set.IDOf(service.Content(), "") }
+
+// objects opens the set of what is wanted, and renders it first if that was not done yet.
+func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+	found, err := k.Sets.Open(k.name, setOf(service))
+	if err == nil {
+		return found, nil
+	}
+	before := staysAsItWas(record)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, retried(err).because(before)
+	}
+	rendered, err := k.renderSet(ctx, patience, service, record)
+	switch {
+	case err != nil:
+		return nil, mistakeOrRetry(err).because(before)
+	case rendered == nil:
+		return nil, empty(service, record)
+	}
+	k.keepSets(record)
+	return rendered, nil
+}
+
+// renderSet renders a service. What did not change since the applied set is taken from there. Without any
+// objects there is no set.
+func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
+	building, err := k.Sets.Create(set.Target{Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes})
+	if err != nil {
+		return nil, err
+	}
+	defer building.Discard()
+	if last, err := k.appliedSet(record); err == nil {
+		defer func() { _ = last.Close() }()
+		if err := building.After(last); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.Renderer.Render(ctx, render.Input{
+		Service: service,
+		Open:    func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) },
+		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
+	}, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
+		return nil, err
+	}
+	if building.Len() == 0 {
+		return nil, nil
+	}
+	return building.Commit(ctx)
+}
+
+// appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.
+func (k *keeper) appliedSet(record inventory.Record) (*set.Set, error) {
+	id, err := set.ParseID(record.Applied.Set)
+	if err != nil {
+		return nil, fs.ErrNotExist
+	}
+	return k.Sets.Open(k.name, id)
+}
+
+// keepSets removes the sets of a service but the applied one and the wanted one.
+func (k *keeper) keepSets(record inventory.Record) {
+	service, _ := k.Desired.Get(k.name)
+	keep := []set.ID{setOf(service)}
+	if id, err := set.ParseID(record.Applied.Set); err == nil {
+		keep = append(keep, id)
+	}
+	if err := k.Sets.Keep(k.name, keep...); err != nil {
+		k.log.Warn("old manifests stay on disk", "err", err)
+	}
+}
+
+// empty is the problem of a folder without manifests. It never means "remove everything".
+func empty(service desired.Service, record inventory.Record) *problem {
+	folder := path.Join("/", service.Path)
+	if service.Path != "" {
+		folder = service.Path
+	}
+	text := fmt.Sprintf("%s at %.8s holds no manifests (.yaml, .yml or .json).", folder, service.Commit)
+	if count := len(record.Entries); count > 0 {
+		text += fmt.Sprintf(" Nothing is removed for an empty folder: the %d objects that were applied stay. To remove them delete the service; to keep them put the manifests back and push.", count)
+	} else {
+		text += " Check the path of the service, or push some."
+	}
+	return &problem{text: text, final: true}
+}
