@@ -1,0 +1,234 @@
+// Package diff tells what a sync would change, by dry runs of the API server: it changes nothing, and
+// reads no value of a Secret.
+package diff
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// The contract's limits, in entries and bytes, less a little.
+const (
+	maxObjects = 500
+	maxBytes   = 480 << 10
+	maxFields  = 100
+	maxValue   = 1 << 10
+	maxMessage = 4000
+)
+
+// API is what is needed of the cluster; *cluster.Cluster has it.
+type API interface {
+	Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
+	Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+}
+
+// Objects is a set, or what is read like one.
+type Objects interface {
+	Items() ([]set.Item, error)
+	Object(item set.Item) (*unstructured.Unstructured, manifest.Position, error)
+}
+
+// Deps is what a diff is made with.
+type Deps struct {
+	API API
+	// Explain puts a refusal of the API server into words that quote no value of a Secret.
+	Explain func(ref object.Ref, err error) string
+	// Sent says whether an item is not to be looked at, since applying would not send it.
+	Sent func(item set.Item) bool
+	// Ignored lists pointers of an object that are left to others; * is any key or index.
+	Ignored func(item set.Item, obj *unstructured.Unstructured) []string
+}
+
+// Of compares what is wanted with the cluster. Objects of the record that are wanted no more would be removed.
+func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record) (*deliveryv1.Diff, error) {
+	items, err := objects.Items()
+	if err != nil {
+		return nil, err
+	}
+	d := differ{Deps: deps, out: &deliveryv1.Diff{}, sum: sha256.New(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}}
+	wanted := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		if wanted[item.Key] = true; item.Kind == "Namespace" && item.Group == "" {
+			d.namespaces[item.Name] = true
+		}
+		if err := d.noteKind(objects, item); err != nil {
+			return nil, err
+		}
+	}
+	for _, item := range items {
+		if item.Hook != 0 {
+			continue // it is run, not kept
+		}
+		if err := d.item(ctx, objects, item); err != nil {
+			return nil, err
+		}
+	}
+	for _, entry := range record.Entries {
+		if !wanted[entry.Key] {
+			d.out.Removed++
+			d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_REMOVE}, entry.Ref)
+		}
+	}
+	if len(d.out.GetObjects()) > 0 {
+		d.out.Fingerprint = hex.EncodeToString(d.sum.Sum(nil))
+	}
+	return d.out, nil
+}
+
+// differ gathers a diff.
+type differ struct {
+	Deps
+
+	out   *deliveryv1.Diff
+	bytes int
+	sum   interface {
+		Write(p []byte) (int, error)
+		Sum(b []byte) []byte
+	}
+	// namespaces and kinds come with the set: an object that needs one of them can't be tried before.
+	namespaces map[string]bool
+	kinds      map[schema.GroupKind]bool
+}
+
+func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error {
+	if d.Sent != nil && d.Sent(item) {
+		d.out.Unchanged++
+		return nil
+	}
+	obj, _, err := objects.Object(item)
+	if err != nil {
+		return err
+	}
+	live, err := d.API.Live(ctx, item.Ref)
+	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) && d.kinds[item.GVK().GroupKind()] {
+		err = nil
+	}
+	if err != nil {
+		return d.refused(ctx, item, err)
+	}
+	next, err := d.API.Rehearse(ctx, obj)
+	switch {
+	case live == nil && d.brought(item, err):
+		d.out.Created++
+		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
+	case err != nil && live != nil && item.Flags&object.Recreate != 0 && apierrors.IsInvalid(err):
+		d.out.Changed++
+		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_RECREATE, Message: bounded(d.Explain(item.Ref, err), maxMessage)}, item.Ref)
+	case err != nil:
+		return d.refused(ctx, item, err)
+	case live == nil:
+		d.out.Created++
+		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
+	default:
+		d.compare(item, obj, live, next)
+	}
+	return nil
+}
+
+// noteKind notes the kind that a CRD of the set brings.
+func (d *differ) noteKind(objects Objects, item set.Item) error {
+	if item.Kind != "CustomResourceDefinition" {
+		return nil
+	}
+	obj, _, err := objects.Object(item)
+	if err != nil {
+		return err
+	}
+	group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
+	d.kinds[schema.GroupKind{Group: group, Kind: kind}] = true
+	return nil
+}
+
+// brought says whether a dry run failed only for what comes with the set.
+func (d *differ) brought(item set.Item, err error) bool {
+	if err == nil {
+		return false
+	}
+	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {
+		return d.kinds[item.GVK().GroupKind()]
+	}
+	return apierrors.IsNotFound(err) && d.namespaces[item.Namespace]
+}
+
+// refused takes an answer of the API server about one object for a part of the diff; what says nothing about it
+// ends the diff.
+func (d *differ) refused(ctx context.Context, item set.Item, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	status, unknown := apierrors.APIStatus(nil), (*cluster.UnknownKindError)(nil)
+	away := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	if away || !errors.As(err, &status) && !errors.As(err, &unknown) {
+		return fmt.Errorf("compare %s: %s", item.Key, d.Explain(item.Ref, err))
+	}
+	d.out.Changed++
+	d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_REFUSED, Message: bounded(d.Explain(item.Ref, err), maxMessage)}, item.Ref)
+	return nil
+}
+
+func (d *differ) compare(item set.Item, sent, live, next *unstructured.Unstructured) {
+	var ignored []string
+	if d.Ignored != nil {
+		ignored = d.Ignored(item, sent)
+	}
+	fields := Fields(live, next, ignored)
+	if item.Group == "" && item.Kind == "Secret" && ownTime(live) != ownTime(next) && !slices.ContainsFunc(fields, isData) {
+		// What changed in it is not read; that something did is told by who wrote when.
+		fields = append(fields, &deliveryv1.FieldDiff{Pointer: "/data"})
+	}
+	if len(fields) == 0 {
+		d.out.Unchanged++
+		return
+	}
+	d.out.Changed++
+	d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_UPDATE, Fields: fields[:min(len(fields), maxFields)]}, item.Ref)
+}
+
+func isData(f *deliveryv1.FieldDiff) bool { return f.GetPointer() == "/data" }
+
+// ownTime is when Fairlead's fields of an object changed last; the API server moves it with every change.
+func ownTime(obj *unstructured.Unstructured) string {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager == object.FieldManager && entry.Operation == "Apply" && entry.Subresource == "" && entry.Time != nil {
+			return entry.Time.String()
+		}
+	}
+	return ""
+}
+
+func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {
+	one.Group, one.Version, one.Kind, one.Namespace, one.Name = ref.Group, ref.Version, ref.Kind, ref.Namespace, ref.Name
+	fmt.Fprintf(d.sum, "%q %d\n", ref.Key, one.GetChange())
+	size := len(one.GetMessage()) + len(ref.Kind) + len(ref.Namespace) + len(ref.Name) + 64
+	for _, f := range one.GetFields() {
+		fmt.Fprintf(d.sum, "%q %q %q\n", f.GetPointer(), f.GetLive(), f.GetWanted())
+		size += len(f.GetPointer()) + len(f.GetLive()) + len(f.GetWanted()) + len(f.GetManager()) + 16
+	}
+	if len(d.out.GetObjects()) == maxObjects {
+		return
+	}
+	if d.bytes+size > maxBytes {
+		one.Fields = nil
+		one.Message = cmp.Or(one.GetMessage(), "The diff is too long to show the fields of this object.")
+		size = len(one.GetMessage()) + 256
+	}
+	d.bytes += size
+	d.out.Objects = append(d.out.Objects, one)
+}
