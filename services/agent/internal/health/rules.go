@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,8 @@ type Rule struct {
 	message         *jsonpath.JSONPath
 	// broken is why the rule can't be used.
 	broken error
+
+	mu sync.Mutex // held while the paths are used: they keep their place
 }
 
 type test struct {
@@ -107,6 +110,8 @@ func (r *Rule) of(obj *unstructured.Unstructured) (State, string) {
 	if r.broken != nil {
 		return Progressing, fmt.Sprintf("the service's health rule for %s can't be used: %v", r.kind.Kind, r.broken)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var message bytes.Buffer
 	if r.message == nil || r.message.Execute(&message, obj.Object) != nil {
 		message.Reset()

@@ -281,7 +281,7 @@ func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object
 	})
 }
 
-// Saw notes an object as it is in the cluster.
+// Saw notes an object as it is in the cluster. Without a state its health stays as it was.
 func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content object.Sum, h health.Health) {
 	key := object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: meta.GetNamespace(), Name: meta.GetName()}
 	m.update(key, func(id uint32, r *record) {
@@ -289,6 +289,9 @@ func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content ob
 			return
 		}
 		m.look(id, r, meta, content)
+		if h.State == "" {
+			return
+		}
 		r.health = rank(h.State)
 		if h.State == health.Healthy {
 			delete(m.messages, id)
@@ -327,6 +330,16 @@ func (m *Memory) Gone(key object.Key, uid types.UID, version uint64) {
 			return
 		}
 		m.gone(id, r, version)
+	})
+}
+
+// NotFound notes that an object was asked for and not there. since is the version that was known before the
+// question: if more is known by now the answer is late, and changes nothing.
+func (m *Memory) NotFound(key object.Key, since uint64) {
+	m.update(key, func(id uint32, r *record) {
+		if r.version == since {
+			m.gone(id, r, since)
+		}
 	})
 }
 

@@ -1,0 +1,444 @@
+// Package watch follows every kind that the memory has objects of, and no other: one stream per kind, of
+// objects with Fairlead's label. Of kinds without a status, of Secrets and of ConfigMaps it reads the metadata only.
+//
+// A stream begins with all objects, goes on where it ended, and begins anew where the server does not remember
+// that (410). What a new beginning does not name, and what a stream says is gone, is asked for before
+// it is believed: an object whose label was taken off looks the same.
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+const (
+	// retryFloor and retryMax bound the wait before a stream that ended is begun again.
+	retryFloor, retryMax = 200 * time.Millisecond, 30 * time.Second
+	// patience is how long a kind may be without a stream before its health counts as unknown.
+	patience = 30 * time.Second
+	// askEvery is between two looks at the objects of a kind that the agent may not watch.
+	askEvery = 5 * time.Minute
+)
+
+// API is what is needed of the cluster; *cluster.Cluster has it.
+type API interface {
+	Watch(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions) (watch.Interface, error)
+	List(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions, each func(metav1.Object)) (version string, err error)
+	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
+	Kind(ctx context.Context, gvk schema.GroupVersionKind) (cluster.Kind, error)
+	Refresh(group string)
+}
+
+// Watcher keeps the memory up to date. It is safe for concurrent use.
+type Watcher struct {
+	api     API
+	memory  *memory.Memory
+	noted   func(service string)
+	log     *slog.Logger
+	running prometheus.Gauge
+	begun   *prometheus.CounterVec
+	// paged: the server can't begin a stream with all objects; they are listed first.
+	paged atomic.Bool
+	// custom gets a value when kinds of CRDs came or went among those that are followed.
+	custom chan struct{}
+
+	mu        sync.Mutex // guards what follows
+	followers map[schema.GroupVersionKind]*follower
+	rules     map[string]rules
+	notes     map[string]map[string]string
+}
+
+// rules are the health rules of a service.
+type rules struct {
+	specs []*deliveryv1.HealthRule
+	rules []*health.Rule
+}
+
+// New returns a watcher; Run starts it. noted is called when the annotations of a service have changed; it must
+// not block.
+func New(api API, m *memory.Memory, noted func(service string), log *slog.Logger, metrics prometheus.Registerer) *Watcher {
+	w := &Watcher{
+		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1),
+		running:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_watches", Help: "Kinds that are followed."}),
+		begun:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_watch_streams_total", Help: "Streams that were begun, anew or where the last one ended."}, []string{"from"}),
+		followers: map[schema.GroupVersionKind]*follower{}, rules: map[string]rules{}, notes: map[string]map[string]string{},
+	}
+	metrics.MustRegister(w.running, w.begun)
+	return w
+}
+
+// Run follows the kinds of the memory until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { w.followCRDs(ctx) })
+	running.Go(func() { w.followNotes(ctx) })
+	for {
+		w.follow(ctx, &running)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.memory.KindsChanged():
+		}
+	}
+}
+
+// follow starts and stops followers, so that they are those of the memory's kinds.
+func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup) {
+	kinds := slices.Collect(w.memory.Kinds())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kind := range kinds {
+		if w.followers[kind] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		f := &follower{Watcher: w, gvk: kind, end: cancel, wake: make(chan struct{}, 1)}
+		w.followers[kind] = f
+		running.Go(func() { f.run(ctx) })
+	}
+	for kind, f := range w.followers {
+		if !slices.Contains(kinds, kind) {
+			f.end()
+			delete(w.followers, kind)
+		}
+	}
+	w.running.Set(float64(len(w.followers)))
+	select {
+	case w.custom <- struct{}{}:
+	default:
+	}
+}
+
+// SetRules tells the health rules of a service; nil: it has none.
+func (w *Watcher) SetRules(service string, specs []*deliveryv1.HealthRule) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.rules[service]
+	if slices.EqualFunc(before.specs, specs, sameRule) {
+		return
+	}
+	now := rules{specs: specs, rules: health.Compile(specs)}
+	if w.rules[service] = now; len(specs) == 0 {
+		delete(w.rules, service)
+	}
+	for kind, f := range w.followers {
+		if health.Find(before.rules, kind.GroupKind()) != nil || health.Find(now.rules, kind.GroupKind()) != nil {
+			f.anew.Store(true)
+			f.stop()
+		}
+	}
+}
+
+// Rule is the health rule of a service for a kind, nil if there is none.
+func (w *Watcher) Rule(service string, kind schema.GroupKind) *health.Rule {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return health.Find(w.rules[service].rules, kind)
+}
+
+// ruled says whether any service has a rule for a kind.
+func (w *Watcher) ruled(kind schema.GroupKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range w.rules {
+		if health.Find(of.rules, kind) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Annotations of the service's inventory, by which people hold it.
+func (w *Watcher) Annotations(service string) map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.notes[service]
+}
+
+// follower follows one kind. Only its own goroutine uses what has no other guard.
+type follower struct {
+	*Watcher
+
+	gvk  schema.GroupVersionKind
+	end  context.CancelFunc
+	wake chan struct{} // gets a value when it is worth another try
+	// anew: what is known of the kind has to be read again.
+	anew atomic.Bool
+	// cut ends the stream that is under way.
+	cut atomic.Pointer[context.CancelFunc]
+
+	place   string // resourceVersion to go on from, "": from the beginning
+	told    string // the last problem that was logged
+	backoff hub.Backoff
+	down    time.Time // since when there is no stream
+}
+
+// stop ends the stream that is under way; the next one begins at once.
+func (f *follower) stop() {
+	if cut := f.cut.Load(); cut != nil {
+		(*cut)()
+	}
+	f.retry()
+}
+
+func (f *follower) retry() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *follower) run(ctx context.Context) {
+	defer f.memory.Unsure(f.gvk, "")
+	f.backoff = hub.Backoff{Floor: retryFloor, Max: retryMax}
+	for {
+		heard, err := f.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			f.backoff.Reset()
+			f.down, f.told = time.Time{}, ""
+		}
+		timer := time.NewTimer(f.without(ctx, err))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-f.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// without does what can be done without a stream, and says how long to wait for the next.
+func (f *follower) without(ctx context.Context, err error) time.Duration {
+	unknown := (*cluster.UnknownKindError)(nil)
+	switch {
+	case err == nil:
+		return f.backoff.Next()
+	case errors.As(err, &unknown):
+		f.place = ""
+		for _, key := range f.memory.Named(f.gvk) {
+			if known, ok := f.memory.Get(key); ok {
+				f.memory.NotFound(key, known.Version)
+			}
+		}
+		f.memory.Unsure(f.gvk, "")
+		return hub.Spread(retryMax)
+	case apierrors.IsForbidden(err):
+		f.tell(err)
+		for _, key := range f.memory.Named(f.gvk) {
+			f.ask(ctx, key, true)
+		}
+		return hub.Spread(askEvery)
+	}
+	f.tell(err)
+	if f.down.IsZero() {
+		f.down = time.Now()
+	} else if time.Since(f.down) > patience {
+		f.memory.Unsure(f.gvk, "the API server does not say: "+reason(err))
+	}
+	return max(f.backoff.Next(), retryAfter(err))
+}
+
+func reason(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return "it can't be reached"
+}
+
+// tell logs a problem once.
+func (f *follower) tell(err error) {
+	if text := err.Error(); text != f.told && !expired(err) {
+		f.told = text
+		f.log.Warn("a kind can't be watched", "kind", f.gvk.GroupKind().String(), "err", text)
+	}
+}
+
+func retryAfter(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, time.Minute)
+}
+
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// once follows the kind until the stream ends. heard: the server had something to say.
+func (f *follower) once(ctx context.Context) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.cut.Store(&cancel)
+	if f.anew.Swap(false) {
+		f.place = ""
+	}
+	kind, err := f.api.Kind(ctx, f.gvk)
+	if err != nil {
+		return false, err
+	}
+	s := stream{
+		Watcher: f.Watcher, gvk: f.gvk, place: f.place, options: metav1.ListOptions{LabelSelector: object.ServiceLabel},
+		metadataOnly: cluster.DataOnly(f.gvk) || !kind.Status && !f.ruled(f.gvk.GroupKind()),
+		begin:        func() { f.memory.Sweep(f.gvk) },
+		saw:          f.saw,
+		gone:         func(obj metav1.Object) { f.gone(ctx, obj) },
+		complete: func() {
+			for _, key := range f.memory.Unnamed(f.gvk) {
+				f.ask(ctx, key, false)
+			}
+			f.memory.Unsure(f.gvk, "")
+		},
+	}
+	if f.place != "" {
+		s.opened = func() {
+			f.down = time.Time{}
+			f.memory.Unsure(f.gvk, "")
+		}
+	}
+	heard, err = s.run(ctx)
+	f.place = s.place
+	if ctx.Err() != nil { // it was cut
+		err = nil
+	}
+	return heard, err
+}
+
+// saw takes over an object.
+func (f *follower) saw(obj metav1.Object) {
+	whole, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		f.memory.Saw(f.gvk, obj, 0, health.OfMeta(obj))
+		return
+	}
+	rule := f.Rule(obj.GetLabels()[object.ServiceLabel], f.gvk.GroupKind())
+	f.memory.Saw(f.gvk, obj, object.Content(whole), health.Of(whole, rule))
+}
+
+// gone checks that an object that left the stream left the cluster.
+func (f *follower) gone(ctx context.Context, obj metav1.Object) {
+	key := object.Key{Group: f.gvk.Group, Kind: f.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	known, ok := f.memory.Get(key)
+	switch {
+	case !ok || known.UID != obj.GetUID():
+	case known.Manifest == 0: // on its way out: who prunes it looks for itself
+		f.memory.NotFound(key, known.Version)
+	default:
+		f.ask(ctx, key, false)
+	}
+}
+
+// ask reads the metadata of one object. With judge its health is taken from that; else it stays.
+func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
+	known, ok := f.memory.Get(key)
+	if !ok {
+		return
+	}
+	meta, err := f.api.Metadata(ctx, object.Ref{Key: key, Version: f.gvk.Version})
+	unknown := (*cluster.UnknownKindError)(nil)
+	switch {
+	case apierrors.IsNotFound(err) || errors.As(err, &unknown):
+		f.memory.NotFound(key, known.Version)
+	case err != nil:
+		f.log.Debug("an object can't be asked for", "object", key.String(), "err", err)
+		f.anew.Store(true) // the next stream begins anew, and so comes back to it
+	case judge:
+		f.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
+	default:
+		f.memory.Saw(f.gvk, meta, 0, health.Health{})
+	}
+}
+
+// sameRule compares rules by what they say.
+func sameRule(a, b *deliveryv1.HealthRule) bool { return a.String() == b.String() }
+
+// followNotes follows the annotations of inventories.
+func (w *Watcher) followNotes(ctx context.Context) {
+	note := func(obj metav1.Object, annotations map[string]string) {
+		service := obj.GetLabels()[inventory.Label]
+		if obj.GetName() != "inventory."+service {
+			return // a further part of one
+		}
+		own := map[string]string{}
+		for key, value := range annotations {
+			if strings.HasPrefix(key, "fairlead.dev/") {
+				own[key] = value
+			}
+		}
+		w.mu.Lock()
+		same := maps.Equal(w.notes[service], own)
+		if w.notes[service] = own; len(own) == 0 {
+			delete(w.notes, service)
+		}
+		w.mu.Unlock()
+		if !same {
+			w.noted(service)
+		}
+	}
+	var named map[string]bool // while a stream begins
+	w.keep(ctx, &stream{
+		Watcher: w, gvk: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, metadataOnly: true,
+		options: metav1.ListOptions{LabelSelector: inventory.Label, FieldSelector: "metadata.namespace=" + inventory.Namespace},
+		begin:   func() { named = map[string]bool{} },
+		saw: func(obj metav1.Object) {
+			if named != nil {
+				named[obj.GetName()] = true
+			}
+			note(obj, obj.GetAnnotations())
+		},
+		gone: func(obj metav1.Object) { note(obj, nil) },
+		complete: func() {
+			w.mu.Lock()
+			services := slices.Collect(maps.Keys(w.notes))
+			w.mu.Unlock()
+			for _, service := range services {
+				if !named["inventory."+service] {
+					note(&metav1.ObjectMeta{Name: "inventory." + service, Labels: map[string]string{inventory.Label: service}}, nil)
+				}
+			}
+			named = nil
+		},
+	})
+}
+
+// keep runs a stream again and again until ctx ends.
+func (w *Watcher) keep(ctx context.Context, s *stream) {
+	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	for ctx.Err() == nil {
+		heard, err := s.run(ctx)
+		if heard {
+			backoff.Reset()
+		}
+		wait := backoff.Next()
+		if apierrors.IsForbidden(err) {
+			wait = hub.Spread(askEvery)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(wait, retryAfter(err))):
+		}
+	}
+}

@@ -1,0 +1,423 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/watch"
+)
+
+var (
+	configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	boats      = schema.GroupVersionKind{Group: "harbour.dev", Version: "v1", Kind: "Boat"}
+	crds       = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+)
+
+const service = "shop"
+
+// api is a server at the network's edge: streams are what a test makes of them.
+type api struct {
+	mu        sync.Mutex // guards what follows
+	kinds     map[schema.GroupVersionKind]cluster.Kind
+	objects   map[string]*metav1.PartialObjectMetadata
+	streams   map[schema.GroupVersionKind]*apiwatch.RaceFreeFakeWatcher
+	calls     []string
+	options   map[schema.GroupVersionKind]metav1.ListOptions
+	refuse    func(gvk schema.GroupVersionKind, opts metav1.ListOptions) error
+	refreshed []string
+}
+
+func newAPI(kinds ...schema.GroupVersionKind) *api {
+	a := &api{
+		kinds: map[schema.GroupVersionKind]cluster.Kind{configMaps: {Namespaced: true}, crds: {Status: true}}, objects: map[string]*metav1.PartialObjectMetadata{},
+		streams: map[schema.GroupVersionKind]*apiwatch.RaceFreeFakeWatcher{}, options: map[schema.GroupVersionKind]metav1.ListOptions{},
+	}
+	for _, kind := range kinds {
+		a.kinds[kind] = cluster.Kind{Namespaced: true, Status: kind == boats}
+	}
+	return a
+}
+
+func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions) (apiwatch.Interface, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if opts.FieldSelector != "" { // the inventories' annotations
+		return apiwatch.NewRaceFreeFake(), nil
+	}
+	a.calls = append(a.calls, fmt.Sprintf("watch %s %q metadata=%v", gvk.Kind, opts.ResourceVersion, metadataOnly))
+	a.options[gvk] = opts
+	if a.refuse != nil {
+		if err := a.refuse(gvk, opts); err != nil {
+			return nil, err
+		}
+	}
+	a.streams[gvk] = apiwatch.NewRaceFreeFake()
+	return a.streams[gvk], nil
+}
+
+func (a *api) List(_ context.Context, gvk schema.GroupVersionKind, _ bool, _ metav1.ListOptions, each func(metav1.Object)) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, "list "+gvk.Kind)
+	for _, obj := range a.objects {
+		if obj.Kind == gvk.Kind {
+			each(obj)
+		}
+	}
+	return "50", nil
+}
+
+func (a *api) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, "get "+ref.Name)
+	if obj, ok := a.objects[ref.Name]; ok {
+		return obj, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, ref.Name)
+}
+
+func (a *api) Kind(_ context.Context, gvk schema.GroupVersionKind) (cluster.Kind, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if kind, ok := a.kinds[gvk]; ok {
+		return kind, nil
+	}
+	a.calls = append(a.calls, "discover "+gvk.Kind)
+	return cluster.Kind{}, &cluster.UnknownKindError{GVK: gvk}
+}
+
+func (a *api) Refresh(group string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refreshed = append(a.refreshed, group)
+}
+
+// called returns the calls since the last time, of those that contain a word.
+func (a *api) called(word string) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	calls := a.calls
+	a.calls = nil
+	return slices.DeleteFunc(calls, func(call string) bool { return !strings.Contains(call, word) })
+}
+
+func (a *api) stream(gvk schema.GroupVersionKind) *apiwatch.RaceFreeFakeWatcher {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.streams[gvk]
+}
+
+func live(gvk schema.GroupVersionKind, name string, version int) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{Kind: gvk.Kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(version), Labels: map[string]string{object.ServiceLabel: service},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+		},
+	}
+}
+
+func bookmark(version int, end bool) *metav1.PartialObjectMetadata {
+	mark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(version)}}
+	if end {
+		mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return mark
+}
+
+func entries(gvk schema.GroupVersionKind, names ...string) []inventory.Entry {
+	var list []inventory.Entry
+	for _, name := range names {
+		list = append(list, inventory.Entry{Ref: object.Ref{Key: key(gvk, name), Version: gvk.Version}, Sum: 1})
+	}
+	return list
+}
+
+func key(gvk schema.GroupVersionKind, name string) object.Key {
+	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: "n", Name: name}
+}
+
+// run runs a watcher over what a service has, in a bubble of time.
+func run(t *testing.T, a *api, list []inventory.Entry, do func(t *testing.T, m *memory.Memory, w *watch.Watcher)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New(func(string) {})
+		m.Track(service, list)
+		w := watch.New(a, m, func(string) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = w.Run(ctx)
+		}()
+		synctest.Wait()
+		do(t, m, w)
+		cancel()
+		<-ended
+	})
+}
+
+func mustState(t *testing.T, m *memory.Memory, k object.Key, want memory.State) {
+	t.Helper()
+	synctest.Wait()
+	if known, _ := m.Get(k); known.State != want {
+		t.Errorf("%s is %v, want %v", k, known.State, want)
+	}
+}
+
+func TestEmptyInitialListIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		if opts := a.options[configMaps]; opts.LabelSelector != object.ServiceLabel || opts.SendInitialEvents == nil || !opts.AllowWatchBookmarks {
+			t.Errorf("asked with %+v", opts)
+		}
+		mustState(t, m, key(configMaps, "a"), memory.Unseen)
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+		mustState(t, m, key(configMaps, "a"), memory.Gone)
+	})
+}
+
+func TestGoneAfter410IsFoundBySweep(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a", "b"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		stream := a.stream(configMaps)
+		stream.Add(live(configMaps, "a", 3))
+		stream.Add(live(configMaps, "b", 2))
+		stream.Action(apiwatch.Bookmark, bookmark(7, true))
+		mustState(t, m, key(configMaps, "b"), memory.Present)
+		stream.Stop() // the server closes it: the next one goes on from the bookmark
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if calls := a.called("watch"); !slices.Contains(calls, `watch ConfigMap "7" metadata=true`) {
+			t.Errorf("calls: %v", calls)
+		}
+		status := apierrors.NewResourceExpired("too old").Status()
+		a.stream(configMaps).Error(&status)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if calls := a.called("watch"); !slices.Contains(calls, `watch ConfigMap "" metadata=true`) {
+			t.Errorf("calls: %v", calls)
+		}
+		a.stream(configMaps).Add(live(configMaps, "a", 3))
+		mustState(t, m, key(configMaps, "b"), memory.Present)
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(20, true))
+		mustState(t, m, key(configMaps, "b"), memory.Gone)
+		mustState(t, m, key(configMaps, "a"), memory.Present)
+		if calls := a.called("get"); !slices.Equal(calls, []string{"get b"}) {
+			t.Errorf("calls: %v", calls)
+		}
+	})
+}
+
+func TestStrippedLabelIsNoDelete(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a", "b"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		stream := a.stream(configMaps)
+		stream.Add(live(configMaps, "a", 3))
+		stream.Add(live(configMaps, "b", 3))
+		stream.Action(apiwatch.Bookmark, bookmark(7, true))
+		stripped := live(configMaps, "a", 8)
+		stripped.Labels = nil
+		synctest.Wait()
+		a.mu.Lock()
+		a.objects["a"] = stripped
+		a.mu.Unlock()
+		stream.Delete(live(configMaps, "a", 8))
+		stream.Delete(live(configMaps, "b", 9))
+		mustState(t, m, key(configMaps, "a"), memory.Drifted)
+		mustState(t, m, key(configMaps, "b"), memory.Gone)
+	})
+}
+
+// An hour in which nothing changes: one stream and no request, thanks to bookmarks. Without them the stream
+// is taken for dead every ten minutes, and no more often.
+func TestBookmarksKeepAQuietWatchFresh(t *testing.T) {
+	t.Parallel()
+	for name, every := range map[string]time.Duration{"with bookmarks": time.Minute, "silent": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI()
+			run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+				a.stream(configMaps).Add(live(configMaps, "a", 3))
+				a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+				synctest.Wait()
+				a.called("")
+				version := 7
+				for range time.Hour / time.Minute {
+					<-time.After(time.Minute)
+					synctest.Wait()
+					if every == time.Minute {
+						version++
+						a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(version, false))
+					}
+				}
+				calls := a.called("")
+				if every == time.Minute && len(calls) > 0 || every != time.Minute && (len(calls) < 3 || len(calls) > 6) {
+					t.Errorf("calls: %v", calls)
+				}
+				if s := m.Summary(service); s.Healthy != 1 {
+					t.Errorf("got %+v", s)
+				}
+				a.called("")
+				a.stream(configMaps).Stop()
+				<-time.After(time.Minute)
+				synctest.Wait()
+				if calls := a.called(""); !slices.Equal(calls, []string{fmt.Sprintf("watch ConfigMap %q metadata=true", fmt.Sprint(version))}) {
+					t.Errorf("it goes on with %v", calls)
+				}
+			})
+		})
+	}
+}
+
+func TestCRDThatArrivesStartsItsWatchOnly(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	list := append(entries(boats, "dinghy"), entries(configMaps, "a")...)
+	run(t, a, list, func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.stream(crds).Action(apiwatch.Bookmark, bookmark(5, true))
+		mustState(t, m, key(boats, "dinghy"), memory.Gone) // without its kind there can be no boat
+		a.called("")
+		<-time.After(time.Second)
+		a.mu.Lock()
+		a.kinds[boats] = cluster.Kind{Namespaced: true, Status: true}
+		a.mu.Unlock()
+		a.stream(crds).Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "boats.harbour.dev", ResourceVersion: "9"}})
+		synctest.Wait()
+		if calls := a.called(""); !slices.Equal(calls, []string{`watch Boat "" metadata=false`}) || !slices.Equal(a.refreshed, []string{"harbour.dev"}) {
+			t.Errorf("calls %v, refreshed %v", calls, a.refreshed)
+		}
+		m.Track(service, entries(configMaps, "a")) // the last boat goes: so does its watch
+		synctest.Wait()
+		if !a.stream(boats).IsStopped() || !a.stream(crds).IsStopped() || a.stream(configMaps).IsStopped() {
+			t.Error("the wrong watches run")
+		}
+	})
+}
+
+func TestServerWithoutStreamedListsIsListed(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	a.refuse = func(_ schema.GroupVersionKind, opts metav1.ListOptions) error {
+		if opts.SendInitialEvents != nil {
+			return apierrors.NewInvalid(schema.GroupKind{}, "sendInitialEvents", nil)
+		}
+		return nil
+	}
+	a.objects["a"] = live(configMaps, "a", 3)
+	run(t, a, entries(configMaps, "a", "b"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		mustState(t, m, key(configMaps, "a"), memory.Present)
+		mustState(t, m, key(configMaps, "b"), memory.Gone)
+		if calls := a.called("watch"); calls[len(calls)-1] != `watch ConfigMap "50" metadata=true` {
+			t.Errorf("calls: %v", calls)
+		}
+	})
+}
+
+func TestForbiddenKindsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	a.refuse = func(schema.GroupVersionKind, metav1.ListOptions) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	}
+	a.objects["a"] = live(configMaps, "a", 3)
+	run(t, a, entries(configMaps, "a", "b"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		mustState(t, m, key(configMaps, "a"), memory.Present)
+		mustState(t, m, key(configMaps, "b"), memory.Gone)
+		a.called("")
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if gets := a.called("get"); len(gets) < 10 || len(gets) > 30 { // b is asked for once
+			t.Errorf("%d requests in an hour", len(gets))
+		}
+	})
+}
+
+// With the API server away nothing is shown as healthy, and nobody knocks all the time.
+func TestHealthIsUnknownWithTheServerAway(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.stream(configMaps).Add(live(configMaps, "a", 3))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+		synctest.Wait()
+		a.mu.Lock()
+		a.refuse = func(schema.GroupVersionKind, metav1.ListOptions) error { return apierrors.NewServiceUnavailable("away") }
+		a.mu.Unlock()
+		a.stream(configMaps).Stop()
+		a.called("")
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if calls := a.called("watch"); len(calls) > 80 {
+			t.Errorf("%d attempts in ten minutes", len(calls))
+		}
+		if s := m.Summary(service); s.Healthy != 0 || s.Worst.State != health.Unknown || !strings.Contains(s.Worst.Message, "ServiceUnavailable") {
+			t.Errorf("got %+v", s)
+		}
+		a.mu.Lock()
+		a.refuse = nil
+		a.mu.Unlock()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(8, false))
+		synctest.Wait()
+		if s := m.Summary(service); s.Healthy != 1 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestRulesReadAKindAnew(t *testing.T) {
+	t.Parallel()
+	a := newAPI(boats)
+	a.kinds[boats] = cluster.Kind{Namespaced: true} // no status of its own
+	run(t, a, entries(boats, "dinghy"), func(t *testing.T, m *memory.Memory, w *watch.Watcher) {
+		if calls := a.called("Boat"); !slices.Equal(calls, []string{`watch Boat "" metadata=true`}) {
+			t.Errorf("calls: %v", calls)
+		}
+		w.SetRules(service, []*deliveryv1.HealthRule{{Group: "harbour.dev", Kind: "Boat", Healthy: []*deliveryv1.FieldTest{{Path: ".spec.afloat", Values: []string{"true"}}}}})
+		synctest.Wait()
+		if calls := a.called("Boat"); !slices.Equal(calls, []string{`watch Boat "" metadata=false`}) {
+			t.Errorf("calls: %v", calls)
+		}
+		boat := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "dinghy", "namespace": "n", "resourceVersion": "4", "labels": map[string]any{object.ServiceLabel: service}},
+			"spec":     map[string]any{"afloat": false},
+		}}
+		a.stream(boats).Add(boat)
+		synctest.Wait()
+		if known, _ := m.Get(key(boats, "dinghy")); known.Health != health.Progressing {
+			t.Errorf("got %+v", known)
+		}
+		w.SetRules(service, nil)
+		synctest.Wait()
+		if calls := a.called("Boat"); !slices.Equal(calls, []string{`watch Boat "" metadata=true`}) {
+			t.Errorf("calls: %v", calls)
+		}
+	})
+}
