@@ -11,11 +11,14 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// Up runs `fairlead up` on free ports with its data in dir, and waits until everything is up.
-func Up(ctx context.Context, bins Binaries, dir string) (*Stack, error) {
+// Up runs `fairlead up` on free ports with its data in dir, and with further flags, and waits until everything is up.
+func Up(ctx context.Context, bins Binaries, dir string, flags ...string) (*Stack, error) {
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
-	up := process.New(dir, "up", bins.path("fairlead"), "up", "--port-base", "0", "--data-dir", filepath.Join(dir, "data"),
-		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", s.readyFile(), "--log-level", "debug")
+	args := append([]string{
+		"up", "--port-base", "0", "--data-dir", filepath.Join(dir, "data"),
+		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", s.readyFile(), "--log-level", "debug",
+	}, flags...)
+	up := process.New(dir, "up", bins.path("fairlead"), args...)
 	up.Env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
 	if err := s.add(up); err != nil {
 		return nil, err

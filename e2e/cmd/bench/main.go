@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fairlead.dev/e2e/agent"
 	"fairlead.dev/e2e/fleet"
 	"fairlead.dev/e2e/paths"
 	"fairlead.dev/e2e/stack"
@@ -36,6 +37,11 @@ func benches() map[string]bench {
 		"distributor-fleet":     distributorFleet,
 		"distributor-sync":      distributorSync,
 		"distributor-watch":     distributorWatch,
+
+		"agent":         agent.All,
+		"agent-applies": agent.Applies,
+		"agent-memory":  agent.Memory,
+		"agent-storms":  agent.Storms,
 
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,
