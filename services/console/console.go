@@ -133,8 +133,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := register(deps.Telemetry.Registry, s); err != nil {
 		return nil, err
 	}
+	resources := catalog.New(s.store, box, deps.Log, nil)
+	resources.Use(catalog.Dependencies{})
 	mounts := rpc.Mounts(rpc.Deps{
-		Catalog:   catalog.New(s.store, box, deps.Log, nil),
+		Catalog:   resources,
 		Authority: s.authority,
 		Hub:       s.hub,
 		Audit:     audit.New(s.store),

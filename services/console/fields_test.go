@@ -138,6 +138,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin.putCluster(t, "edge-1")
+	admin.putService(t, "a-depends-on", "edge-1")
 	service := &consolev1.ServiceSpec{}
 	fill(service.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.ServiceSpec.source": "shop", "fairlead.console.v1.ServiceSpec.cluster": "edge-1",
@@ -189,7 +190,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	for _, c := range []struct{ got, want proto.Message }{
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},
-		{all.GetServices()[0].GetSpec(), service},
+		{all.GetServices()[1].GetSpec(), service},
 		{f.services["web"].GetSpec(), service},
 		{one.GetSource().GetStatus().GetHeads()[0], head},
 		{f.sources["shop"].GetStatus().GetHeads()[0], head},

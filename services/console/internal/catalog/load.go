@@ -115,7 +115,7 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
-		s.Status.Git = gitTruth(source, s.Spec.Ref)
+		s.Status.Git = gitTruth(source, s.Spec.EffectiveRef())
 		s.Status.Hub = hubs[s.Meta.UID]
 		if s.Status.Cluster, err = clusterTruth(reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster.Meta.UID}]); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)

@@ -217,6 +217,9 @@ const (
 	PhaseDegraded    Phase = "degraded"
 	PhaseFailed      Phase = "failed"
 	PhaseRemoved     Phase = "removed"
+	PhaseHeld        Phase = "held"
+	PhaseWaiting     Phase = "waiting"
+	PhaseDiffers     Phase = "differs"
 )
 
 // Report is the whole state of a service in a cluster.
@@ -235,6 +238,34 @@ type Report struct {
 	ObjectsHealthy int32          `json:"objectsHealthy,omitempty"`
 	Objects        []ObjectReport `json:"objects,omitempty"`
 	Traceparent    string         `json:"traceparent,omitempty"`
+	// Guard is what a person has to confirm; nil: nothing.
+	Guard *Guard `json:"guard,omitempty"`
+	// ObjectsDrifted are those that others keep changing.
+	ObjectsDrifted int32 `json:"objectsDrifted,omitempty"`
+	// Repairs counts what was put right, RepairTime is when it was last, and Repaired what.
+	Repairs    uint64        `json:"repairs,omitempty"`
+	RepairTime time.Time     `json:"repairTime,omitzero"`
+	Repaired   *ObjectReport `json:"repaired,omitempty"`
+}
+
+// Guard stands before a removal that looks like an accident.
+type Guard struct {
+	ID           string          `json:"id"`
+	Removing     int32           `json:"removing"`
+	ObjectsTotal int32           `json:"objectsTotal"`
+	Sample       []ManagedObject `json:"sample,omitempty"`
+}
+
+// ManagedObject is an object of a service.
+type ManagedObject struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	Wave      int32  `json:"wave,omitempty"`
+	Leaving   string `json:"leaving,omitempty"`
 }
 
 // ObjectReport is an object that is not healthy.
@@ -246,6 +277,9 @@ type ObjectReport struct {
 	Name      string `json:"name,omitempty"`
 	Health    string `json:"health,omitempty"`
 	Message   string `json:"message,omitempty"`
+	// Rival is who changed Fields of it against Git.
+	Rival  string   `json:"rival,omitempty"`
+	Fields []string `json:"fields,omitempty"`
 }
 
 // Secret holds credentials by key.

@@ -17,6 +17,9 @@ const (
 	Degraded    State = "degraded"
 	Failed      State = "failed"
 	Unknown     State = "unknown"
+	Held        State = "held"
+	Waiting     State = "waiting"
+	Differs     State = "differs"
 )
 
 // judge returns a service's state, what is behind it and what to do, and since when.
@@ -86,12 +89,26 @@ func applied(s Service) (State, string, time.Time) {
 		return Degraded, cmp.Or(r.Message, fmt.Sprintf("%d of %d objects are healthy.", r.ObjectsHealthy, r.ObjectsTotal)), since
 	case PhaseHealthy:
 		if r.AppliedDigest == hub.Digest {
-			return Healthy, fmt.Sprintf("%s is applied; %d objects are healthy.", commit, r.ObjectsTotal), since
+			return Healthy, join(fmt.Sprintf("%s is applied; %d objects are healthy.", commit, r.ObjectsTotal), r.Message), since
 		}
+	case PhaseHeld:
+		return Held, cmp.Or(r.Message, fmt.Sprintf("%s is not applied, on purpose.", commit)), since
+	case PhaseWaiting:
+		return Waiting, confirmable(s.Meta.Name, cmp.Or(r.Message, fmt.Sprintf("%s is not applied yet.", commit)), r.Guard), since
+	case PhaseDiffers:
+		return Differs, join(cmp.Or(r.Message, "The cluster differs from Git."), fmt.Sprintf("See `fairlead diff service %s`.", s.Meta.Name)), since
 	case PhaseRemoved:
 		return Progressing, "The cluster removed it, and will apply it again when it next syncs.", since
 	}
 	return Progressing, cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", commit, r.ObjectsHealthy, r.ObjectsTotal)), since
+}
+
+// confirmable adds how to let a removal go on.
+func confirmable(service, message string, g *Guard) string {
+	if g == nil {
+		return message
+	}
+	return join(message, fmt.Sprintf("If that is meant: `fairlead confirm prune %s %s`.", service, g.ID))
 }
 
 // stays tells what a failure leaves applied.

@@ -58,8 +58,16 @@ func TestStateOverThreeTruths(t *testing.T) {
 		"healthy, but not applied": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "da", ""), want: Progressing, since: at(5)},
 		"degraded":                 {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseDegraded, "db", "db", ""), want: Degraded, words: []string{"2 of 3"}, since: at(5)},
 		"failed":                   {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest."), want: Failed, words: []string{"bad manifest.", "aaaaaaaa stays applied"}, since: at(5)},
-		"removed":                  {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseRemoved, "db", "", ""), want: Progressing, words: []string{"apply it again"}, since: at(5)},
-		"unknown phase":            {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report("", "db", "db", ""), want: Progressing, since: at(5)},
+		"held":                     {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHeld, "db", "da", "Held (incident 7)."), want: Held, words: []string{"incident 7"}, since: at(5)},
+		"held, and can't be resolved": {
+			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Problem: &Problem{Message: "no.", Since: at(8)}}, cluster: connected, report: report(PhaseHeld, "da", "da", ""), want: Failed, since: at(8),
+		},
+		"held, and gone":    {git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{LastSeen: at(150)}, report: report(PhaseHeld, "db", "da", ""), want: Unknown, since: at(150)},
+		"held, nothing new": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", "Held."), want: Healthy, words: []string{"bbbbbbbb is applied", "Held."}, since: at(5)},
+		"waiting":           {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseWaiting, "db", "da", "Waits for service db."), want: Waiting, words: []string{"service db"}, since: at(5)},
+		"differs":           {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseDiffers, "db", "da", "2 objects differ."), want: Differs, words: []string{"2 objects", "fairlead diff service"}, since: at(5)},
+		"removed":           {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseRemoved, "db", "", ""), want: Progressing, words: []string{"apply it again"}, since: at(5)},
+		"unknown phase":     {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report("", "db", "db", ""), want: Progressing, since: at(5)},
 		"healthy from the cache": {
 			git: GitTruth{Head: head, Problem: &Problem{Message: "git.example.com does not answer.", Since: at(60)}}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""),
 			want: Healthy, words: []string{"since 2026-11-20 11:00:00 UTC", "from the cache", "does not answer"}, since: at(5),

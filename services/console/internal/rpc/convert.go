@@ -229,6 +229,12 @@ func encodeState(s catalog.State) consolev1.ServiceState {
 		return consolev1.ServiceState_SERVICE_STATE_FAILED
 	case catalog.Unknown:
 		return consolev1.ServiceState_SERVICE_STATE_UNKNOWN
+	case catalog.Held:
+		return consolev1.ServiceState_SERVICE_STATE_HELD
+	case catalog.Waiting:
+		return consolev1.ServiceState_SERVICE_STATE_WAITING
+	case catalog.Differs:
+		return consolev1.ServiceState_SERVICE_STATE_DIFFERS
 	}
 	return consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED
 }
@@ -268,32 +274,77 @@ func encodeOutcome(o catalog.Outcome) consolev1.Outcome {
 }
 
 func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
-	return catalog.Report{
+	out := catalog.Report{
 		Service: r.GetService(), Sequence: r.GetSequence(), Phase: decodePhase(r.GetPhase()),
 		Digest: r.GetDigest(), Commit: r.GetCommit(), AppliedDigest: r.GetAppliedDigest(), AppliedCommit: r.GetAppliedCommit(),
 		AppliedTime: moment(r.GetAppliedTime()), ObservedTime: moment(r.GetObservedTime()), Message: r.GetMessage(),
 		ObjectsTotal: r.GetObjectsTotal(), ObjectsHealthy: r.GetObjectsHealthy(), Traceparent: r.GetTraceparent(),
-		Objects: each(r.GetObjects(), func(o *deliveryv1.ObjectReport) catalog.ObjectReport {
-			return catalog.ObjectReport{
-				Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(),
-				Name: o.GetName(), Health: o.GetHealth(), Message: o.GetMessage(),
-			}
-		}),
+		Objects: each(r.GetObjects(), decodeObjectReport), Guard: decodeGuard(r.GetGuard()), ObjectsDrifted: r.GetObjectsDrifted(),
+		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()),
 	}
+	if r.GetRepaired() != nil {
+		repaired := decodeObjectReport(r.GetRepaired())
+		out.Repaired = &repaired
+	}
+	return out
 }
 
 func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
 	if r == nil {
 		return nil
 	}
-	return &deliveryv1.ServiceReport{
+	out := &deliveryv1.ServiceReport{
 		Service: r.Service, Sequence: r.Sequence, Phase: encodePhase(r.Phase),
 		Digest: r.Digest, Commit: r.Commit, AppliedDigest: r.AppliedDigest, AppliedCommit: r.AppliedCommit,
 		AppliedTime: stamp(r.AppliedTime), ObservedTime: stamp(r.ObservedTime), Message: r.Message,
 		ObjectsTotal: r.ObjectsTotal, ObjectsHealthy: r.ObjectsHealthy, Traceparent: r.Traceparent,
-		Objects: each(r.Objects, func(o catalog.ObjectReport) *deliveryv1.ObjectReport {
-			return &deliveryv1.ObjectReport{
-				Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Health: o.Health, Message: o.Message,
+		Objects: each(r.Objects, encodeObjectReport), Guard: encodeGuard(r.Guard), ObjectsDrifted: r.ObjectsDrifted,
+		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime),
+	}
+	if r.Repaired != nil {
+		out.Repaired = encodeObjectReport(*r.Repaired)
+	}
+	return out
+}
+
+func decodeObjectReport(o *deliveryv1.ObjectReport) catalog.ObjectReport {
+	return catalog.ObjectReport{
+		Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
+		Health: o.GetHealth(), Message: o.GetMessage(), Rival: o.GetRival(), Fields: o.GetFields(),
+	}
+}
+
+func encodeObjectReport(o catalog.ObjectReport) *deliveryv1.ObjectReport {
+	return &deliveryv1.ObjectReport{
+		Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		Health: o.Health, Message: o.Message, Rival: o.Rival, Fields: o.Fields,
+	}
+}
+
+func decodeGuard(g *deliveryv1.Guard) *catalog.Guard {
+	if g == nil {
+		return nil
+	}
+	return &catalog.Guard{
+		ID: g.GetId(), Removing: g.GetRemoving(), ObjectsTotal: g.GetObjectsTotal(),
+		Sample: each(g.GetSample(), func(o *deliveryv1.ManagedObject) catalog.ManagedObject {
+			return catalog.ManagedObject{
+				Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
+				UID: o.GetUid(), Wave: o.GetWave(), Leaving: o.GetLeaving(),
+			}
+		}),
+	}
+}
+
+func encodeGuard(g *catalog.Guard) *deliveryv1.Guard {
+	if g == nil {
+		return nil
+	}
+	return &deliveryv1.Guard{
+		Id: g.ID, Removing: g.Removing, ObjectsTotal: g.ObjectsTotal,
+		Sample: each(g.Sample, func(o catalog.ManagedObject) *deliveryv1.ManagedObject {
+			return &deliveryv1.ManagedObject{
+				Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Uid: o.UID, Wave: o.Wave, Leaving: o.Leaving,
 			}
 		}),
 	}
@@ -313,6 +364,12 @@ func decodePhase(p deliveryv1.Phase) catalog.Phase {
 		return catalog.PhaseFailed
 	case deliveryv1.Phase_PHASE_REMOVED:
 		return catalog.PhaseRemoved
+	case deliveryv1.Phase_PHASE_HELD:
+		return catalog.PhaseHeld
+	case deliveryv1.Phase_PHASE_WAITING:
+		return catalog.PhaseWaiting
+	case deliveryv1.Phase_PHASE_DIFFERS:
+		return catalog.PhaseDiffers
 	}
 	return ""
 }
@@ -331,6 +388,12 @@ func encodePhase(p catalog.Phase) deliveryv1.Phase {
 		return deliveryv1.Phase_PHASE_FAILED
 	case catalog.PhaseRemoved:
 		return deliveryv1.Phase_PHASE_REMOVED
+	case catalog.PhaseHeld:
+		return deliveryv1.Phase_PHASE_HELD
+	case catalog.PhaseWaiting:
+		return deliveryv1.Phase_PHASE_WAITING
+	case catalog.PhaseDiffers:
+		return deliveryv1.Phase_PHASE_DIFFERS
 	}
 	return deliveryv1.Phase_PHASE_UNSPECIFIED
 }

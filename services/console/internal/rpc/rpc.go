@@ -42,7 +42,7 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), identityMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), syncMounts(d), identityMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

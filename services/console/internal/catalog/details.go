@@ -1,0 +1,104 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// ServiceDetail is a service with a long list that its agent handed over.
+type ServiceDetail struct {
+	Service Service
+	Detail  store.Detail
+	// Connected and LastSeen are of the cluster: how far the list can be trusted.
+	Connected bool
+	LastSeen  time.Time
+}
+
+// RecordDetail keeps a detail. One about a service that is gone or not meant for the cluster is passed over.
+func (c *Catalog) RecordDetail(ctx context.Context, cluster, service string, kind store.DetailKind, d store.Detail) error {
+	if !dnsLabel.MatchString(service) {
+		return nil
+	}
+	if now := c.now(); d.Time.IsZero() || d.Time.After(now) {
+		d.Time = now
+	}
+	uid := ""
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err := v.Named(ctx, store.KindService, []string{service})
+		if err != nil || rows[service].UID == "" {
+			return err
+		}
+		var spec ServiceSpec
+		if err := decode(rows[service], &spec); err != nil || spec.Cluster != cluster {
+			return err
+		}
+		uid = rows[service].UID
+		return nil
+	})
+	if err != nil || uid == "" {
+		return err
+	}
+	return c.store.PutDetail(ctx, kind, uid, d)
+}
+
+// Detail returns what is kept of one kind about a service; no Data: nothing.
+func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string) (ServiceDetail, error) {
+	if !dnsLabel.MatchString(name) {
+		return ServiceDetail{}, missing(store.KindService, name)
+	}
+	list, err := c.details(ctx, kind, func(ctx context.Context, v store.View) ([]store.Resource, error) {
+		rows, err := v.Named(ctx, store.KindService, []string{name})
+		if r, ok := rows[name]; ok {
+			return []store.Resource{r}, err
+		} else if err != nil {
+			return nil, err
+		}
+		return nil, missing(store.KindService, name)
+	})
+	if err != nil {
+		return ServiceDetail{}, err
+	}
+	return list[0], nil
+}
+
+// Details returns what is kept about services, in the order of names, from the one after a name on. Fewer than limit:
+// these are the last.
+func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after string, limit int) ([]ServiceDetail, error) {
+	return c.details(ctx, kind, func(ctx context.Context, v store.View) ([]store.Resource, error) {
+		return v.List(ctx, store.KindService, after, limit)
+	})
+}
+
+func (c *Catalog) details(ctx context.Context, kind store.DetailKind, find func(context.Context, store.View) ([]store.Resource, error)) (out []ServiceDetail, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err := find(ctx, v)
+		if err != nil {
+			return err
+		}
+		services, err := c.services(ctx, v, rows)
+		if err != nil {
+			return err
+		}
+		kept, err := v.Details(ctx, kind, uidsOf(rows))
+		if err != nil {
+			return err
+		}
+		names := map[string]bool{}
+		for _, s := range services {
+			names[s.Spec.Cluster] = true
+		}
+		clusters, err := named(ctx, v, store.KindCluster, names, c.clusters)
+		if err != nil {
+			return err
+		}
+		out = make([]ServiceDetail, len(services))
+		for i, s := range services {
+			status := clusters[s.Spec.Cluster].Status
+			out[i] = ServiceDetail{Service: s, Detail: kept[s.Meta.UID], Connected: status.Connected, LastSeen: status.LastSeen}
+		}
+		return nil
+	})
+	return out, err
+}
