@@ -109,6 +109,8 @@ type Store struct {
 	broken map[string]error
 	// owners says which service an object belongs to, here or soon.
 	owners map[object.Key]string
+	// track is told what a service has, whenever that changes.
+	track func(service string, entries []Entry)
 }
 
 // stored is a record and the ConfigMaps that hold it.
@@ -124,8 +126,13 @@ type stored struct {
 
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
-	return &Store{maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}}
+	return &Store{
+		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, track: func(string, []Entry) {},
+	}
 }
+
+// Follow has track told what each service has, from Load on. It must not block, and not keep the entries.
+func (s *Store) Follow(track func(service string, entries []Entry)) { s.track = track }
 
 // Load reads all inventories. What a killed writer left behind is removed.
 func (s *Store) Load(ctx context.Context) error {
@@ -140,6 +147,7 @@ func (s *Store) Load(ctx context.Context) error {
 		for _, entry := range kept.record.Entries {
 			s.owners[entry.Key] = service
 		}
+		s.track(service, kept.record.Entries)
 	}
 	s.mu.Unlock()
 	return s.remove(ctx, orphans)
@@ -256,6 +264,7 @@ func (s *Store) own(service string, entries []Entry) {
 	for _, entry := range entries {
 		s.owners[entry.Key] = service
 	}
+	s.track(service, entries)
 }
 
 // Holds tells whether any service has, or is about to make, an object that matches. It also names a

@@ -367,7 +367,9 @@ func TestHealthIsUnknownWithTheServerAway(t *testing.T) {
 		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
 		synctest.Wait()
 		a.mu.Lock()
-		a.refuse = func(schema.GroupVersionKind, metav1.ListOptions) error { return apierrors.NewServiceUnavailable("away") }
+		a.refuse = func(schema.GroupVersionKind, metav1.ListOptions) error {
+			return apierrors.NewServiceUnavailable("away")
+		}
 		a.mu.Unlock()
 		a.stream(configMaps).Stop()
 		a.called("")
