@@ -23,9 +23,11 @@ var ErrNone = errors.New("the hub has named no distributor: check the console's 
 
 // Distributor is one to talk to. HTTP carries the agent's credential.
 type Distributor struct {
-	URL  string
-	RPC  deliveryv1connect.DeliveryServiceClient
-	HTTP *http.Client
+	URL string
+	RPC deliveryv1connect.DeliveryServiceClient
+	// Details is for what is too much for reports.
+	Details deliveryv1connect.DetailServiceClient
+	HTTP    *http.Client
 }
 
 // Distributors is the list of them. It is safe for concurrent use.
@@ -61,6 +63,7 @@ func (d *Distributors) Set(urls []string) {
 	for _, url := range urls {
 		d.list = append(d.list, Distributor{
 			URL: url, HTTP: d.client, RPC: deliveryv1connect.NewDeliveryServiceClient(d.rpc, url, d.options...),
+			Details: deliveryv1connect.NewDetailServiceClient(d.client, url, d.options...),
 		})
 	}
 	if at := slices.Index(urls, using); at >= 0 {

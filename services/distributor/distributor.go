@@ -116,13 +116,21 @@ func (s *Service) serve(origin *edge.Edge) error {
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,
 		deliveryv1connect.DeliveryServiceWatchProcedure:  identity.RoleAgent,
 		deliveryv1connect.DeliveryServiceReportProcedure: identity.RoleAgent,
+
+		deliveryv1connect.DetailServiceReportDetailsProcedure: identity.RoleAgent,
 	}
+	details := rpc.NewDetails(
+		consolev1connect.NewObjectServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...), s.metrics.Away.WithLabelValues("details").Inc,
+	)
 	return s.replica.Serve(policy, s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
 			return path, pieces.Handler(handler)
 		}).Lingering(),
+		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
+			return deliveryv1connect.NewDetailServiceHandler(details, opts...)
+		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 	)
 }

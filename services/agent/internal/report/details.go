@@ -1,0 +1,214 @@
+package report
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/hub"
+)
+
+const detailSuffix = ".detail"
+
+// Details hands over long lists about services: the latest of each service and kind, which is on disk until a
+// distributor acknowledges it as durable. It is safe for concurrent use.
+type Details struct {
+	dir          string
+	distributors *hub.Distributors
+	log          *slog.Logger
+	now          func() time.Time
+	wake         chan struct{}
+
+	mu sync.Mutex // guards what follows, and the files
+	// pending counts the states of each file that waits: a newer one may come while one is sent.
+	pending map[string]uint64
+	// last is the sum of what was set last, but for its time.
+	last map[string][sha256.Size]byte
+}
+
+// OpenDetails reads which lists an earlier run left to be sent.
+func OpenDetails(dir string, distributors *hub.Distributors, log *slog.Logger) (*Details, error) {
+	if err := durable.Sweep(dir); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"+detailSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("read details: %w", err)
+	}
+	d := &Details{
+		dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1),
+		pending: map[string]uint64{}, last: map[string][sha256.Size]byte{},
+	}
+	for _, path := range files {
+		d.pending[filepath.Base(path)] = 1
+	}
+	return d, nil
+}
+
+func fileOf(service, kind string) string { return service + "." + kind + detailSuffix }
+
+func kindOf(d *deliveryv1.ServiceDetail) string {
+	if d.GetDiff() != nil {
+		return "diff"
+	}
+	return "objects"
+}
+
+// Set is told a list. When it returns without an error the list is on disk. One that says nothing new is dropped.
+func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
+	plain, err := proto.MarshalOptions{Deterministic: true}.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("encode detail: %w", err)
+	}
+	sum, file := sha256.Sum256(plain), fileOf(detail.GetService(), kindOf(detail))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last[file] == sum {
+		return nil
+	}
+	detail = proto.CloneOf(detail)
+	detail.ObservedTime = timestamppb.New(d.now())
+	data, err := proto.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("encode detail: %w", err)
+	}
+	if err := durable.WriteFile(filepath.Join(d.dir, file), data, 0o600); err != nil {
+		return fmt.Errorf("keep detail: %w", err)
+	}
+	d.last[file] = sum
+	d.pending[file]++
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Told says whether a list of this kind was handed over, or is to be, since the agent started.
+func (d *Details) Told(service, kind string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, told := d.last[fileOf(service, kind)]
+	return told
+}
+
+// Forget drops what is known of a service that left.
+func (d *Details) Forget(service string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var failed error
+	for _, kind := range []string{"objects", "diff"} {
+		file := fileOf(service, kind)
+		delete(d.last, file)
+		if _, waits := d.pending[file]; waits {
+			failed = errors.Join(failed, durable.Remove(filepath.Join(d.dir, file)))
+			delete(d.pending, file)
+		}
+	}
+	return failed
+}
+
+// Run sends lists until ctx ends.
+func (d *Details) Run(ctx context.Context) error {
+	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	for {
+		err := d.flush(ctx)
+		var retry <-chan time.Time
+		if err != nil && ctx.Err() == nil {
+			wait := backoff.After(err)
+			d.log.Warn("details are not delivered yet", "err", err, "retry_in", wait)
+			retry = time.After(wait)
+		} else {
+			backoff.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry:
+		case <-d.wakes(retry):
+		}
+	}
+}
+
+// wakes is nil while a retry is waited for: what is new waits with what failed.
+func (d *Details) wakes(retry <-chan time.Time) <-chan struct{} {
+	if retry != nil {
+		return nil
+	}
+	return d.wake
+}
+
+func (d *Details) flush(ctx context.Context) error {
+	for {
+		d.mu.Lock()
+		files := slices.Sorted(maps.Keys(d.pending))
+		d.mu.Unlock()
+		if len(files) == 0 {
+			return nil
+		}
+		for _, file := range files {
+			if err := d.send(ctx, file); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (d *Details) send(ctx context.Context, file string) error {
+	d.mu.Lock()
+	generation, waits := d.pending[file]
+	data, err := os.ReadFile(filepath.Join(d.dir, file))
+	d.mu.Unlock()
+	var detail deliveryv1.ServiceDetail
+	switch {
+	case !waits:
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read detail: %w", err)
+	case err != nil, proto.Unmarshal(data, &detail) != nil, !strings.HasPrefix(file, detail.GetService()+"."):
+		d.log.Warn("a kept detail is damaged and dropped", "file", file)
+		return d.settled(file, generation)
+	}
+	err = d.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, err := one.Details.ReportDetails(ctx, &deliveryv1.ReportDetailsRequest{Detail: &detail})
+		return err
+	})
+	switch connect.CodeOf(err) {
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted, connect.CodeUnimplemented:
+		d.log.Warn("the hub does not take a detail; it is dropped", "service", detail.GetService(), "err", err)
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("send details: %w", err)
+	}
+	return d.settled(file, generation)
+}
+
+// settled drops a list that is durable elsewhere, unless a newer one has come.
+func (d *Details) settled(file string, generation uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pending[file] != generation {
+		return nil
+	}
+	delete(d.pending, file)
+	return durable.Remove(filepath.Join(d.dir, file))
+}

@@ -1,0 +1,169 @@
+package report_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/report"
+)
+
+// taker is the distributor's side.
+type taker struct {
+	deliveryv1connect.UnimplementedDetailServiceHandler
+
+	mu      sync.Mutex // guards what follows
+	refuse  error
+	got     []*deliveryv1.ServiceDetail
+	called  int
+	changed chan struct{}
+}
+
+func (r *taker) ReportDetails(_ context.Context, request *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.called++
+	defer func() {
+		select {
+		case r.changed <- struct{}{}:
+		default:
+		}
+	}()
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	r.got = append(r.got, request.GetDetail())
+	return &deliveryv1.ReportDetailsResponse{}, nil
+}
+
+func (r *taker) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		r.mu.Lock()
+		done := ok()
+		r.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-deadline:
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func newTaker(t *testing.T) (*taker, *hub.Distributors) {
+	t.Helper()
+	r := &taker{changed: make(chan struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.Handle(deliveryv1connect.NewDetailServiceHandler(r))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	distributors := hub.New(server.Client(), nil)
+	distributors.Set([]string{server.URL})
+	return r, distributors
+}
+
+func sendDetails(t *testing.T, dir string, distributors *hub.Distributors) (*report.Details, func()) {
+	t.Helper()
+	d, err := report.OpenDetails(dir, distributors, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return d, stop
+}
+
+func objects(service string, names ...string) *deliveryv1.ServiceDetail {
+	list := &deliveryv1.ObjectList{}
+	for _, name := range names {
+		list.Objects = append(list.Objects, &deliveryv1.ManagedObject{Name: name})
+	}
+	return &deliveryv1.ServiceDetail{Service: service, Detail: &deliveryv1.ServiceDetail_Objects{Objects: list}}
+}
+
+func TestDetailsAreSentOverARestart(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	hub.refuse = connect.NewError(connect.CodeUnavailable, errors.New("the console is away"))
+	dir := t.TempDir()
+	d, stop := sendDetails(t, dir, distributors)
+	for _, detail := range []*deliveryv1.ServiceDetail{
+		objects("web", "old"), objects("web", "a", "b"), {Service: "web", Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Created: 1}}},
+	} {
+		if err := d.Set(detail); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub.await(t, "a try", func() bool { return hub.called > 0 })
+	stop()
+	hub.mu.Lock()
+	hub.refuse = nil
+	hub.mu.Unlock()
+	d, _ = sendDetails(t, dir, distributors)
+	hub.await(t, "both kinds", func() bool { return len(hub.got) == 2 })
+	if hub.got[0].GetDiff().GetCreated() != 1 || len(hub.got[1].GetObjects().GetObjects()) != 2 || hub.got[1].GetObservedTime() == nil {
+		t.Errorf("got %v", hub.got)
+	}
+	// The same again is no news; something else is.
+	for _, names := range [][]string{{"c"}, {"c"}, {"c", "d"}} {
+		if err := d.Set(objects("web", names...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub.await(t, "the latest", func() bool { return len(hub.got[len(hub.got)-1].GetObjects().GetObjects()) == 2 })
+	if len(hub.got) > 4 {
+		t.Errorf("sent %d times", len(hub.got))
+	}
+	files, err := os.ReadDir(dir)
+	deadline := time.Now().Add(time.Minute)
+	for len(files) > 0 && err == nil && time.Now().Before(deadline) { // removed right after the answer
+		files, err = os.ReadDir(dir)
+	}
+	if len(files) > 0 || err != nil {
+		t.Errorf("left over: %v %v", files, err)
+	}
+}
+
+func TestDetailThatTheHubDoesNotKeepIsDropped(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	hub.refuse = connect.NewError(connect.CodeResourceExhausted, errors.New("too much"))
+	d, _ := sendDetails(t, t.TempDir(), distributors)
+	if err := d.Set(objects("large", "a")); err != nil {
+		t.Fatal(err)
+	}
+	hub.await(t, "a try", func() bool { return hub.called > 0 })
+	hub.mu.Lock()
+	hub.refuse = nil
+	hub.mu.Unlock()
+	if err := d.Set(objects("small", "a")); err != nil {
+		t.Fatal(err)
+	}
+	hub.await(t, "the other", func() bool { return len(hub.got) > 0 && hub.got[len(hub.got)-1].GetService() == "small" })
+	if err := d.Forget("small"); err != nil {
+		t.Error(err)
+	}
+}
