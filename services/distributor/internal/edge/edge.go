@@ -34,6 +34,9 @@ const (
 	resolveTimeout = 2 * time.Minute
 	// maxURL of a question that is asked by GET.
 	maxURL = 8 << 10
+	// fetchesAtOnce bounds the artifacts that are brought here at the same time: a node whose cache is lost is asked for
+	// all of them at once. The others wait.
+	fetchesAtOnce = 64
 )
 
 // Coordination is what the edge asks of platform/coordination.
@@ -55,7 +58,8 @@ type Config struct {
 
 // Edge asks gitcaches. Safe for concurrent use.
 type Edge struct {
-	cfg Config
+	cfg      Config
+	fetching chan struct{} // capacity fetchesAtOnce
 
 	mu      sync.Mutex // guards what follows
 	members []coordination.Member
@@ -64,7 +68,11 @@ type Edge struct {
 }
 
 // New returns an edge; nothing is asked yet.
-func New(cfg Config) *Edge { return &Edge{cfg: cfg} }
+func New(cfg Config) *Edge {
+	// A question that fits is asked by GET: without a body to wait for the answer comes a good deal earlier.
+	cfg.Options = append(slices.Clone(cfg.Options), connect.WithHTTPGet(), connect.WithHTTPGetMaxURLSize(maxURL, true))
+	return &Edge{cfg: cfg, fetching: make(chan struct{}, fetchesAtOnce)}
+}
 
 var errNoGitcache = errors.New("no gitcache is known: none has joined, and --gitcache-urls names none")
 
@@ -147,9 +155,7 @@ func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answer
 			Source: w.Source, Revision: w.Commit, Path: w.Path, Include: w.Include.Lines(), Ignore: w.Ignore.Lines(),
 		})
 	}
-	// A question that fits is asked by GET: without a body to wait for the answer comes a good deal earlier.
-	options := append(slices.Clone(e.cfg.Options), connect.WithHTTPGet(), connect.WithHTTPGetMaxURLSize(maxURL, true))
-	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, origin, options...).Resolve(ctx, req)
+	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, origin, e.cfg.Options...).Resolve(ctx, req)
 	if err == nil && len(resp.GetResults()) != len(wants) {
 		err = fmt.Errorf("got %d results for %d queries", len(resp.GetResults()), len(wants))
 	}
@@ -231,12 +237,22 @@ func (e *Edge) Fetch(ctx context.Context, d artifact.Digest) (io.ReadCloser, err
 	return e.fetch(ctx, e.origins(ctx, ""), d)
 }
 
-func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (io.ReadCloser, error) {
+func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (r io.ReadCloser, err error) {
+	select {
+	case e.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() {
+		if err != nil {
+			<-e.fetching
+		}
+	}()
 	last := errNoGitcache
 	for _, origin := range origins {
 		r, err := artifact.Fetch(ctx, e.cfg.Bytes, origin, d, 0)
 		if err == nil {
-			return r, nil
+			return &fetch{ReadCloser: r, end: sync.OnceFunc(func() { <-e.fetching })}, nil
 		}
 		last = fmt.Errorf("%s: %w", host(origin), err)
 	}
@@ -245,4 +261,15 @@ func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (
 		return nil, fmt.Errorf("no gitcache has the artifact yet (%s)", host(origins[len(origins)-1]))
 	}
 	return nil, last
+}
+
+// fetch is an artifact on its way here.
+type fetch struct {
+	io.ReadCloser
+	end func()
+}
+
+func (f *fetch) Close() error {
+	f.end()
+	return f.ReadCloser.Close()
 }
