@@ -37,6 +37,7 @@ import (
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/join"
+	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
@@ -112,6 +113,8 @@ type Agent struct {
 	telemetry    *telemetry.Telemetry
 	http         *http.Client
 	cluster      *cluster.Cluster
+	width        *apply.Width
+	memory       *memory.Memory
 	joiner       *join.Joiner
 	renewer      *identity.Renewer
 	distributors *hub.Distributors
@@ -143,7 +146,8 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{})}
+	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
+	a.memory = memory.New(func(string) {})
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -189,7 +193,9 @@ func (a *Agent) connect() error {
 	if err != nil {
 		return err
 	}
-	if a.cluster, err = cluster.New(config); err != nil {
+	own := rest.CopyConfig(config)
+	own.Wrap(a.width.Wrap)
+	if a.cluster, err = cluster.New(own); err != nil {
 		return err
 	}
 	if err := a.connectHub(); err != nil {
@@ -285,8 +291,9 @@ func (a *Agent) wire() {
 		Sets:      a.sets,
 		Renderer:  render.New(),
 		Scopes:    a.cluster,
-		Applier:   apply.New(a.cluster),
-		Pruner:    prune.New(a.cluster, a.inventory),
+		Applier:   apply.New(a.cluster, a.width, a.memory),
+		Pruner:    prune.New(a.cluster, a.inventory, a.width),
+		Memory:    a.memory,
 		Checker:   health.New(a.cluster),
 		Reports:   a.reporter,
 		Tracer:    tracer,

@@ -140,7 +140,7 @@ func TestImmutableFieldIsReported(t *testing.T) {
 	w.hub.awaitPhase(t, name, good, healthy)
 	bad := w.hub.push(t, name, w.namespace, deployment("two"))
 	report := w.hub.awaitPhase(t, name, bad, failed)
-	want := "Deployment " + w.namespace + "/web (apps/hello/web.yaml, document 1): spec.selector: field is immutable. It can't be changed on an existing object: undo the change, or delete the object so that it is made anew; the previous state stays applied."
+	want := "Deployment " + w.namespace + "/web (apps/hello/web.yaml, document 1): spec.selector: field is immutable. It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation fairlead.dev/recreate: allowed; the previous state stays applied."
 	if report.GetMessage() != want {
 		t.Errorf("got\n%s\nwant\n%s", report.GetMessage(), want)
 	}

@@ -1,14 +1,15 @@
-// Package apply sends the objects of a service to the cluster by server-side apply.
+// Package apply brings the objects of a service into the cluster by server-side apply, in the order that package
+// order plans.
 //
-// It goes by stages: namespaces and CRDs, then everything else, then what intercepts requests. Within
-// a stage objects are sent side by side. An object's error is its own: the others of its stage are
-// sent all the same, the stages after it are not.
+// Only what Decide names is sent; the objects of a step side by side, each read from the set when its turn comes. An
+// object's error is its own: the others of its step are sent all the same, the steps after it are not. Nothing is
+// waited for in here: where something has to become healthy, be deleted or be served first, Advance returns and says
+// so, and goes on from there when it is called again.
 package apply
 
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,174 +17,411 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/object"
-)
-
-const (
-	// perService bounds the requests that one service has under way, so that a large one leaves room.
-	perService = 8
-	// inAll bounds the requests of all services together.
-	inAll = 16
-	// kindPatience is how long objects wait for the CRD that came with them. Usual is 0.1 s.
-	kindPatience = 15 * time.Second
+	"fairlead.dev/services/agent/internal/order"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
 	Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
+	Get(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
+	Whole(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
-	AwaitKind(ctx context.Context, gvk schema.GroupVersionKind) error
-}
-
-// Item is an object that is ready to be sent.
-type Item struct {
-	manifest.Object
-
-	// Sum of what is sent. It changes when the manifest does.
-	Sum object.Sum
-}
-
-// Failure is why an object was not applied, in words.
-type Failure struct {
-	Item    Item
-	Problem Problem
+	Patch(ctx context.Context, ref object.Ref, patch []byte) error
+	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
+	Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error
+	HasStatus(gvk schema.GroupVersionKind) bool
 }
 
 // Applier sends objects. It is safe for concurrent use.
 type Applier struct {
-	api   API
-	slots chan struct{}
+	api    API
+	width  *Width
+	memory *memory.Memory
+	now    func() time.Time
 }
 
 // New returns an applier.
-func New(api API) *Applier {
-	return &Applier{api: api, slots: make(chan struct{}, inAll)}
+func New(api API, width *Width, known *memory.Memory) *Applier {
+	return &Applier{api: api, width: width, memory: known, now: time.Now}
 }
 
-// Strangers finds the items that are objects of another service. Only those that the record does not
-// list as made by this service are looked up.
-func (a *Applier) Strangers(ctx context.Context, service string, items []Item, record inventory.Record) []Failure {
-	made := make(map[object.Key]bool, len(record.Entries))
-	for _, entry := range record.Entries {
-		made[entry.Key] = entry.UID != ""
+// Request is what is to be applied for a service.
+type Request struct {
+	Service string
+	// Digest that hooks are run for, once.
+	Digest string
+	Set    *set.Set
+	Sync   *deliveryv1.SyncSpec
+	// Record lists all that may be made.
+	Record inventory.Record
+	// Note records that hooks have ended well, before their objects are deleted.
+	Note func(ctx context.Context, ran []object.Key) error
+}
+
+// Progress is how far a digest has come. It is for one digest, and one user at a time.
+type Progress struct {
+	steps []order.Step
+	// step is the one that comes next, since when it is waited for.
+	step  int
+	since time.Time
+	items []set.Item
+	own   map[schema.GroupKind]bool
+	known knowledge
+	rules []*health.Rule
+	// adopted are objects of others that are taken over.
+	adopted map[object.Key]bool
+	// failed is why the sync failed: what is left to do are its hooks.
+	failed []Failure
+
+	mu sync.Mutex // guards what follows
+	// done lists what is as it should be.
+	done map[object.Key]inventory.Entry
+	ran  map[object.Key]bool
+}
+
+// Begin plans. The error is a *manifest.Error if the manifests don't allow a plan.
+func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool) (*Progress, error) {
+	own, err := ownKinds(r.Set, items)
+	if err != nil {
+		return nil, err
 	}
-	return a.each(ctx, items, func(ctx context.Context, item Item) *Problem {
-		if made[item.Ref().Key] {
-			return nil
-		}
-		meta, err := a.api.Metadata(ctx, item.Ref())
-		if unknown := (*cluster.UnknownKindError)(nil); apierrors.IsNotFound(err) || errors.As(err, &unknown) {
-			return nil
-		}
-		if err != nil {
-			return explain(item, err)
-		}
-		if owner := object.Owner(meta); owner != "" && owner != service {
-			return Taken(owner)
-		}
-		return nil
-	})
-}
-
-// Rehearse sends the items that changed since the record as a dry run, so that a mistake is found
-// before anything is changed. What can't be rehearsed passes: an object whose namespace or kind comes
-// with it, and one that a webhook without dry run intercepts.
-func (a *Applier) Rehearse(ctx context.Context, items []Item, record inventory.Record) []Failure {
-	sent := make(map[object.Key]object.Sum, len(record.Entries))
-	for _, entry := range record.Entries {
-		sent[entry.Key] = entry.Sum
+	steps, err := order.Plan(items, func(kind schema.GroupKind) bool { return own[kind] })
+	if err != nil {
+		return nil, err
 	}
-	changed := slices.DeleteFunc(slices.Clone(items), func(item Item) bool { return sent[item.Ref().Key] == item.Sum })
-	if len(changed) < 2 && len(items) == len(changed) {
-		return nil // a single object is applied or not: there is nothing in between to protect
+	p := &Progress{
+		steps: steps, items: items, own: own, adopted: adopted, since: a.now(), known: a.knowledge(r.Service, r.Record),
+		rules: health.Compile(r.Sync.GetHealth()),
+		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{},
 	}
-	namespaces, kinds := ownNamespaces(items), ownKinds(items)
-	return a.each(ctx, changed, func(ctx context.Context, item Item) *Problem {
-		if namespaces[item.GetNamespace()] || kinds[item.GroupVersionKind().GroupKind()] {
-			return nil
+	if r.Record.Progress.Digest == r.Digest {
+		for _, key := range r.Record.Progress.Ran {
+			p.ran[key] = true
 		}
-		_, err := a.api.Apply(ctx, item.Unstructured, true)
-		if err == nil || noDryRun(err) {
-			return nil
-		}
-		return explain(item, err)
-	})
+	}
+	return p, nil
 }
 
-// Applied is an object as it was after it was applied.
-type Applied struct {
-	Item   Item
-	Object *unstructured.Unstructured
+// Done counts the objects that are as they should be, and lists them for the inventory.
+func (p *Progress) Done() map[object.Key]inventory.Entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
 }
 
-// Apply sends the items. The failures are empty if all of them were applied. When giveUp is closed
-// it no longer waits for new kinds.
-func (a *Applier) Apply(ctx context.Context, items []Item, giveUp <-chan struct{}) ([]Applied, []Failure) {
-	var mu sync.Mutex // guards applied
-	var applied []Applied
-	own := ownKinds(items)
-	for stage := range stages {
-		batch := slices.DeleteFunc(slices.Clone(items), func(item Item) bool { return Stage(item.GroupVersionKind()) != stage })
-		failures := a.each(ctx, batch, func(ctx context.Context, item Item) *Problem {
-			obj, err := a.send(ctx, item, own[item.GroupVersionKind().GroupKind()], giveUp)
-			if err != nil {
-				return explain(item, err)
+func (p *Progress) note(item set.Item, meta metav1.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[item.Key] = inventory.Entry{
+		Ref: item.Ref, UID: meta.GetUID(), Sum: item.Sum, Owned: object.Owned(meta), Wave: item.Wave, Hook: item.Hook != 0,
+	}
+}
+
+func (p *Progress) isDone(key object.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.done[key]
+	return ok
+}
+
+// Gate is what is waited for.
+type Gate struct {
+	// Why says it in words: "Deployment shop/db is not ready: ...".
+	Why string
+	// Items that are not there yet, at most a few.
+	Items []Failure
+	// Overdue: it takes longer than its timeout.
+	Overdue bool
+	// Look is when to look again, if nothing is heard.
+	Look time.Duration
+}
+
+// Result is how far it came. With no failures and no gate all is done.
+type Result struct {
+	Failures []Failure
+	Waits    *Gate
+	// Final: trying again changes nothing before the next digest, since a hook failed.
+	Final bool
+	// Err is why it can't go on, if no object is to blame.
+	Err error
+}
+
+// Advance goes on to the end, the next gate, or a failure.
+func (a *Applier) Advance(ctx context.Context, r Request, p *Progress) Result {
+	for p.step < len(p.steps) {
+		step := p.steps[p.step]
+		var result Result
+		switch {
+		case step.Hook != 0 && step.Gate:
+			result = a.awaitHooks(ctx, r, p, step)
+		case step.Hook != 0:
+			result = a.startHooks(ctx, r, p, step)
+		case step.Gate:
+			result = a.gate(ctx, p, step)
+		default:
+			result = a.send(ctx, r, p, step)
+		}
+		if result.Final && p.failed == nil {
+			p.failed = result.Failures
+			p.steps, p.step, p.since = order.Hooks(p.items, object.SyncFail), 0, a.now()
+			continue
+		}
+		if len(result.Failures) > 0 || result.Waits != nil || result.Err != nil {
+			return result
+		}
+		p.step++
+		p.since = a.now()
+	}
+	if p.failed != nil {
+		return Result{Failures: p.failed, Final: true}
+	}
+	return Result{}
+}
+
+// pendings collects what has to be waited for.
+type pendings struct {
+	mu    sync.Mutex // guards items
+	items []Failure
+}
+
+func (p *pendings) add(item set.Item, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.items = append(p.items, Failure{Item: item, Problem: Problem{Text: why}})
+}
+
+const (
+	// kindPatience is how long objects wait for the kind that came with them. Usual is 0.1 s.
+	kindPatience = 15 * time.Second
+	// lookFirst and lookMax are between two looks at what is waited for.
+	lookFirst, lookMax = 50 * time.Millisecond, 5 * time.Second
+)
+
+// waits turns what is pending into a gate.
+func (a *Applier) waits(p *Progress, pending []Failure, timeout time.Duration) Result {
+	if len(pending) == 0 {
+		return Result{}
+	}
+	const few = 20
+	waited := a.now().Sub(p.since)
+	gate := &Gate{Items: pending[:min(len(pending), few)], Overdue: waited > timeout, Look: min(max(waited/4, lookFirst), lookMax)}
+	gate.Why = pending[0].Item.Key.String() + " " + pending[0].Problem.Text
+	if more := len(pending) - 1; more == 1 {
+		gate.Why += ", and one more object"
+	} else if more > 1 {
+		gate.Why += ", and " + count(more, "more object")
+	}
+	return Result{Waits: gate}
+}
+
+// send sends the objects of a step, as far as they need it.
+func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.Step) Result {
+	var pending pendings
+	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+		if p.isDone(item.Key) {
+			return nil
+		}
+		known, ok := p.known.of(item.Key)
+		if Decide(item, known, ok) == "" {
+			if ok {
+				p.note(item, &metav1.ObjectMeta{UID: known.UID})
+				p.own1(item, known.Owned)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			applied = append(applied, Applied{Item: item, Object: obj})
 			return nil
-		})
-		if len(failures) > 0 {
-			return applied, failures
 		}
+		answer, wait, problem := a.one(ctx, r, p, item)
+		if wait != "" {
+			pending.add(item, wait)
+		}
+		if answer != nil {
+			p.note(item, answer)
+			a.wrote(p, item, answer)
+		}
+		return problem
+	})
+	if len(failures) > 0 {
+		return Result{Failures: failures}
 	}
-	return applied, nil
+	return a.waits(p, pending.items, time.Hour)
 }
 
-// send applies one object. If its kind came with it, it waits until the kind is served.
-func (a *Applier) send(ctx context.Context, item Item, ownKind bool, giveUp <-chan struct{}) (*unstructured.Unstructured, error) {
-	if !ownKind {
-		return a.api.Apply(ctx, item.Unstructured, false)
-	}
-	waitCtx, cancel := context.WithTimeout(ctx, kindPatience)
-	defer cancel()
-	for {
-		obj, err := a.api.Apply(ctx, item.Unstructured, false)
-		if unknown := (*cluster.UnknownKindError)(nil); err == nil || !errors.As(err, &unknown) {
-			return obj, err
-		}
-		select {
-		case <-waitCtx.Done():
-			return nil, err
-		case <-giveUp:
-			return nil, err
-		case <-time.After(kindPause):
-		}
-		if err := a.api.AwaitKind(waitCtx, item.GroupVersionKind()); err != nil {
-			return nil, err
-		}
-	}
+// own1 keeps what is known of the fields of an object that was not sent.
+func (p *Progress) own1(item set.Item, owned object.Sum) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	entry := p.done[item.Key]
+	entry.Owned = owned
+	p.done[item.Key] = entry
 }
 
-// kindPause is between two attempts on a kind that is listed and not served yet.
-const kindPause = 50 * time.Millisecond
+// one sends one object. wait says what has to happen first.
+func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item) (answer *unstructured.Unstructured, wait string, problem *Problem) {
+	if p.adopted[item.Key] {
+		if err := a.adopt(ctx, item.Ref); err != nil {
+			return nil, "", explain(item, err)
+		}
+	}
+	answer, err := a.apply(ctx, r, item, false)
+	unknown := (*cluster.UnknownKindError)(nil)
+	switch {
+	case err == nil:
+		return answer, "", nil
+	case errors.As(err, &unknown) && p.own[item.GVK().GroupKind()] && a.now().Sub(p.since) < kindPatience:
+		return nil, "waits until its kind is served", nil
+	case item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item):
+		wait, err = a.recreate(ctx, item)
+	}
+	if err != nil {
+		return nil, "", explain(item, err)
+	}
+	return nil, wait, nil
+}
 
-// each calls do for all items, a bounded number at a time, and collects failures in the order of items.
-func (a *Applier) each(ctx context.Context, items []Item, do func(context.Context, Item) *Problem) []Failure {
+// apply sends an object as it stands in the set, less the fields that are left to others.
+func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bool) (*unstructured.Unstructured, error) {
+	obj, _, err := r.Set.Object(item)
+	if err != nil {
+		return nil, err
+	}
+	if pointers := Ignored(r.Sync, item, obj); len(pointers) > 0 {
+		live, err := a.api.Whole(ctx, item.Ref)
+		if err != nil && !notThere(err) {
+			return nil, err
+		}
+		if err == nil {
+			spare(obj, live, pointers)
+		}
+	}
+	return a.api.Apply(ctx, obj, dryRun)
+}
+
+// One applies one object of a set, or tries it with dryRun, whatever is known of it.
+func (a *Applier) One(ctx context.Context, r Request, item set.Item, dryRun bool) (*unstructured.Unstructured, *Problem) {
+	give, err := a.width.Take(ctx)
+	if err != nil {
+		return nil, explain(item, err)
+	}
+	defer give()
+	answer, err := a.apply(ctx, r, item, dryRun)
+	if err != nil {
+		return nil, explain(item, err)
+	}
+	if !dryRun {
+		a.wrote(&Progress{rules: health.Compile(r.Sync.GetHealth())}, item, answer)
+	}
+	return answer, nil
+}
+
+// wrote tells the memory what an apply has made.
+func (a *Applier) wrote(p *Progress, item set.Item, answer *unstructured.Unstructured) {
+	gvk := item.GVK()
+	var content object.Sum
+	h := health.OfMeta(answer)
+	if !cluster.DataOnly(gvk) {
+		h = health.Of(answer, health.Find(p.rules, gvk.GroupKind()))
+		if a.api.HasStatus(gvk) {
+			content = object.Content(answer)
+		}
+	}
+	a.memory.Wrote(item.Key, item.Sum, answer, content)
+	a.memory.Saw(gvk, answer, content, h)
+}
+
+// recreate deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is gone.
+func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err error) {
+	const again = "is being deleted, to be made anew"
+	meta, err := a.api.Metadata(ctx, item.Ref)
+	if err != nil && !notThere(err) {
+		return "", err
+	}
+	if err != nil || meta.DeletionTimestamp != nil {
+		return again, nil
+	}
+	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
+		return "", err
+	}
+	return again, nil
+}
+
+// mayRecreate: what takes data or other objects along is never deleted for a change.
+func mayRecreate(item set.Item) bool {
+	switch item.Kind {
+	case "Namespace", "PersistentVolumeClaim", "PersistentVolume", "CustomResourceDefinition":
+		return false
+	}
+	return true
+}
+
+// gate looks at objects that have to be healthy.
+func (a *Applier) gate(ctx context.Context, p *Progress, step order.Step) Result {
+	var pending []Failure
+	for _, item := range step.Items {
+		state, message := a.health(ctx, p, item)
+		if state == health.Healthy {
+			continue
+		}
+		text := "is not healthy yet"
+		if message != "" {
+			text = "is not healthy yet (" + message + ")"
+		}
+		pending = append(pending, Failure{Item: item, Problem: Problem{Text: text, Advice: "What comes after it waits."}})
+	}
+	return a.waits(p, pending, step.Timeout)
+}
+
+// health is what the watches say, or, as long as they say nothing, the API server.
+func (a *Applier) health(ctx context.Context, p *Progress, item set.Item) (health.State, string) {
+	known, ok := a.memory.Get(item.Key)
+	if ok && known.State != memory.Unseen && known.Health != health.Unknown {
+		return known.Health, ""
+	}
+	if item.Version == "" { // of another service, or of none
+		return health.Missing, "no service has it"
+	}
+	obj, err := a.api.Get(ctx, item.Ref)
+	if notThere(err) {
+		return health.Missing, "it is not in the cluster"
+	}
+	if err != nil {
+		return health.Unknown, "the API server does not say"
+	}
+	h := health.OfMeta(obj)
+	if !cluster.DataOnly(item.GVK()) {
+		h = health.Of(obj, health.Find(p.rules, item.GVK().GroupKind()))
+	}
+	return h.State, h.Message
+}
+
+// notThere tells that an object is not found, or that its kind is not served.
+func notThere(err error) bool {
+	unknown := (*cluster.UnknownKindError)(nil)
+	return apierrors.IsNotFound(err) || errors.As(err, &unknown)
+}
+
+// each calls do for all items, as many at a time as the width allows, and collects failures in the order of items.
+func (a *Applier) each(ctx context.Context, items []set.Item, do func(context.Context, set.Item) *Problem) []Failure {
 	problems := make([]*Problem, len(items))
 	work := make(chan int)
 	var workers sync.WaitGroup
-	for range min(perService, len(items)) {
+	for range min(maxWidth, len(items)) {
 		workers.Go(func() {
 			for i := range work {
-				a.slots <- struct{}{}
+				give, err := a.width.Take(ctx)
+				if err != nil {
+					problems[i] = explain(items[i], err)
+					continue
+				}
 				problems[i] = do(ctx, items[i])
-				<-a.slots
+				give()
 			}
 		})
 	}
@@ -201,44 +439,20 @@ func (a *Applier) each(ctx context.Context, items []Item, do func(context.Contex
 	return failures
 }
 
-// stages is how many there are; see Stage.
-const stages = 3
-
-// Stage is when objects of a kind are applied; they are removed in the reverse order.
-func Stage(gvk schema.GroupVersionKind) int {
-	switch gvk.GroupKind() {
-	case schema.GroupKind{Kind: "Namespace"},
-		schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
-		return 0
-	// Last, because they route requests to something that has to run first.
-	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
-		schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
-		schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
-		return stages - 1
-	}
-	return 1
-}
-
-// ownNamespaces are the namespaces that are among the items.
-func ownNamespaces(items []Item) map[string]bool {
-	own := map[string]bool{}
-	for _, item := range items {
-		if item.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
-			own[item.GetName()] = true
-		}
-	}
-	return own
-}
-
 // ownKinds are the kinds whose CRDs are among the items.
-func ownKinds(items []Item) map[schema.GroupKind]bool {
+func ownKinds(objects *set.Set, items []set.Item) (map[schema.GroupKind]bool, error) {
 	own := map[schema.GroupKind]bool{}
 	for _, item := range items {
-		if item.GetKind() == "CustomResourceDefinition" {
-			group, _, _ := unstructured.NestedString(item.Object.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(item.Object.Object, "spec", "names", "kind")
-			own[schema.GroupKind{Group: group, Kind: kind}] = true
+		if item.GVK().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			continue
 		}
+		obj, _, err := objects.Object(item)
+		if err != nil {
+			return nil, err
+		}
+		group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
+		own[schema.GroupKind{Group: group, Kind: kind}] = true
 	}
-	return own
+	return own, nil
 }

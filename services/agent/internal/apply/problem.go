@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 const (
@@ -32,9 +34,11 @@ type Problem struct {
 }
 
 const (
-	fixAndPush   = "Fix the manifest and push."
-	triedAgain   = "It is tried again."
-	cantChange   = "It can't be changed on an existing object: undo the change, or delete the object so that it is made anew."
+	fixAndPush     = "Fix the manifest and push."
+	triedAgain     = "It is tried again."
+	cantChange     = "It can't be changed on an existing object: undo the change, or delete the object so that it is made anew."
+	cantChangeHere = "It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation " +
+		object.RecreateAnnotation + ": allowed."
 	allowTheUser = "Allow it to the agent's account, see the agent's README."
 )
 
@@ -49,10 +53,24 @@ func Taken(owner string) *Problem {
 
 // explain puts an error into words. Answers about Secrets are not repeated, since they may quote values:
 // only what is known to be harmless is told.
-func explain(item Item, err error) *Problem {
-	problem := describe(item.GetKind() == "Secret", err)
+func explain(item set.Item, err error) *Problem {
+	problem := describe(item.Kind == "Secret", err)
 	problem.Text = shorten(problem.Text)
+	if problem.Advice == cantChange && mayRecreate(item) {
+		problem.Advice = cantChangeHere
+	}
 	return problem
+}
+
+// Explain puts an error about an object into words that quote no value of a Secret.
+func Explain(ref object.Ref, err error) string {
+	problem := explain(set.Item{Ref: ref}, err)
+	return problem.Text + ". " + problem.Advice
+}
+
+// immutable tells the refusal of a change to a field that can't be changed.
+func immutable(err error) bool {
+	return err != nil && describe(true, err).Advice == cantChange
 }
 
 func describe(secret bool, err error) *Problem {
@@ -220,6 +238,8 @@ func other(secret bool, answer metav1.Status) *Problem {
 func noDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
+
+func count(n int, what string) string { return fmt.Sprintf("%d %ss", n, what) }
 
 func join(causes []string) string {
 	text := strings.Join(causes[:min(len(causes), maxCauses)], "; ")

@@ -27,10 +27,6 @@ import (
 )
 
 const (
-	// The API server protects itself (priority and fairness, 429); this only keeps one agent from
-	// being rude. client-go's default of 5 a second would make a large service wait for minutes.
-	requestsPerSecond = 100
-	requestBurst      = 200
 	// requestTimeout bounds one request. Slow admission webhooks may take 30 s by themselves.
 	requestTimeout = 45 * time.Second
 )
@@ -73,7 +69,7 @@ func Load(kubeconfig, context string) (*rest.Config, error) {
 // New prepares a connection; nothing is dialled yet.
 func New(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
+	config.QPS = -1 // No limit of client-go's own: the API server says what it can take, see apply.Width.
 	config.Timeout = requestTimeout
 	config.UserAgent = "fairlead-agent/" + version.String()
 	config.WarningHandlerWithContext = rest.NoWarnings{}

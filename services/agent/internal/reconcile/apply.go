@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +15,13 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -29,6 +33,9 @@ type problem struct {
 	failures []apply.Failure
 	// final: trying again changes nothing before the next digest.
 	final bool
+	// phase to report, if it is no failure, and what a person has to confirm.
+	phase deliveryv1.Phase
+	guard *deliveryv1.Guard
 }
 
 // apply brings the service to its digest. On any problem it reports it and says when to try again.
@@ -41,11 +48,14 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	ctx, span := k.Tracer.Start(telemetry.Extract(ctx, service.Traceparent), "agent.apply", trace.WithAttributes(
 		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	defer span.End()
-	failure := k.prepare(ctx, patience, service, record)
+	gate, failure := k.prepare(ctx, patience, service, record)
 	if ctx.Err() != nil || patience.Err() != nil && failure != nil {
 		return 0 // something else is wanted meanwhile, or the agent stops
 	}
 	k.metrics.seconds.Observe(time.Since(begin).Seconds())
+	if gate != nil && failure == nil {
+		return k.waits(ctx, service, gate)
+	}
 	if failure != nil {
 		k.metrics.applies.WithLabelValues("failed").Inc()
 		span.SetStatus(codes.Error, "not applied")
@@ -53,7 +63,11 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 		if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
 			record = latest
 		}
-		return k.failed(service, record, *failure)
+		wait := k.failed(service, record, *failure)
+		if gate != nil {
+			return gate.Look
+		}
+		return wait
 	}
 	k.metrics.applies.WithLabelValues("applied").Inc()
 	k.log.Info("applied", "revision", service.Commit, "digest", service.Digest, "seconds", time.Since(begin).Seconds())
@@ -61,75 +75,157 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	return 0
 }
 
-// prepare waits for the content, and then for a turn: a hub that is slow to answer holds no slot.
-func (k *keeper) prepare(ctx, patience context.Context, service desired.Service, record inventory.Record) *problem {
+// waits reports what is waited for, and says when to look again.
+func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
+	if record, err := k.Inventory.Get(ctx, k.name); err == nil && k.told != gate.Why {
+		k.told = gate.Why
+		k.report(service, record, &deliveryv1.ServiceReport{
+			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
+			Message: fmt.Sprintf("%d of %d objects are applied. %s; what comes after it waits.", len(k.progress.Done()), len(record.Entries), gate.Why),
+		})
+	}
+	return gate.Look
+}
+
+// prepare waits for the content, and then for a turn: a hub that is slow to answer holds no slot, and neither does
+// what is waited for in the cluster.
+func (k *keeper) prepare(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
 	if err := k.Artifacts.Prepare(patience, service); err != nil {
-		return retried(err).because(staysAsItWas(record))
+		return nil, retried(err).because(staysAsItWas(record))
 	}
 	release, ok := k.slot(patience)
 	if !ok {
-		return &problem{}
+		return nil, &problem{}
 	}
 	defer release()
 	return k.bring(ctx, patience, service, record)
 }
 
 // bring does the work of apply, step by step; each leaves the cluster in a state to go on from.
-func (k *keeper) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) *problem {
-	items, failure := k.render(ctx, patience, service, record)
+func (k *keeper) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
+	objects, failure := k.objects(ctx, patience, service, record)
 	if failure != nil {
+		return nil, failure
+	}
+	defer func() { _ = objects.Close() }()
+	request := apply.Request{Service: k.name, Digest: service.Digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Key) error {
+		return k.noteHooks(ctx, service.Digest, ran)
+	}}
+	if k.progress == nil {
+		if failure := k.begin(ctx, request, service); failure != nil {
+			k.Inventory.Release(k.name)
+			return nil, failure
+		}
+	}
+	result := k.Applier.Advance(ctx, request, k.progress)
+	done := k.progress.Done()
+	switch {
+	case result.Waits != nil && !result.Waits.Overdue:
+		return result.Waits, nil
+	case result.Waits != nil:
+		return result.Waits, refused(result.Waits.Items).because(fmt.Sprintf("%d of %d objects are applied, and it goes on when that is mended", len(done), objects.Len()))
+	}
+	k.progress = nil
+	if result.Err != nil {
+		return nil, retried(result.Err).because("what is applied stays")
+	}
+	if len(result.Failures) > 0 {
+		failure := refused(result.Failures)
+		failure.final = result.Final
+		if len(done) == 0 {
+			return nil, failure.because(staysAsItWas(record))
+		}
+		return nil, failure.because(fmt.Sprintf("%d of %d objects are applied, the others stay as they were", len(done), objects.Len()))
+	}
+	return nil, k.finish(ctx, service, objects, done)
+}
+
+// begin makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
+// the inventory, and plans.
+func (k *keeper) begin(ctx context.Context, request apply.Request, service desired.Service) *problem {
+	record := request.Record
+	before := staysAsItWas(record)
+	items, err := request.Set.Items()
+	if err != nil {
+		return retried(err).because(before)
+	}
+	items = slices.DeleteFunc(items, func(item set.Item) bool { return item.Hook == object.Never })
+	if failure := guard(service, record, items); failure != nil {
 		return failure
 	}
-	before := staysAsItWas(record)
-	if failure := k.claim(ctx, items, record); failure != nil {
-		k.Inventory.Release(k.name)
+	if failure := k.claim(items); failure != nil {
 		return failure.because(before)
 	}
+	adopted, failures := k.Applier.Strangers(ctx, request, items)
+	if len(failures) > 0 {
+		return refused(failures).because(before)
+	}
+	needed := k.Applier.Needed(k.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
-		if failures := k.Applier.Rehearse(ctx, items, record); len(failures) > 0 {
-			k.Inventory.Release(k.name)
+		if failures := k.Applier.Rehearse(ctx, request, items, needed); len(failures) > 0 {
 			return refused(failures).because(before)
 		}
 	}
-	superset := record
-	superset.Complete = false
-	superset.Entries = union(record.Entries, items)
-	if record.Complete || len(superset.Entries) > len(record.Entries) {
+	superset, changed := union(record, items, needed)
+	if changed {
 		if err := k.Inventory.Save(ctx, superset); err != nil {
-			k.Inventory.Release(k.name)
 			return retried(err).because(before)
 		}
+		k.Memory.Track(k.name, tracked(superset))
 	}
-	applied, failures := k.Applier.Apply(ctx, items, patience.Done())
-	if len(failures) > 0 && len(applied) == 0 {
-		return refused(failures).because(before)
+	request.Record = superset
+	progress, err := k.Applier.Begin(request, items, adopted)
+	if err != nil {
+		return mistakeOrRetry(err).because(before)
 	}
-	if len(failures) > 0 {
-		return refused(failures).because(fmt.Sprintf("%d of %d objects are applied, the others stay as they were", len(applied), len(items)))
+	k.progress = progress
+	return nil
+}
+
+// noteHooks records hooks that have ended well.
+func (k *keeper) noteHooks(ctx context.Context, digest string, ran []object.Key) error {
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err != nil {
+		return err
 	}
-	return k.finish(ctx, service, superset, applied)
+	record.Progress = inventory.Progress{Digest: digest, Ran: ran}
+	return k.Inventory.Save(ctx, record)
 }
 
 // finish removes what is no longer there, and records the digest as applied.
-func (k *keeper) finish(ctx context.Context, service desired.Service, record inventory.Record, applied []apply.Applied) *problem {
-	now := make(map[object.Key]bool, len(applied))
-	entries := make([]inventory.Entry, 0, len(applied))
-	k.watch = watch{}
-	for _, one := range applied {
-		ref := one.Item.Ref()
-		now[ref.Key] = true
-		entries = append(entries, inventory.Entry{Ref: ref, UID: one.Object.GetUID(), Sum: one.Item.Sum, Owned: object.Owned(one.Object)})
-		k.watch.see(k.Checker.Of(ref, one.Object))
+func (k *keeper) finish(ctx context.Context, service desired.Service, objects *set.Set, done map[object.Key]inventory.Entry) *problem {
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err != nil {
+		return retried(err).because("all objects are applied")
+	}
+	entries := make([]inventory.Entry, 0, len(done))
+	for _, entry := range done {
+		entries = append(entries, entry)
+	}
+	items, err := objects.Items()
+	if err != nil {
+		return retried(err).because("all objects are applied")
+	}
+	stays := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		stays[item.Key] = item.Hook != object.Never
 	}
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
-		if !now[entry.Key] {
+		_, applied := done[entry.Key]
+		switch {
+		case applied:
+		case !stays[entry.Key]:
 			stale = append(stale, entry)
+		case entry.UID != "": // held, or a hook whose moment has not come
+			entry.Sum = max(entry.Sum, 1)
+			entries = append(entries, entry)
 		}
 	}
+	k.watch = watch{}
 	if len(stale) > 0 {
-		left := k.Pruner.Prune(ctx, k.name, stale)
+		left := k.prune(ctx, service, stale)
 		k.metrics.pruned.Add(float64(len(stale) - len(left)))
 		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(left), "left", len(left))
 		for _, one := range left {
@@ -140,82 +236,138 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, record inv
 	}
 	record.Entries = entries
 	record.Complete = true
+	record.Progress = inventory.Progress{}
+	record.Orphan = service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
 	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Time: time.Now().UTC().Truncate(time.Second)}
 	if err := k.Inventory.Save(ctx, record); err != nil {
 		return retried(err).because("all objects are applied")
 	}
+	k.Memory.Track(k.name, tracked(record))
+	k.recall(record)
 	k.keepSets(record)
 	return nil
 }
 
-// render turns the service's artifact into objects that are ready to be sent.
-func (k *keeper) render(ctx, patience context.Context, service desired.Service, record inventory.Record) ([]apply.Item, *problem) {
-	before := staysAsItWas(record)
-	objects, failure := k.objects(ctx, patience, service, record)
-	if failure != nil {
-		return nil, failure
-	}
-	items, err := readAll(objects)
-	if err = errors.Join(err, objects.Close()); err != nil {
-		return nil, retried(err).because(before)
-	}
-	return items, nil
-}
-
-// readAll reads the objects of a set.
-func readAll(objects *set.Set) ([]apply.Item, error) {
-	listed, err := objects.Items()
-	if err != nil {
-		return nil, err
-	}
-	items := make([]apply.Item, len(listed))
-	for i, item := range listed {
-		obj, at, err := objects.Object(item)
-		if err != nil {
-			return nil, err
+// recall takes over the health that the answers to applies told.
+func (k *keeper) recall(record inventory.Record) {
+	for _, entry := range record.Entries {
+		known, ok := k.Memory.Get(entry.Key)
+		if ok && entry.Sum != 0 && known.Health == health.Healthy {
+			k.watch.see(health.Health{Ref: entry.Ref, State: health.Healthy, Steady: cluster.DataOnly(entry.GVK())})
 		}
-		items[i] = apply.Item{Object: manifest.Object{Unstructured: obj, Position: at}, Sum: item.Sum}
 	}
-	return items, nil
 }
 
-// claim makes sure that every object is this service's to apply.
-func (k *keeper) claim(ctx context.Context, items []apply.Item, record inventory.Record) *problem {
+// prune removes objects that left the manifests, unless that is not wanted.
+func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) []prune.Left {
+	if !service.Sync.GetPrune().GetDisabled() {
+		return k.Pruner.Prune(ctx, k.name, stale)
+	}
+	left := make([]prune.Left, len(stale))
+	for i, entry := range stale {
+		left[i] = prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"}
+	}
+	return left
+}
+
+// tracked lists the entries that are looked after: hooks are not.
+func tracked(record inventory.Record) []inventory.Entry {
+	return slices.DeleteFunc(slices.Clone(record.Entries), func(entry inventory.Entry) bool { return entry.Hook })
+}
+
+// guard stops what would remove so much that it looks like an accident, until a person confirms it. Nothing
+// is changed until then.
+func guard(service desired.Service, record inventory.Record, items []set.Item) *problem {
+	const sampled = 20
+	if service.Sync.GetPrune().GetDisabled() {
+		return nil
+	}
+	stays := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		stays[item.Key] = true
+	}
+	var before, going []inventory.Entry
+	for _, entry := range record.Entries {
+		if entry.Hook || entry.UID == "" {
+			continue
+		}
+		before = append(before, entry)
+		if !stays[entry.Key] {
+			going = append(going, entry)
+		}
+	}
+	id, guarded := apply.Shrinks(service.Sync.GetPrune(), service.Content(), before, going)
+	if !guarded {
+		return nil
+	}
+	wanted := &deliveryv1.Guard{Id: id, Removing: int32(len(going)), ObjectsTotal: int32(len(before))}
+	for _, entry := range going[:min(len(going), sampled)] {
+		wanted.Sample = append(wanted.Sample, &deliveryv1.ManagedObject{
+			Group: entry.Group, Version: entry.Version, Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name, Uid: string(entry.UID), Wave: entry.Wave,
+		})
+	}
+	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: wanted, final: true, text: fmt.Sprintf(
+		"%.8s would remove %d of %d objects, the first is %s. Nothing is changed until somebody confirms it: fairlead confirm prune %s %s. If it is an accident, put the manifests back and push.",
+		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
+}
+
+// claim makes sure that no other service has one of the objects, or is about to make it.
+func (k *keeper) claim(items []set.Item) *problem {
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
-		keys[i] = item.Ref().Key
+		keys[i] = item.Key
 	}
-	if taken := k.Inventory.Claim(k.name, keys); len(taken) > 0 {
-		var failures []apply.Failure
-		for _, item := range items {
-			if owner, ok := taken[item.Ref().Key]; ok {
-				failures = append(failures, apply.Failure{Item: item, Problem: *apply.Taken(owner)})
-			}
+	taken := k.Inventory.Claim(k.name, keys)
+	if len(taken) == 0 {
+		return nil
+	}
+	var failures []apply.Failure
+	for _, item := range items {
+		if owner, ok := taken[item.Key]; ok {
+			failures = append(failures, apply.Failure{Item: item, Problem: *apply.Taken(owner)})
 		}
-		return refused(failures)
 	}
-	if failures := k.Applier.Strangers(ctx, k.name, items, record); len(failures) > 0 {
-		return refused(failures)
-	}
-	return nil
+	return refused(failures)
 }
 
-// union lists what is there and what is to come. What is there keeps its hash until it is applied anew.
-func union(entries []inventory.Entry, items []apply.Item) []inventory.Entry {
-	all := append([]inventory.Entry(nil), entries...)
+// union lists what is there and what is to come. What is to be sent has no sum until it was: a kill in
+// between leaves open what the cluster has of it. changed: it says something else than the record.
+func union(record inventory.Record, items, needed []set.Item) (superset inventory.Record, changed bool) {
+	all := slices.Clone(record.Entries)
 	at := make(map[object.Key]int, len(all))
 	for i, entry := range all {
 		at[entry.Key] = i
 	}
+	send := make(map[object.Key]bool, len(needed))
+	for _, item := range needed {
+		send[item.Key] = true
+	}
+	stays := 0
 	for _, item := range items {
-		ref := item.Ref()
-		if i, ok := at[ref.Key]; ok {
-			all[i].Version = ref.Version
+		i, ok := at[item.Key]
+		if !ok {
+			changed = true
+			all = append(all, inventory.Entry{Ref: item.Ref, Wave: item.Wave, Hook: item.Hook != 0})
 			continue
 		}
-		all = append(all, inventory.Entry{Ref: ref})
+		stays++
+		entry := all[i]
+		entry.Version, entry.Wave, entry.Hook = item.Version, item.Wave, item.Hook != 0
+		if send[item.Key] {
+			entry.Sum = 0
+		} else if !entry.Hook && item.Flags&object.Hold == 0 {
+			entry.Sum = item.Sum
+		}
+		changed = changed || entry != all[i] || entry.Hook
+		all[i] = entry
 	}
-	return all
+	changed = changed || stays < len(record.Entries) && record.Complete
+	superset = record
+	superset.Entries = all
+	if changed {
+		superset.Complete = false
+	}
+	return superset, changed
 }
 
 func staysAsItWas(record inventory.Record) string {
@@ -256,7 +408,7 @@ func sentence(err error) string { return strings.TrimRight(err.Error(), ". \n") 
 func refused(failures []apply.Failure) *problem {
 	first := failures[0]
 	return &problem{
-		text:     fmt.Sprintf("%s: %s. %s", first.Item, first.Problem.Text, first.Problem.Advice),
+		text:     first.String(),
 		failures: failures,
 	}
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -50,7 +51,7 @@ func (w *watch) due(record inventory.Record) []object.Ref {
 	all := time.Now().After(w.slow)
 	var refs []object.Ref
 	for _, entry := range record.Entries {
-		if entry.Sum == 0 { // leaving
+		if entry.Sum == 0 || entry.Hook { // leaving, or run and done with
 			continue
 		}
 		known, ok := w.seen[entry.Key]
@@ -96,7 +97,10 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 func (k *keeper) notice(found []health.Health) {
 	k.watch.missing = false
 	for _, h := range found {
-		k.watch.missing = k.watch.missing || h.State == health.Missing
+		if h.State == health.Missing {
+			k.watch.missing = true
+			k.Memory.Gone(h.Ref.Key, "", 0)
+		}
 		k.watch.see(h)
 	}
 }
@@ -120,7 +124,8 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		return record
 	}
 	defer release()
-	k.watch.leaving = k.Pruner.Prune(ctx, k.name, leaving)
+	service, _ := k.Desired.Get(k.name)
+	k.watch.leaving = k.prune(ctx, service, leaving)
 	if len(k.watch.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
 	}
@@ -196,9 +201,9 @@ func objectReport(ref object.Ref, state, message string) *deliveryv1.ObjectRepor
 
 // failed reports a problem and says when to try again.
 func (k *keeper) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
-	report := &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_FAILED, Message: p.text}
+	report := &deliveryv1.ServiceReport{Phase: cmp.Or(p.phase, deliveryv1.Phase_PHASE_FAILED), Message: p.text, Guard: p.guard}
 	for _, failure := range p.failures {
-		report.Objects = append(report.Objects, objectReport(failure.Item.Ref(), "Failed",
+		report.Objects = append(report.Objects, objectReport(failure.Item.Ref, "Failed",
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
 	report.ObjectsTotal = int32(len(record.Entries))

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
@@ -52,6 +53,7 @@ type Deps struct {
 	Artifacts Artifacts
 	Inventory *inventory.Store
 	Sets      *set.Store
+	Memory    *memory.Memory
 	Renderer  *render.Renderer
 	Scopes    set.Scopes
 	Applier   *apply.Applier
@@ -134,6 +136,7 @@ func (c *Controller) load(ctx context.Context) bool {
 	for {
 		err := c.Inventory.Load(ctx)
 		if err == nil {
+			c.recall(ctx)
 			close(c.loaded)
 			return true
 		}
@@ -145,6 +148,15 @@ func (c *Controller) load(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-time.After(wait):
+		}
+	}
+}
+
+// recall tells the memory what the inventories list.
+func (c *Controller) recall(ctx context.Context) {
+	for _, service := range c.Inventory.Services() {
+		if record, err := c.Inventory.Get(ctx, service); err == nil { // else its keeper says so
+			c.Memory.Track(service, tracked(record))
 		}
 	}
 }
@@ -173,7 +185,9 @@ type keeper struct {
 	stuck bool
 	// announced: the hub knows that this digest is being applied.
 	announced bool
-	// told is the last problem that was logged.
+	// progress is how far the digest has come, while something is waited for.
+	progress *apply.Progress
+	// told is the last problem that was logged, or what is waited for.
 	told  string
 	watch watch
 }
@@ -270,7 +284,7 @@ const idle = 24 * time.Hour
 func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
 	current := want{what: what, digest: service.Digest}
 	if current != k.doing {
-		k.doing, k.stuck, k.announced, k.watch = current, false, false, watch{}
+		k.doing, k.stuck, k.announced, k.progress, k.watch = current, false, false, nil, watch{}
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)

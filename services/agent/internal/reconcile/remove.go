@@ -23,7 +23,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	left := k.Pruner.Prune(patience, k.name, record.Entries)
+	left := k.Pruner.Remove(patience, k.name, record)
 	if patience.Err() != nil {
 		return 0
 	}
@@ -35,6 +35,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		})
 		return k.backoff.Next()
 	}
+	k.Memory.Forget(k.name)
 	if err := k.Inventory.Delete(ctx, k.name); err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})
 	}

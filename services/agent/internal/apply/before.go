@@ -1,0 +1,153 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/adopt"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// Strangers finds the items that are objects of somebody else, and those that are nobody's and become ours. Only
+// items that the record does not list as made by this service are looked up.
+func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (adopted map[object.Key]bool, failures []Failure) {
+	made := make(map[object.Key]bool, len(r.Record.Entries))
+	for _, entry := range r.Record.Entries {
+		made[entry.Key] = entry.UID != ""
+	}
+	var unknown []set.Item
+	for _, item := range items {
+		if !made[item.Key] && item.Flags&object.Hold == 0 && item.Hook != object.Never {
+			unknown = append(unknown, item)
+		}
+	}
+	var mu sync.Mutex // guards adopted
+	adopted = map[object.Key]bool{}
+	failures = a.each(ctx, unknown, func(ctx context.Context, item set.Item) *Problem {
+		meta, err := a.api.Metadata(ctx, item.Ref)
+		if notThere(err) {
+			return nil
+		}
+		if err != nil {
+			return explain(item, err)
+		}
+		switch owner := object.Owner(meta); {
+		case owner == r.Service:
+			return nil
+		case owner != "":
+			return Taken(owner)
+		}
+		if problem := mayAdopt(r.Sync.GetAdoption(), item, adopt.Tool(meta)); problem != nil {
+			return problem
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		adopted[item.Key] = true
+		return nil
+	})
+	return adopted, failures
+}
+
+// mayAdopt: the object's annotation counts more than the service's spec.
+func mayAdopt(policy deliveryv1.Adoption, item set.Item, tool string) *Problem {
+	switch {
+	case item.Flags&object.AdoptAlways != 0:
+		return nil
+	case item.Flags&object.AdoptNever != 0 || policy == deliveryv1.Adoption_ADOPTION_NEVER:
+		return &Problem{
+			Text:    "it is in the cluster already, and must not be taken over",
+			Advice:  "Delete it there, give it another name, or set its annotation " + object.AdoptAnnotation + ": always.",
+			Mistake: true,
+		}
+	case policy == deliveryv1.Adoption_ADOPTION_ALWAYS || tool == "":
+		return nil
+	}
+	return &Problem{
+		Text: "it belongs to " + tool,
+		Advice: fmt.Sprintf("Remove it there first, or take it over: annotation %s: always, or adoption: ALWAYS in the service's sync. Then see to it that the other lets go of it.",
+			object.AdoptAnnotation),
+		Mistake: true,
+	}
+}
+
+// adopt makes the fields that tools wrote ours, so that they go when they leave the manifests.
+func (a *Applier) adopt(ctx context.Context, ref object.Ref) error {
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		meta, err := a.api.Metadata(ctx, ref)
+		if notThere(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		patch, err := adopt.Migration(meta)
+		if err != nil || patch == nil {
+			return err
+		}
+		err = a.api.Patch(ctx, ref, patch)
+		// Somebody wrote it in between: the test of the version fails.
+		if again := apierrors.IsConflict(err) || apierrors.IsInvalid(err); !again || attempt == attempts {
+			return err
+		}
+	}
+}
+
+// Rehearse sends the items that need it as a dry run, so that a mistake is found before anything is changed. What
+// can't be rehearsed passes: an object whose namespace or kind comes with it, one that is made anew, and one that a
+// webhook without dry run intercepts.
+func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.Item) []Failure {
+	if len(needed) < 2 && len(items) == len(needed) {
+		return nil // a single object is applied or not: there is nothing in between to protect
+	}
+	kinds, err := ownKinds(r.Set, items)
+	if err != nil {
+		return []Failure{{Item: items[0], Problem: Problem{Text: err.Error(), Advice: triedAgain}}}
+	}
+	namespaces := map[string]bool{}
+	for _, item := range items {
+		if item.GVK().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
+			namespaces[item.Name] = true
+		}
+	}
+	return a.each(ctx, needed, func(ctx context.Context, item set.Item) *Problem {
+		if namespaces[item.Namespace] || kinds[item.GVK().GroupKind()] {
+			return nil
+		}
+		_, err := a.apply(ctx, r, item, true)
+		if err == nil || noDryRun(err) || item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item) {
+			return nil
+		}
+		return explain(item, err)
+	})
+}
+
+// Shrinks says whether so much would be removed that a person has to confirm it, and names that removal.
+func Shrinks(spec *deliveryv1.PruneSpec, content string, before, going []inventory.Entry) (id string, guarded bool) {
+	const (
+		few   = 10 // objects, below which there is no guard
+		usual = 50 // percent
+	)
+	percent := usual
+	if spec != nil && spec.MaxPercent != nil {
+		percent = int(spec.GetMaxPercent())
+	}
+	if len(before) < few || len(going)*100 <= percent*len(before) {
+		return "", false
+	}
+	var text strings.Builder
+	text.WriteString(content)
+	for _, entry := range going {
+		text.WriteString("\n" + entry.Group + "/" + entry.Key.String())
+	}
+	id = fmt.Sprintf("%016x", uint64(object.SumOf([]byte(text.String()))))
+	return id, spec.GetConfirmed() != id
+}

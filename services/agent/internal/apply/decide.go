@@ -1,0 +1,89 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// Reason is why an object is sent; "": it is not.
+type Reason string
+
+// The reasons.
+const (
+	Fresh   Reason = "fresh"
+	Changed Reason = "changed"
+	Drifted Reason = "drifted"
+	Gone    Reason = "gone"
+)
+
+// Decide says whether an object is to be sent: because its manifest is another, somebody changed what is ours, or
+// it is gone. Never because of its health, and never to be sure.
+func Decide(item set.Item, known memory.Known, ok bool) Reason {
+	switch {
+	case item.Flags&object.Hold != 0 || ok && known.State == memory.Held:
+		return ""
+	case !ok:
+		return Fresh
+	case known.State == memory.Gone:
+		return Gone
+	case known.Manifest != item.Sum:
+		return Changed
+	case known.State == memory.Drifted:
+		return Drifted
+	}
+	return ""
+}
+
+// knowledge is what is known of a service's objects: by the memory, or else by the inventory.
+type knowledge struct {
+	memory  *memory.Memory
+	service string
+	entries map[object.Key]inventory.Entry
+}
+
+func (a *Applier) knowledge(service string, record inventory.Record) knowledge {
+	entries := make(map[object.Key]inventory.Entry, len(record.Entries))
+	for _, entry := range record.Entries {
+		entries[entry.Key] = entry
+	}
+	return knowledge{memory: a.memory, service: service, entries: entries}
+}
+
+func (k knowledge) of(key object.Key) (memory.Known, bool) {
+	entry, listed := k.entries[key]
+	if known, ok := k.memory.Get(key); ok && known.Service == k.service {
+		return known, listed
+	}
+	return memory.Known{Service: k.service, Manifest: entry.Sum, Owned: entry.Owned, UID: entry.UID}, listed && entry.Sum != 0
+}
+
+// Needed lists the items that are to be sent. Hooks are not among them.
+func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) []set.Item {
+	known := a.knowledge(service, record)
+	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
+		if item.Hook != 0 {
+			return true
+		}
+		one, ok := known.of(item.Key)
+		return Decide(item, one, ok) == ""
+	})
+}
+
+// Failure is why an object was not applied, in words.
+type Failure struct {
+	Item    set.Item
+	Problem Problem
+}
+
+// String is the failure as one sentence, and what to do.
+func (f Failure) String() string {
+	if f.Item.Position.File == "" {
+		return fmt.Sprintf("%s: %s. %s", f.Item.Key, f.Problem.Text, f.Problem.Advice)
+	}
+	return fmt.Sprintf("%s: %s. %s", f.Item, f.Problem.Text, f.Problem.Advice)
+}

@@ -1,0 +1,230 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/order"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
+const runAnnotation = "fairlead.dev/hook-run"
+
+// startHooks makes the objects of hooks that have not run for this digest.
+func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step order.Step) Result {
+	var pending pendings
+	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+		if p.isDone(item.Key) || p.hasRun(item) {
+			return nil
+		}
+		wait, problem := a.startHook(ctx, r, p, item)
+		if wait != "" {
+			pending.add(item, wait)
+		}
+		return problem
+	})
+	if len(failures) > 0 {
+		return Result{Failures: failures}
+	}
+	return a.waits(p, pending.items, step.Timeout)
+}
+
+// hasRun tells that a hook has ended before. Its object stays in the inventory as long as it is there.
+func (p *Progress) hasRun(item set.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ran[item.Key] {
+		return false
+	}
+	if entry, ok := p.known.entries[item.Key]; ok && item.Flags&object.DeleteSucceeded == 0 {
+		p.done[item.Key] = entry
+	}
+	return true
+}
+
+func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item set.Item) (wait string, problem *Problem) {
+	meta, err := a.api.Metadata(ctx, item.Ref)
+	switch {
+	case notThere(err):
+		return "", a.makeHook(ctx, r, p, item)
+	case err != nil:
+		return "", explain(item, err)
+	case meta.DeletionTimestamp != nil:
+		return "of an earlier sync is being deleted", nil
+	case meta.Annotations[runAnnotation] == r.Digest:
+		p.note(item, meta)
+		return "", nil
+	}
+	if owner := object.Owner(meta); owner != "" && owner != r.Service {
+		return "", Taken(owner)
+	}
+	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
+		return "", explain(item, err)
+	}
+	return "of an earlier sync is being deleted", nil
+}
+
+func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set.Item) *Problem {
+	obj, _, err := r.Set.Object(item)
+	if err != nil {
+		return explain(item, err)
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[runAnnotation] = r.Digest
+	obj.SetAnnotations(annotations)
+	made, err := a.api.Apply(ctx, obj, false)
+	if err != nil {
+		return explain(item, err)
+	}
+	p.note(item, made)
+	return nil
+}
+
+// awaitHooks looks how the hooks of a step are. A hook that failed ends the sync.
+func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step order.Step) Result {
+	var pending pendings
+	var mu sync.Mutex // guards ended
+	var ended []set.Item
+	overdue := a.now().Sub(p.since) > step.Timeout
+	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+		if p.hasRun(item) {
+			return nil
+		}
+		done, problem := a.look(ctx, p, item)
+		switch {
+		case problem != nil:
+			return problem
+		case done:
+			mu.Lock()
+			defer mu.Unlock()
+			ended = append(ended, item)
+		case overdue:
+			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout.Round(time.Second)), Advice: hookAdvice, Mistake: true}
+		default:
+			pending.add(item, "is a hook that has not ended yet")
+		}
+		return nil
+	})
+	if err := a.endHooks(ctx, r, p, ended); err != nil {
+		return Result{Err: err}
+	}
+	if len(failures) > 0 {
+		return a.failHooks(ctx, p, failures)
+	}
+	return a.waits(p, pending.items, step.Timeout)
+}
+
+const hookAdvice = "Look at its logs, fix it and push; or ask for a sync to run it again."
+
+// look tells how one hook is: still running, done, or failed.
+func (a *Applier) look(ctx context.Context, p *Progress, item set.Item) (done bool, problem *Problem) {
+	obj, err := a.api.Get(ctx, item.Ref)
+	if notThere(err) {
+		return false, &Problem{Text: "the hook went away before it had ended", Advice: hookAdvice, Mistake: true}
+	}
+	if err != nil {
+		return false, nil // it is looked at again
+	}
+	state, message := hookState(obj, p.rules)
+	switch state {
+	case health.Healthy:
+		return true, nil
+	case health.Degraded:
+		return false, &Problem{Text: "the hook failed: " + message, Advice: hookAdvice, Mistake: true}
+	}
+	return false, nil
+}
+
+// hookState reads how a hook is. Jobs and pods are done when they have ended, and not when they run.
+func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.State, string) {
+	switch obj.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+		for _, one := range conditions {
+			condition, _ := one.(map[string]any)
+			if condition["status"] != "True" {
+				continue
+			}
+			message, _ := condition["message"].(string)
+			switch condition["type"] {
+			case "Complete":
+				return health.Healthy, ""
+			case "Failed":
+				return health.Degraded, message
+			}
+		}
+		return health.Progressing, ""
+	case schema.GroupKind{Kind: "Pod"}:
+		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+		message, _, _ := unstructured.NestedString(obj.Object, "status", "message")
+		switch phase {
+		case "Succeeded":
+			return health.Healthy, ""
+		case "Failed":
+			return health.Degraded, message
+		}
+		return health.Progressing, ""
+	}
+	if cluster.DataOnly(obj.GroupVersionKind()) {
+		return health.Healthy, ""
+	}
+	h := health.Of(obj, health.Find(rules, obj.GroupVersionKind().GroupKind()))
+	return h.State, h.Message
+}
+
+// endHooks notes hooks that ended well, and then deletes those that are to go.
+func (a *Applier) endHooks(ctx context.Context, r Request, p *Progress, ended []set.Item) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	for _, item := range ended {
+		p.ran[item.Key] = true
+	}
+	ran := slices.SortedFunc(maps.Keys(p.ran), object.Compare)
+	p.mu.Unlock()
+	if err := r.Note(ctx, ran); err != nil {
+		return err
+	}
+	a.dropHooks(ctx, p, ended, object.DeleteSucceeded)
+	return nil
+}
+
+// failHooks ends the sync.
+func (a *Applier) failHooks(ctx context.Context, p *Progress, failures []Failure) Result {
+	var items []set.Item
+	for _, failure := range failures {
+		items = append(items, failure.Item)
+	}
+	a.dropHooks(ctx, p, items, object.DeleteFailed)
+	return Result{Failures: failures, Final: true}
+}
+
+// dropHooks deletes the objects of hooks with this flag. One that can't be deleted stays in the inventory.
+func (a *Applier) dropHooks(ctx context.Context, p *Progress, items []set.Item, flag object.Flags) {
+	for _, item := range items {
+		entry, ok := p.Done()[item.Key]
+		if !ok || item.Flags&flag == 0 {
+			continue
+		}
+		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) {
+			p.mu.Lock()
+			delete(p.done, item.Key)
+			p.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package apply
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// firstWidth, minWidth and maxWidth bound the requests of all services under way together.
+	firstWidth, minWidth, maxWidth = 8, 1, 32
+	// slowdown is how much slower than the quickest an answer may be for the width to grow.
+	slowdown = 2
+	// longestPause bounds what an API server may ask for.
+	longestPause = time.Minute
+	// round is how long one refusal speaks for those that come with it.
+	round = 100 * time.Millisecond
+	// forget lets the floor of the latency rise again, by a part of the difference with each answer.
+	forget = 64
+)
+
+// Width is how many requests may be under way. It grows while the API server answers about as fast as it can, is
+// halved when it throttles, fails or times out, and pauses for as long as it asks for. It is safe for concurrent use.
+type Width struct {
+	slots *semaphore.Weighted // of maxWidth; those above the limit are kept taken
+	now   func() time.Time
+
+	mu    sync.Mutex // guards what follows
+	limit int
+	taken int // by nobody, to keep the limit
+	// floor is the latency of an API server that is at ease.
+	floor time.Duration
+	// since counts answers since the limit changed: it grows when as many came.
+	since int
+	// narrowed is when the limit was halved last.
+	narrowed time.Time
+	// until is the end of the pause.
+	until time.Time
+}
+
+// NewWidth returns a width that nothing is known of yet.
+func NewWidth() *Width {
+	w := &Width{slots: semaphore.NewWeighted(maxWidth), now: time.Now, limit: firstWidth}
+	w.settle()
+	return w
+}
+
+// Take waits for a turn. Without an error give must be called.
+func (w *Width) Take(ctx context.Context) (give func(), err error) {
+	if err := w.slots.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	for {
+		w.mu.Lock()
+		pause := w.until.Sub(w.now())
+		w.mu.Unlock()
+		if pause <= 0 {
+			return func() {
+				w.slots.Release(1)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.settle()
+			}, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			w.slots.Release(1)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// settle takes slots away, as far as they are free, or gives some back. The caller holds mu, if there is another.
+func (w *Width) settle() {
+	for w.taken < maxWidth-w.limit && w.slots.TryAcquire(1) {
+		w.taken++
+	}
+	for w.taken > maxWidth-w.limit {
+		w.slots.Release(1)
+		w.taken--
+	}
+}
+
+// Limit is the width now.
+func (w *Width) Limit() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.limit
+}
+
+// Wrap lets the width see what the API server answers to changes, and every refusal to answer.
+func (w *Width) Wrap(next http.RoundTripper) http.RoundTripper {
+	return observed{next: next, width: w}
+}
+
+type observed struct {
+	next  http.RoundTripper
+	width *Width
+}
+
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	begin := o.width.now()
+	answer, err := o.next.RoundTrip(r)
+	switch {
+	case err != nil:
+		if r.Context().Err() == nil {
+			o.width.narrow(0)
+		}
+	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= http.StatusInternalServerError:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		o.width.narrow(time.Duration(seconds) * time.Second)
+	case r.Method == http.MethodPatch:
+		o.width.answered(o.width.now().Sub(begin))
+	}
+	return answer, err
+}
+
+// WrappedRoundTripper is what client-go looks through.
+func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+func (w *Width) narrow(pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	again := now.Before(w.until) || now.Sub(w.narrowed) < round
+	if until := now.Add(min(pause, longestPause)); until.After(w.until) {
+		w.until = until
+	}
+	if again {
+		return // The others that were under way say nothing new.
+	}
+	w.limit, w.since, w.narrowed = max(w.limit/2, minWidth), 0, now
+	w.settle()
+}
+
+func (w *Width) answered(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.floor == 0 || took < w.floor {
+		w.floor = took
+	} else {
+		w.floor += (took - w.floor) / forget
+	}
+	w.since++
+	if took < slowdown*w.floor && w.since >= w.limit && w.limit < maxWidth {
+		w.limit, w.since = w.limit+1, 0
+		w.settle()
+	}
+}
