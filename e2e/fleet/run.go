@@ -22,6 +22,8 @@ const (
 	pushTimeout = 5 * time.Minute
 	// rampPerSecond is how many agents start per second.
 	rampPerSecond = 200
+	// unhurried polls are far enough apart that a busy machine is no excuse for more than two of them.
+	unhurried = time.Minute
 )
 
 // Run is a fleet under way, and what was seen of it.
@@ -352,6 +354,9 @@ func (r *Run) Fault() error {
 		if !r.excused(name) {
 			errs = append(errs, fmt.Errorf("agents met %d x %s", n, name))
 		}
+	}
+	if most := 2 * r.cfg.NextPoll; most >= unhurried && r.Converged > most {
+		errs = append(errs, fmt.Errorf("after a fault it took %s until all was right: more than two polls", r.Converged))
 	}
 	return errors.Join(errs...)
 }
