@@ -10,6 +10,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -115,7 +116,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 func (p *Progress) Done() map[object.Key]inventory.Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done
+	return maps.Clone(p.done)
 }
 
 func (p *Progress) note(item set.Item, meta metav1.Object) {

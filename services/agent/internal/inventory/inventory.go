@@ -147,7 +147,7 @@ func (s *Store) Load(ctx context.Context) error {
 		for _, entry := range kept.record.Entries {
 			s.owners[entry.Key] = service
 		}
-		s.track(service, kept.record.Entries)
+		s.track(service, watched(kept.record.Entries))
 	}
 	s.mu.Unlock()
 	return s.remove(ctx, orphans)
@@ -264,7 +264,15 @@ func (s *Store) own(service string, entries []Entry) {
 	for _, entry := range entries {
 		s.owners[entry.Key] = service
 	}
-	s.track(service, entries)
+	s.track(service, watched(entries))
+}
+
+// watched leaves out hooks: once they have run nobody looks after them.
+func watched(entries []Entry) []Entry {
+	if !slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Hook }) {
+		return entries
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(entry Entry) bool { return entry.Hook })
 }
 
 // Holds tells whether any service has, or is about to make, an object that matches. It also names a
