@@ -34,7 +34,6 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/join"
 	"fairlead.dev/services/agent/internal/memory"
@@ -43,6 +42,7 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/report"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/watch"
 )
 
 const (
@@ -124,6 +124,7 @@ type Agent struct {
 	sets         *set.Store
 	reporter     *report.Reporter
 	inventory    *inventory.Store
+	watcher      *watch.Watcher
 	poller       *hub.Poller
 	controller   *reconcile.Controller
 	reach        *reach.Reach
@@ -147,7 +148,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
-	a.memory = memory.New(func(string) {})
+	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -284,6 +285,9 @@ func (a *Agent) open() error {
 func (a *Agent) wire() {
 	tracer := a.telemetry.Tracer.Tracer("fairlead.dev/services/agent")
 	a.inventory = inventory.New(a.cluster.ConfigMaps(inventory.Namespace), a.cluster)
+	a.memory.Register(a.telemetry.Registry)
+	a.inventory.Follow(a.memory.Track)
+	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
@@ -294,7 +298,7 @@ func (a *Agent) wire() {
 		Applier:   apply.New(a.cluster, a.width, a.memory),
 		Pruner:    prune.New(a.cluster, a.inventory, a.width),
 		Memory:    a.memory,
-		Checker:   health.New(a.cluster),
+		Watcher:   a.watcher,
 		Reports:   a.reporter,
 		Tracer:    tracer,
 		Metrics:   a.telemetry.Registry,
@@ -328,7 +332,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.reconcile, a.poller.Run, a.poller.Watch, a.reporter.Run, a.beReached, a.lookAtVersion, a.serveHealth,
+		a.renewer.Run, a.reconcile, a.watch, a.poller.Run, a.poller.Watch, a.reporter.Run, a.beReached, a.lookAtVersion, a.serveHealth,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -358,6 +362,19 @@ func (a *Agent) reconcile(ctx context.Context) error {
 		}
 	}
 }
+
+// watch follows the cluster, once it is known to be the one that the agent joined as.
+func (a *Agent) watch(ctx context.Context) error {
+	select {
+	case <-a.belongs:
+		return a.watcher.Run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// notice is told when something of a service has changed in the cluster.
+func (a *Agent) notice(service string) { a.controller.Notice(service) }
 
 // beReached lets people in, to no other cluster than the one they mean.
 func (a *Agent) beReached(ctx context.Context) error {

@@ -422,6 +422,11 @@ func (m *Memory) Fought(key object.Key, manager string, fields []string) {
 	})
 }
 
+// Distrust says that what is known of an object is wrong: it counts as drifted until it was applied again.
+func (m *Memory) Distrust(key object.Key) {
+	m.update(key, func(_ uint32, r *record) { r.owned = r.seen + 1 })
+}
+
 // update changes a record, and tells the service if that made a difference.
 func (m *Memory) update(key object.Key, do func(id uint32, r *record)) {
 	m.mu.Lock()

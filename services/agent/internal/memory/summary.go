@@ -96,6 +96,19 @@ func (m *Memory) Damaged(service string) []object.Key {
 	return keys
 }
 
+// Next is an object that is believed to be as it was applied, and where to go on from with the next call; after
+// the last one it begins anew. ok is false if there is none from here on.
+func (m *Memory) Next(cursor uint32) (service string, key object.Key, next uint32, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := cursor; int(id) < len(m.pages)*pageSize; id++ {
+		if r := m.at(id); r.flags&live != 0 && r.manifest != 0 && r.state() == Present {
+			return m.services.of(r.service), m.key(id), id + 1, true
+		}
+	}
+	return "", object.Key{}, 0, false
+}
+
 // Counts counts the objects of all services.
 func (m *Memory) Counts() Counts {
 	m.mu.Lock()

@@ -15,9 +15,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
-	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
@@ -65,6 +63,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 		}
 		wait := k.failed(service, record, *failure)
 		if gate != nil {
+			k.notBefore = time.Time{}
 			return gate.Look
 		}
 		return wait
@@ -172,7 +171,6 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
-		k.Memory.Track(k.name, tracked(superset))
 	}
 	request.Record = superset
 	progress, err := k.Applier.Begin(request, items, adopted)
@@ -223,7 +221,6 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	k.watch = watch{}
 	if len(stale) > 0 {
 		left := k.prune(ctx, service, stale)
 		k.metrics.pruned.Add(float64(len(stale) - len(left)))
@@ -232,7 +229,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			one.Entry.Sum = 0 // marks it as leaving
 			entries = append(entries, one.Entry)
 		}
-		k.watch.leaving = left
+		k.looks.left(left)
 	}
 	record.Entries = entries
 	record.Complete = true
@@ -242,20 +239,8 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	if err := k.Inventory.Save(ctx, record); err != nil {
 		return retried(err).because("all objects are applied")
 	}
-	k.Memory.Track(k.name, tracked(record))
-	k.recall(record)
 	k.keepSets(record)
 	return nil
-}
-
-// recall takes over the health that the answers to applies told.
-func (k *keeper) recall(record inventory.Record) {
-	for _, entry := range record.Entries {
-		known, ok := k.Memory.Get(entry.Key)
-		if ok && entry.Sum != 0 && known.Health == health.Healthy {
-			k.watch.see(health.Health{Ref: entry.Ref, State: health.Healthy, Steady: cluster.DataOnly(entry.GVK())})
-		}
-	}
 }
 
 // prune removes objects that left the manifests, unless that is not wanted.
@@ -268,11 +253,6 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 		left[i] = prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"}
 	}
 	return left
-}
-
-// tracked lists the entries that are looked after: hooks are not.
-func tracked(record inventory.Record) []inventory.Entry {
-	return slices.DeleteFunc(slices.Clone(record.Entries), func(entry inventory.Entry) bool { return entry.Hook })
 }
 
 // guard stops what would remove so much that it looks like an accident, until a person confirms it. Nothing

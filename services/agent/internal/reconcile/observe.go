@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,94 +14,49 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 )
 
 const (
-	// Objects that are not settled are looked at again after quickFirst, then ever more slowly up to quickMax.
-	quickFirst, quickMax = 250 * time.Millisecond, 30 * time.Second
-	// slowLook is between two looks at what is settled and has a status. What has none is not looked at again.
-	slowLook = 5 * time.Minute
+	// unseenPatience is how long a state is not reported while the watches of an agent that has just started
+	// have not told of all objects.
+	unseenPatience = 30 * time.Second
 )
 
-// watch is what a keeper knows of the health of its objects.
-type watch struct {
-	seen map[object.Key]health.Health
-	// quick is the wait before the next look at what is not settled; slow is when all are looked at.
-	quick time.Duration
-	slow  time.Time
-	// missing: an object is gone, so the service has to be applied again.
-	missing bool
+// looks is what a keeper knows of its objects besides what the memory does.
+type looks struct {
+	// since is when the keeper first looked at what is applied.
+	since time.Time
+	// leaving is what should be gone, and is looked at again from then on.
 	leaving []prune.Left
+	then    time.Time
+	backoff hub.Backoff
 }
 
-// see takes note of an object's health.
-func (w *watch) see(h health.Health) {
-	if w.seen == nil {
-		w.seen = map[object.Key]health.Health{}
-		w.slow = time.Now().Add(hub.Spread(slowLook))
-	}
-	w.seen[h.Ref.Key] = h
-}
+func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}} }
 
-// due lists the objects to look at now.
-func (w *watch) due(record inventory.Record) []object.Ref {
-	all := time.Now().After(w.slow)
-	var refs []object.Ref
-	for _, entry := range record.Entries {
-		if entry.Sum == 0 || entry.Hook { // leaving, or run and done with
-			continue
-		}
-		known, ok := w.seen[entry.Key]
-		if !ok || known.State != health.Healthy || all && !known.Steady {
-			refs = append(refs, entry.Ref)
-		}
-	}
-	if all {
-		w.slow = time.Now().Add(hub.Spread(slowLook))
-	}
-	return refs
-}
-
-// observe looks at the objects that may have changed, reports, and says when to look again. It holds
-// no worker, and ends at once when something else is wanted.
+// observe reports how the objects are, as the memory has it: the watches tell when something changes. It asks the
+// API server for nothing but what is to be removed.
 func (k *keeper) observe(patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	if refs := k.watch.due(record); len(refs) > 0 {
-		found, err := k.Checker.Check(patience, refs)
-		if err != nil {
-			return 0
-		}
-		k.notice(found)
+	if k.looks.since.IsZero() {
+		k.looks.since = time.Now()
 	}
 	record = k.leave(patience, record)
 	if patience.Err() != nil {
 		return 0
 	}
-	state := k.state(record)
-	k.report(service, record, state)
-	if state.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
-		k.watch.quick = 0
-		k.backoff.Reset()
-		return max(time.Until(k.watch.slow), time.Second)
+	summary := k.Memory.Summary(k.name)
+	if wait := unseenPatience - time.Since(k.looks.since); summary.Unseen > 0 && wait > 0 {
+		return wait
 	}
-	if k.watch.missing {
-		return k.backoff.Next()
+	k.backoff.Reset()
+	k.report(service, record, k.state(summary))
+	if len(k.looks.leaving) > 0 {
+		return time.Until(k.looks.then)
 	}
-	k.watch.quick = min(max(k.watch.quick*3/2, quickFirst), quickMax)
-	return hub.Spread(k.watch.quick)
-}
-
-// notice takes over what was found.
-func (k *keeper) notice(found []health.Health) {
-	k.watch.missing = false
-	for _, h := range found {
-		if h.State == health.Missing {
-			k.watch.missing = true
-			k.Memory.Gone(h.Ref.Key, "", 0)
-		}
-		k.watch.see(h)
-	}
+	return idle
 }
 
 // leave tries again to remove what should have gone with the last apply.
@@ -116,7 +70,14 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		}
 	}
 	if len(leaving) == 0 {
-		k.watch.leaving = nil
+		k.looks.left(nil)
+		return record
+	}
+	gone := slices.ContainsFunc(leaving, func(entry inventory.Entry) bool {
+		known, ok := k.Memory.Get(entry.Key)
+		return ok && known.State == memory.Gone
+	})
+	if !gone && len(k.looks.leaving) > 0 && time.Now().Before(k.looks.then) {
 		return record
 	}
 	release, ok := k.slot(ctx)
@@ -125,14 +86,14 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	}
 	defer release()
 	service, _ := k.Desired.Get(k.name)
-	k.watch.leaving = k.prune(ctx, service, leaving)
-	if len(k.watch.leaving) == len(leaving) || ctx.Err() != nil {
+	k.looks.left(k.prune(ctx, service, leaving))
+	if len(k.looks.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
 	}
-	for _, one := range k.watch.leaving {
+	for _, one := range k.looks.leaving {
 		staying = append(staying, one.Entry)
 	}
-	k.metrics.pruned.Add(float64(len(leaving) - len(k.watch.leaving)))
+	k.metrics.pruned.Add(float64(len(leaving) - len(k.looks.leaving)))
 	next := record
 	next.Entries = staying
 	if err := k.Inventory.Save(ctx, next); err != nil {
@@ -142,47 +103,38 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	return next
 }
 
-// state sums up health.
-func (k *keeper) state(record inventory.Record) *deliveryv1.ServiceReport {
-	report := &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY}
-	worst := health.Health{State: health.Healthy}
-	for _, key := range slices.SortedFunc(maps.Keys(k.watch.seen), object.Compare) {
-		h := k.watch.seen[key]
-		report.ObjectsTotal++
-		if h.State == health.Healthy {
-			report.ObjectsHealthy++
-			continue
-		}
-		report.Objects = append(report.Objects, objectReport(h.Ref, shown(h.State), h.Message))
-		if rank(h.State) > rank(worst.State) {
-			worst = h
-		}
+// left notes what should be gone and is still there, and when to look again.
+func (l *looks) left(leaving []prune.Left) {
+	if len(leaving) < len(l.leaving) || len(leaving) == 0 {
+		l.backoff.Reset()
 	}
-	switch worst.State {
+	l.leaving, l.then = leaving, time.Now().Add(l.backoff.Next())
+}
+
+// state sums up how a service is.
+func (k *keeper) state(summary memory.Summary) *deliveryv1.ServiceReport {
+	report := &deliveryv1.ServiceReport{
+		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
+	}
+	for _, h := range summary.Bad {
+		report.Objects = append(report.Objects, objectReport(h.Ref, shown(h.State), h.Message))
+	}
+	switch summary.Worst.State {
 	case health.Healthy:
 	case health.Degraded, health.Missing:
 		report.Phase = deliveryv1.Phase_PHASE_DEGRADED
 	default:
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 	}
-	if worst.State != health.Healthy {
-		report.Message = fmt.Sprintf("%s: %s", worst.Ref.Key, worst.Message)
+	if summary.Worst.State != health.Healthy {
+		report.Message = fmt.Sprintf("%s: %s", summary.Worst.Ref.Key, summary.Worst.Message)
 	}
-	if len(k.watch.leaving) > 0 {
-		if report.Phase == deliveryv1.Phase_PHASE_HEALTHY {
-			report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
-			report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
-				len(k.watch.leaving), k.watch.leaving[0].Entry.Key, k.watch.leaving[0].Why)
-		}
-	}
-	if report.ObjectsTotal == 0 {
-		report.ObjectsTotal = int32(len(record.Entries))
+	if len(k.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
+		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
+		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
+			len(k.looks.leaving), k.looks.leaving[0].Entry.Key, k.looks.leaving[0].Why)
 	}
 	return report
-}
-
-func rank(state health.State) int {
-	return slices.Index([]health.State{health.Healthy, health.Progressing, health.Unknown, health.Missing, health.Degraded}, state)
 }
 
 // shown is the word of the contract for a state. What can't be read is on no account healthy.
@@ -207,16 +159,13 @@ func (k *keeper) failed(service desired.Service, record inventory.Record, p prob
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
 	report.ObjectsTotal = int32(len(record.Entries))
-	for _, h := range k.watch.seen {
-		if h.State == health.Healthy {
-			report.ObjectsHealthy++
-		}
-	}
+	report.ObjectsHealthy = int32(k.Memory.Summary(k.name).Healthy)
 	k.report(service, record, report)
 	wait := idle
 	if !p.final {
 		wait = k.backoff.Next()
 	}
+	k.notBefore = time.Now().Add(wait)
 	tell := k.log.Warn
 	if k.told == p.text { // a retry with the same outcome is no news
 		tell = k.log.Debug

@@ -19,12 +19,13 @@ import (
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/notice"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/watch"
 )
 
 const (
@@ -33,6 +34,8 @@ const (
 	workers = 4
 	// retryFloor and retryMax bound the wait before a service that failed is tried again.
 	retryFloor, retryMax = 500 * time.Millisecond, 5 * time.Minute
+	// gather is how long news of objects is gathered before the keepers hear of it.
+	gather = 100 * time.Millisecond
 )
 
 // Artifacts gives the content of a service: a verified tar. Prepare may wait for the hub, for as long as
@@ -53,12 +56,12 @@ type Deps struct {
 	Artifacts Artifacts
 	Inventory *inventory.Store
 	Sets      *set.Store
-	Memory    *memory.Memory
 	Renderer  *render.Renderer
 	Scopes    set.Scopes
 	Applier   *apply.Applier
 	Pruner    *prune.Pruner
-	Checker   *health.Checker
+	Memory    *memory.Memory
+	Watcher   *watch.Watcher
 	Reports   Reports
 	Tracer    trace.Tracer
 	Metrics   prometheus.Registerer
@@ -69,7 +72,8 @@ type Deps struct {
 type Controller struct {
 	Deps
 
-	slots chan struct{}
+	slots   chan struct{}
+	notices *notice.Board
 	// retired gets a value when keepers have ended.
 	retired chan struct{}
 	// loaded is closed when the inventories are known.
@@ -85,7 +89,7 @@ type metrics struct {
 
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
-	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), retired: make(chan struct{}, 1), loaded: make(chan struct{}), metrics: metrics{
+	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), metrics: metrics{
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
@@ -93,6 +97,9 @@ func New(deps Deps) *Controller {
 	deps.Metrics.MustRegister(c.metrics.applies, c.metrics.seconds, c.metrics.pruned)
 	return c
 }
+
+// Notice says that something of a service has changed in the cluster. It does not block.
+func (c *Controller) Notice(service string) { c.notices.Put(service) }
 
 // Loaded is closed once the inventories are known: until then nothing is applied.
 func (c *Controller) Loaded() <-chan struct{} { return c.loaded }
@@ -112,6 +119,11 @@ func (c *Controller) Run(ctx context.Context) error {
 				delete(keepers, name)
 			}
 		}
+		for _, name := range c.notices.Take() {
+			if k := keepers[name]; k != nil {
+				k.poke()
+			}
+		}
 		for _, name := range c.Desired.Names() {
 			k := keepers[name]
 			if k == nil {
@@ -125,6 +137,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.Desired.Changed():
+		case <-c.notices.Due():
 		case <-c.retired: // the service may have been wanted again just then
 		}
 	}
@@ -136,7 +149,6 @@ func (c *Controller) load(ctx context.Context) bool {
 	for {
 		err := c.Inventory.Load(ctx)
 		if err == nil {
-			c.recall(ctx)
 			close(c.loaded)
 			return true
 		}
@@ -148,15 +160,6 @@ func (c *Controller) load(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-time.After(wait):
-		}
-	}
-}
-
-// recall tells the memory what the inventories list.
-func (c *Controller) recall(ctx context.Context) {
-	for _, service := range c.Inventory.Services() {
-		if record, err := c.Inventory.Get(ctx, service); err == nil { // else its keeper says so
-			c.Memory.Track(service, tracked(record))
 		}
 	}
 }
@@ -188,8 +191,10 @@ type keeper struct {
 	// progress is how far the digest has come, while something is waited for.
 	progress *apply.Progress
 	// told is the last problem that was logged, or what is waited for.
-	told  string
-	watch watch
+	told string
+	// notBefore is when what failed is tried again, whatever is noticed until then.
+	notBefore time.Time
+	looks     looks
 }
 
 // want is what is wanted of a service, as far as it makes a difference.
@@ -202,7 +207,7 @@ func newKeeper(c *Controller, name string) *keeper {
 	return &keeper{
 		Controller: c, name: name, log: c.Log.With("service", name),
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax},
+		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(),
 	}
 }
 
@@ -228,6 +233,11 @@ func (k *keeper) look() {
 	if k.impatient != nil {
 		k.impatient()
 	}
+	k.poke()
+}
+
+// poke wakes the keeper.
+func (k *keeper) poke() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -284,7 +294,7 @@ const idle = 24 * time.Hour
 func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
 	current := want{what: what, digest: service.Digest}
 	if current != k.doing {
-		k.doing, k.stuck, k.announced, k.progress, k.watch = current, false, false, nil, watch{}
+		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore = current, false, false, nil, newLooks(), time.Time{}
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)
@@ -296,11 +306,15 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	if record.Has(service.Digest) && !k.watch.missing {
+	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
+	if record.Has(service.Digest) && k.Memory.Summary(k.name).Missing == 0 {
 		return k.observe(patience, service, record)
 	}
 	if k.stuck {
 		return idle
+	}
+	if wait := time.Until(k.notBefore); wait > 0 {
+		return wait
 	}
 	return k.apply(ctx, patience, service, record)
 }
