@@ -123,6 +123,7 @@ type Agent struct {
 	artifacts    *artifact.Store
 	sets         *set.Store
 	reporter     *report.Reporter
+	details      *report.Details
 	inventory    *inventory.Store
 	watcher      *watch.Watcher
 	poller       *hub.Poller
@@ -278,6 +279,9 @@ func (a *Agent) open() error {
 	if a.reporter, err = report.Open(filepath.Join(a.cfg.DataDir, "reports"), a.distributors, a.telemetry.Registry, a.log); err != nil {
 		return err
 	}
+	if a.details, err = report.OpenDetails(filepath.Join(a.cfg.DataDir, "details"), a.distributors, a.log); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -300,6 +304,8 @@ func (a *Agent) wire() {
 		Memory:    a.memory,
 		Watcher:   a.watcher,
 		Reports:   a.reporter,
+		Details:   a.details,
+		Compare:   a.cluster,
 		Tracer:    tracer,
 		Metrics:   a.telemetry.Registry,
 		Log:       a.log,
@@ -332,7 +338,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.reconcile, a.watch, a.poller.Run, a.poller.Watch, a.reporter.Run, a.beReached, a.lookAtVersion, a.serveHealth,
+		a.renewer.Run, a.reconcile, a.watch, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.beReached, a.lookAtVersion, a.serveHealth,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

@@ -36,6 +36,7 @@ const joinToken = "a-join-token-that-works-once"
 type testHub struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	deliveryv1connect.UnimplementedDeliveryServiceHandler
+	deliveryv1connect.UnimplementedDetailServiceHandler
 
 	store  *artifact.Store
 	server *httptest.Server
@@ -51,6 +52,7 @@ type testHub struct {
 	removed   map[string]bool
 	commits   int
 	reports   map[string][]*deliveryv1.ServiceReport
+	details   []*deliveryv1.ServiceDetail
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
 	down      bool
@@ -77,6 +79,7 @@ func newHub(t *testing.T) *testHub {
 	mux := http.NewServeMux()
 	mux.Handle(consolev1connect.NewIdentityServiceHandler(h))
 	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(h))
+	mux.Handle(deliveryv1connect.NewDetailServiceHandler(h))
 	mux.Handle(artifact.Path, store.Handler(func(*http.Request, artifact.Digest) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -230,14 +233,67 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 	commit := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, h.commits, digest)))[:40]
 	sent := &deliveryv1.ServiceDelivery{
 		Name: service, Namespace: namespace, Source: "git", Path: "apps/hello",
-		Digest:   delivery.ServiceDigest(delivery.Service{Name: service, Namespace: namespace, Path: "apps/hello", Artifact: string(digest)}),
 		Artifact: &artifactv1.Artifact{Digest: string(digest)},
 		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
+	sent.Sync = h.services[service].GetSync()
+	seal(sent)
 	h.services[service] = sent
 	delete(h.removed, service)
 	h.nudge()
 	return sent.GetDigest()
+}
+
+// sync changes how a service is kept applied, and returns its new digest.
+func (h *testHub) sync(service string, spec *deliveryv1.SyncSpec) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sent := proto.CloneOf(h.services[service])
+	sent.Sync = spec
+	seal(sent)
+	h.services[service] = sent
+	h.nudge()
+	return sent.GetDigest()
+}
+
+// seal gives a delivery its digest.
+func seal(sent *deliveryv1.ServiceDelivery) {
+	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender()})
+	if err != nil {
+		panic(err)
+	}
+	sent.Digest = delivery.ServiceDigest(delivery.Service{
+		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(), Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
+	})
+}
+
+func (h *testHub) ReportDetails(_ context.Context, r *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.details = append(h.details, r.GetDetail())
+	h.cond.Broadcast()
+	return &deliveryv1.ReportDetailsResponse{}, nil
+}
+
+// awaitDetail waits for a list about the service that is as wanted.
+func (h *testHub) awaitDetail(t *testing.T, service string, wanted func(*deliveryv1.ServiceDetail) bool) *deliveryv1.ServiceDetail {
+	t.Helper()
+	deadline := time.AfterFunc(patience, h.cond.Broadcast)
+	defer deadline.Stop()
+	begin := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		for _, d := range slices.Backward(h.details) {
+			if d.GetService() == service && wanted(d) {
+				return d
+			}
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("service %s: no such detail came. All that came: %v", service, h.details)
+		}
+		h.cond.Wait()
+	}
 }
 
 func (h *testHub) pack(t *testing.T, files map[string]string) artifact.Digest {

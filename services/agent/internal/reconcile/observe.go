@@ -47,6 +47,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	if patience.Err() != nil {
 		return 0
 	}
+	k.list(service, record)
 	summary := k.Memory.Summary(k.name)
 	if wait := unseenPatience - time.Since(k.looks.since); summary.Unseen > 0 && wait > 0 {
 		return wait
@@ -79,6 +80,9 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	})
 	if !gone && len(k.looks.leaving) > 0 && time.Now().Before(k.looks.then) {
 		return record
+	}
+	if !k.stance.verdict.Repair {
+		return record // hands off
 	}
 	release, ok := k.slot(ctx)
 	if !ok {
@@ -182,6 +186,7 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 		report.AppliedDigest, report.AppliedCommit = record.Applied.Digest, record.Applied.Commit
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
 	}
+	k.color(service, report)
 	if err := k.Reports.Set(report); err != nil {
 		k.log.Error("the state can't be reported", "err", err)
 	}

@@ -19,8 +19,10 @@ import (
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/notice"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/render"
@@ -45,9 +47,11 @@ type Artifacts interface {
 	Open(ctx context.Context, service desired.Service) (io.ReadCloser, error)
 }
 
-// Reports takes the states of services. Set returns when the state can't be lost any more.
+// Reports takes the states of services. Set returns when the state can't be lost any more. Latest is what was
+// set last, also before a restart; nil: nothing.
 type Reports interface {
 	Set(report *deliveryv1.ServiceReport) error
+	Latest(service string) *deliveryv1.ServiceReport
 }
 
 // Deps is what the keepers work with.
@@ -63,9 +67,12 @@ type Deps struct {
 	Memory    *memory.Memory
 	Watcher   *watch.Watcher
 	Reports   Reports
-	Tracer    trace.Tracer
-	Metrics   prometheus.Registerer
-	Log       *slog.Logger
+	Details   Details
+	// Compare is the cluster, for dry runs.
+	Compare diff.API
+	Tracer  trace.Tracer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Controller runs the keepers.
@@ -195,6 +202,7 @@ type keeper struct {
 	// notBefore is when what failed is tried again, whatever is noticed until then.
 	notBefore time.Time
 	looks     looks
+	stance    stance
 }
 
 // want is what is wanted of a service, as far as it makes a difference.
@@ -300,6 +308,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	patience, cancel := k.patience(ctx, current)
 	defer cancel()
 	if what == desired.Remove {
+		k.stance.verdict = mode.Verdict{Apply: true, Repair: true}
 		return k.remove(ctx, patience)
 	}
 	record, err := k.Inventory.Get(ctx, k.name)
@@ -307,6 +316,9 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
+	if !k.judge(service, record).Apply {
+		return k.stand(ctx, patience, service, record)
+	}
 	if record.Has(service.Digest) && k.Memory.Summary(k.name).Missing == 0 {
 		return k.observe(patience, service, record)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/desired"
 )
 
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
@@ -18,10 +17,13 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		return 0
 	}
 	defer release()
-	service := desired.Service{Name: k.name}
+	service, _ := k.Desired.Get(k.name)
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
+	}
+	if service.Sync != nil { // else it is all that is known
+		record.Orphan = service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
 	}
 	left := k.Pruner.Remove(patience, k.name, record)
 	if patience.Err() != nil {
@@ -45,6 +47,9 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	}
 	if err := k.Sets.Keep(k.name); err != nil {
 		k.log.Warn("old manifests stay on disk", "err", err)
+	}
+	if err := k.Details.Forget(k.name); err != nil {
+		k.log.Warn("details of a service that left stay on disk", "err", err)
 	}
 	if err := k.Desired.Forget(k.name); err != nil {
 		k.log.Error("the removal can't be recorded", "err", err)

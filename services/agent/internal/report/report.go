@@ -117,6 +117,16 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	return nil
 }
 
+// Latest is what was set last about a service, also before a restart; nil: nothing. It must not be changed.
+func (r *Reporter) Latest(service string) *deliveryv1.ServiceReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kept := r.states[service]; kept != nil {
+		return kept.report
+	}
+	return nil
+}
+
 // Pending counts the services whose latest state is not acknowledged.
 func (r *Reporter) Pending() int {
 	r.mu.Lock()

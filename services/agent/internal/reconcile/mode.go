@@ -1,0 +1,282 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/diff"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/mode"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+const (
+	// dependencyLook is between two looks at the services that one waits for: in memory, at no request.
+	dependencyLook = time.Second
+	// diffAgain is when a diff that waits is made anew, since the cluster may have changed.
+	diffAgain = 10 * time.Minute
+)
+
+// Details takes long lists about services. Set returns when the list can't be lost any more.
+type Details interface {
+	Set(detail *deliveryv1.ServiceDetail) error
+	Told(service, kind string) bool
+	Forget(service string) error
+}
+
+// stance is what a keeper may do, and what it told about what it does not do.
+type stance struct {
+	verdict mode.Verdict
+	// same: what is applied was made from what is wanted; only how it is synced may differ.
+	same bool
+	// compared is what the last diff is about, and when it was made.
+	compared string
+	at       time.Time
+	diff     *deliveryv1.Diff
+	// listed is the state of the inventory that the hub was told of.
+	listed string
+}
+
+// MayRepair says whether what others change of a service may be undone now.
+func (c *Controller) MayRepair(ctx context.Context, name string) bool {
+	service, what := c.Desired.Get(name)
+	record, err := c.Inventory.Get(ctx, name)
+	return err == nil && what == desired.Apply && mode.Decide(c.facts(service, record)).Repair
+}
+
+// facts gathers what a verdict is about.
+func (c *Controller) facts(service desired.Service, record inventory.Record) mode.Facts {
+	f := mode.Facts{
+		Sync:    service.Sync,
+		Applied: mode.State{Content: cmp.Or(record.Applied.Set, record.Applied.Digest), Commit: record.Applied.Commit},
+		Wanted:  mode.State{Content: setOf(service).String(), Commit: service.Commit},
+		Depends: map[string]string{},
+	}
+	switch {
+	case record.Has(service.Digest):
+		f.Applied.Content = f.Wanted.Content
+	case !record.Complete && f.Applied.Content != "":
+		f.Applied.Content += " and parts of another"
+	}
+	if reason, held := c.Watcher.Annotations(service.Name)[object.HoldAnnotation]; held {
+		f.Held = &reason
+	}
+	for _, name := range service.Sync.GetDependsOn() {
+		if why := c.unready(name); why != "" {
+			f.Depends[name] = why
+		}
+	}
+	return f
+}
+
+// unready says why a service is not applied and healthy in its newest state; empty: it is.
+func (c *Controller) unready(name string) string {
+	service, what := c.Desired.Get(name)
+	report := c.Reports.Latest(name)
+	switch {
+	case what != desired.Apply:
+		return "is not meant for this cluster"
+	case report.GetPhase() == deliveryv1.Phase_PHASE_FAILED:
+		return "failed"
+	case report.GetAppliedDigest() != service.Digest:
+		return "is not applied in its newest state"
+	case report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY:
+		return "is not healthy"
+	}
+	return ""
+}
+
+// judge finds out what may be done now.
+func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Verdict {
+	f := k.facts(service, record)
+	k.stance.verdict, k.stance.same = mode.Decide(f), f.Applied.Content == f.Wanted.Content
+	return k.stance.verdict
+}
+
+// stand looks after a service that nothing new is applied of now.
+func (k *keeper) stand(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
+	wait := idle
+	if k.stance.verdict.Diff {
+		next, failure := k.compare(ctx, patience, service, record)
+		if patience.Err() != nil {
+			return 0
+		}
+		if failure != nil {
+			return k.failed(service, record, *failure)
+		}
+		wait = next
+	}
+	if k.stance.verdict.Repair && k.Memory.Summary(k.name).Missing > 0 {
+		wait = min(wait, k.mend(ctx, patience, service, record))
+	}
+	if record.Applied.Digest == "" && len(record.Entries) == 0 {
+		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
+	} else {
+		wait = min(wait, k.observe(patience, service, record))
+	}
+	if k.stance.verdict.Phase == deliveryv1.Phase_PHASE_WAITING {
+		wait = min(wait, hub.Spread(dependencyLook))
+	}
+	return wait
+}
+
+// mend makes anew what is gone of the state that is applied, and says when to look again.
+func (k *keeper) mend(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
+	objects, err := k.appliedSet(record)
+	if err != nil {
+		k.log.Warn("what is gone is not made anew while the service is held: the disk does not have what was applied", "err", err)
+		return idle
+	}
+	defer func() { _ = objects.Close() }()
+	release, ok := k.slot(patience)
+	if !ok {
+		return 0
+	}
+	defer release()
+	request, failures := apply.Request{Service: k.name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, 0
+	for _, key := range k.Memory.Damaged(k.name) {
+		if known, ok := k.Memory.Get(key); !ok || known.State != memory.Gone {
+			continue
+		}
+		item, ok, err := objects.Find(key)
+		if err != nil || !ok {
+			continue
+		}
+		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
+			k.log.Warn("not made anew", "object", item.String(), "err", problem.Text)
+			failures++
+		}
+	}
+	if failures > 0 {
+		return k.backoff.Next()
+	}
+	return idle
+}
+
+// color puts a verdict into a report on health.
+func (k *keeper) color(service desired.Service, report *deliveryv1.ServiceReport) {
+	v := k.stance.verdict
+	if v.Apply || report.GetPhase() == deliveryv1.Phase_PHASE_FAILED || report.GetPhase() == deliveryv1.Phase_PHASE_REMOVED {
+		return
+	}
+	if k.stance.same {
+		report.AppliedDigest, report.AppliedCommit = service.Digest, cmp.Or(report.GetAppliedCommit(), service.Commit)
+	}
+	text := v.Text
+	if v.Phase == deliveryv1.Phase_PHASE_DIFFERS {
+		text += " " + summary(k.stance.diff)
+	}
+	if v.Phase != deliveryv1.Phase_PHASE_UNSPECIFIED && !(v.Phase == deliveryv1.Phase_PHASE_DIFFERS && changes(k.stance.diff) == 0) {
+		report.Phase = v.Phase
+	}
+	report.Message = strings.TrimSpace(text + " " + report.GetMessage())
+}
+
+func changes(d *deliveryv1.Diff) int32 { return d.GetCreated() + d.GetChanged() + d.GetRemoved() }
+
+// summary is a diff in a sentence.
+func summary(d *deliveryv1.Diff) string {
+	if changes(d) == 0 {
+		return "Nothing would change."
+	}
+	return fmt.Sprintf("Of %d objects %d would be created, %d changed and %d removed.",
+		changes(d)+d.GetUnchanged(), d.GetCreated(), d.GetChanged(), d.GetRemoved())
+}
+
+// compare tells the hub what applying would change, and says when it is to be told again.
+func (k *keeper) compare(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
+	about := setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(k.stance.verdict.Repair)
+	if left := diffAgain - time.Since(k.stance.at); k.stance.compared == about && left > 0 {
+		return left, nil
+	}
+	if err := k.Artifacts.Prepare(patience, service); err != nil {
+		return 0, retried(err).because(staysAsItWas(record))
+	}
+	release, ok := k.slot(patience)
+	if !ok {
+		return 0, nil
+	}
+	defer release()
+	objects, failure := k.objects(ctx, patience, service, record)
+	if failure != nil {
+		return 0, failure
+	}
+	defer func() { _ = objects.Close() }()
+	out, err := diff.Of(patience, diff.Deps{
+		API: k.Compare, Explain: apply.Explain, Sent: k.unchanged(record),
+		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
+			return apply.Ignored(service.Sync, item, obj)
+		},
+	}, objects, record)
+	if patience.Err() != nil {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, retried(err).because(staysAsItWas(record))
+	}
+	if err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
+		return 0, retried(err).because(staysAsItWas(record))
+	}
+	k.stance.compared, k.stance.at, k.stance.diff = about, time.Now(), out
+	k.backoff.Reset()
+	return diffAgain, nil
+}
+
+// unchanged says which items need no look: while what others change is undone, those whose manifest is applied.
+func (k *keeper) unchanged(record inventory.Record) func(set.Item) bool {
+	if !k.stance.verdict.Repair {
+		return nil
+	}
+	applied := make(map[object.Key]object.Sum, len(record.Entries))
+	for _, entry := range record.Entries {
+		applied[entry.Key] = entry.Sum
+	}
+	return func(item set.Item) bool { return item.Sum != 0 && applied[item.Key] == item.Sum }
+}
+
+// list tells the hub which objects the service has, when that has changed.
+func (k *keeper) list(service desired.Service, record inventory.Record) {
+	const limit = 20_000
+	state := fmt.Sprint(record.Applied.Digest, record.Applied.Time.Unix(), len(record.Entries), len(k.looks.leaving))
+	if k.stance.listed == state {
+		return
+	}
+	why := map[object.Key]string{}
+	for _, left := range k.looks.leaving {
+		why[left.Entry.Key] = left.Why
+	}
+	entries := slices.SortedFunc(slices.Values(record.Entries), func(a, b inventory.Entry) int {
+		return cmp.Or(cmp.Compare(a.Wave, b.Wave), object.Compare(a.Key, b.Key))
+	})
+	out := &deliveryv1.ObjectList{}
+	for _, entry := range entries[:min(len(entries), limit)] {
+		out.Objects = append(out.Objects, &deliveryv1.ManagedObject{
+			Group: entry.Group, Version: entry.Version, Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name,
+			Uid: string(entry.UID), Wave: entry.Wave, Leaving: why[entry.Key],
+		})
+	}
+	err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
+	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply {
+		// What waited is applied.
+		err = k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
+		k.stance.diff, k.stance.compared = nil, ""
+	}
+	if err != nil {
+		k.log.Error("the objects can't be told to the hub", "err", err)
+		return
+	}
+	k.stance.listed = state
+}
