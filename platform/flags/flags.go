@@ -104,8 +104,13 @@ func printUsage(fs *flag.FlagSet) {
 	fs.PrintDefaults()
 }
 
+// Exit is an error that ends a program with this code, without a word: all is said.
+type Exit int
+
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // Main runs a program to its end and exits: 0 after a normal end, 1 after an error, which it
-// prints. SIGINT and SIGTERM end the context once; a second signal exits at once with 130.
+// prints, and the code of an Exit. SIGINT and SIGTERM end the context once; a second signal exits at once with 130.
 //
 //	func main() { flags.Main(run) }
 //	func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error
@@ -121,6 +126,9 @@ func Main(run func(ctx context.Context, args []string, getenv func(string) strin
 	}()
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
 	cancel()
+	if code, ok := errors.AsType[Exit](err); ok {
+		os.Exit(int(code))
+	}
 	if err != nil && !errors.Is(err, ErrDone) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

@@ -398,6 +398,12 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 			return nil, "must be a whole number"
 		}
 		return n.Value, ""
+	case protoreflect.DoubleKind:
+		number, err := strconv.ParseFloat(n.Value, 64)
+		if err != nil || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+			return nil, "must be a number"
+		}
+		return number, ""
 	default:
 		return nil, "can't be set"
 	}

@@ -158,8 +158,8 @@ func plain(m proto.Message) (map[string]any, error) {
 	return tree, nil
 }
 
-// numbers makes numbers of what encoding/json left as text, for YAML to write them as such. All of ours
-// are whole: 64-bit ones are text in protojson anyway.
+// numbers makes numbers of what encoding/json left as text, for YAML to write them as such. 64-bit ones are text in
+// protojson anyway.
 func numbers(tree any) any {
 	switch node := tree.(type) {
 	case map[string]any:
@@ -172,6 +172,9 @@ func numbers(tree any) any {
 		}
 	case json.Number:
 		if n, err := node.Int64(); err == nil {
+			return n
+		}
+		if n, err := node.Float64(); err == nil {
 			return n
 		}
 	}

@@ -38,6 +38,7 @@ type Kind string
 const (
 	Secret  Kind = "Secret"
 	Source  Kind = "Source"
+	Project Kind = "Project"
 	Cluster Kind = "Cluster"
 	Service Kind = "Service"
 	Grant   Kind = "Grant"
@@ -46,7 +47,7 @@ const (
 )
 
 // Kinds in the order in which they depend on each other.
-func Kinds() []Kind { return []Kind{Secret, Source, Cluster, Service, Grant} }
+func Kinds() []Kind { return []Kind{Secret, Source, Project, Cluster, Service, Grant} }
 
 // new returns an empty message of the kind; nil if there is no such kind.
 func (k Kind) new() Message {
@@ -55,6 +56,8 @@ func (k Kind) new() Message {
 		return &consolev1.Secret{}
 	case Source:
 		return &consolev1.Source{}
+	case Project:
+		return &consolev1.Project{}
 	case Cluster:
 		return &consolev1.Cluster{}
 	case Service:
@@ -92,6 +95,30 @@ func (o *Object) Name() string { return o.Message.GetMetadata().GetName() }
 
 // Ref names the resource as the CLI does: source/shop.
 func (o *Object) Ref() string { return strings.ToLower(string(o.Kind())) + "/" + o.Name() }
+
+// Problem says what is wrong with a field, as it is called in YAML; with "": with the object.
+func (o *Object) Problem(field, message string) Problem {
+	who := subject(o.Kind(), o.Name())
+	message = strings.TrimPrefix(strings.TrimPrefix(message, who+": "), who+" ") // it stands before it anyway
+	return o.problem(o.lineOf(protoPath(field)), "%s", message)
+}
+
+// protoPath is the opposite of jsonPath.
+func protoPath(field string) string {
+	var b strings.Builder
+	quoted := false
+	for _, r := range field {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case 'A' <= r && r <= 'Z' && !quoted:
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
 
 // problem says that something about the object is wrong at a line.
 func (o *Object) problem(line int, format string, args ...any) Problem {

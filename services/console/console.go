@@ -134,7 +134,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	resources := catalog.New(s.store, box, deps.Log, nil)
-	resources.Use(catalog.Dependencies{})
+	resources.Use(catalog.Bounds{}, catalog.Dependencies{})
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog:   resources,
 		Authority: s.authority,

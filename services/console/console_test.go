@@ -129,6 +129,15 @@ type api struct {
 	identity consolev1connect.IdentityServiceClient
 	audit    consolev1connect.AuditServiceClient
 	grants   consolev1connect.GrantServiceClient
+	roles    consolev1connect.RoleServiceClient
+	accounts consolev1connect.ServiceAccountServiceClient
+	access   consolev1connect.AccessServiceClient
+	tokens   consolev1connect.TokenServiceClient
+	logins   consolev1connect.LoginServiceClient
+	levers   consolev1connect.SyncServiceClient
+	objects  consolev1connect.ObjectServiceClient
+	projects consolev1connect.ProjectServiceClient
+	applies  consolev1connect.ApplyServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -160,6 +169,15 @@ func (r *running) as(t testing.TB, token string) api {
 		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
 		audit:    consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
 		grants:   consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
+		roles:    consolev1connect.NewRoleServiceClient(hc, r.url, opts...),
+		accounts: consolev1connect.NewServiceAccountServiceClient(hc, r.url, opts...),
+		access:   consolev1connect.NewAccessServiceClient(hc, r.url, opts...),
+		tokens:   consolev1connect.NewTokenServiceClient(hc, r.url, opts...),
+		logins:   consolev1connect.NewLoginServiceClient(hc, r.url, opts...),
+		levers:   consolev1connect.NewSyncServiceClient(hc, r.url, opts...),
+		objects:  consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
+		projects: consolev1connect.NewProjectServiceClient(hc, r.url, opts...),
+		applies:  consolev1connect.NewApplyServiceClient(hc, r.url, opts...),
 	}
 }
 

@@ -119,6 +119,9 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 		fields := m.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			name := fields.Get(i).FullName()
+			if fields.Get(i).Number() >= 30 {
+				continue // about what bounds and configures a service
+			}
 			switch name {
 			case "fairlead.console.v1.ServiceSpec.namespace", "fairlead.console.v1.ServiceSpec.render", "fairlead.console.v1.ServiceSpec.sync":
 				continue // these are about objects, not about sources

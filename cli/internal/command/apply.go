@@ -18,32 +18,48 @@ import (
 
 func (a *app) apply() *cobra.Command {
 	var names []string
+	w := writing{app: a}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
-		Short: "Create or change sources, clusters, services, secrets and grants",
+		Short: "Create or change any resources, all or nothing",
 		Long: `Create or change the resources that YAML documents describe.
 
-Everything is checked before anything is sent. Resources are written in the order in which they
-depend on each other: secrets, sources, clusters, services, grants. Repeating it changes nothing.
+All of it is written or nothing; what is wrong is told with file, line and field. Resources are
+written in the order in which they depend on each other, and repeating it changes nothing.
+Only of more than 3 MiB, one part is written after the other.
 
 A folder stands for its files *.yaml, *.yml and *.json, without subfolders. What the hub fills in
 (status; in metadata uid, revision, etag, createTime, updateTime) is ignored, so that the output
-of "fairlead get ... -o yaml" can be edited and applied.`,
+of "fairlead get ... -o yaml" can be edited and applied.
+
+With --dry-run the hub checks all of it, shows what would change, and writes nothing; the exit code
+is 2 if something would. With --set every resource gets the label fairlead.dev/set, and with --prune
+what else has it is deleted. If that is more than one resource and more than ten or a tenth of the
+set, it has to be confirmed: on a terminal, or by --yes.`,
 		Example: `  fairlead apply -f shop.yaml
+  fairlead apply -f fleet/ --set fleet --prune --dry-run
   fairlead get service shop -o yaml | sed s/main/next/ | fairlead apply -f -`,
 		Args: wants(0, 0),
 	}
 	cmd.Flags().StringArrayVarP(&names, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
+	cmd.Flags().BoolVar(&w.dryRun, "dry-run", false, "show what would change, and write nothing")
+	cmd.Flags().StringVar(&w.set, "set", "", "`name` of the set that the resources are")
+	cmd.Flags().BoolVar(&w.prune, "prune", false, "delete what else is of the set")
+	cmd.Flags().BoolVarP(&w.yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(names) == 0 {
 			return usage(cmd)
+		}
+		if w.prune && w.set == "" {
+			return errors.New("--prune needs --set: only what is of that set is deleted")
 		}
 		objects, err := a.read(names)
 		if err != nil {
 			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			return a.write(ctx, h, objects)
+			w.hub = h
+			return w.write(ctx, objects)
 		})(cmd, nil)
 	}
 	return cmd

@@ -27,7 +27,7 @@ const (
 func (a *app) get() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|sessions [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|sessions [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 

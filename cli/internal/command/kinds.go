@@ -20,17 +20,15 @@ type kind struct {
 	kind   manifest.Kind
 	get    func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
 	page   func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
-	update func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error)
-	// batch updates many, all or none; nil: they come one by one.
-	batch  func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error)
-	remove func(ctx context.Context, h *hub.Hub, name string) error
+	// remove deletes a resource; confirmation is what a call before asked for.
+	remove func(ctx context.Context, h *hub.Hub, name, confirmation string) error
 }
 
 func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind()}
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind()}
 }
 
 // findKind takes a kind in singular or plural.
@@ -54,14 +52,6 @@ func messages[M manifest.Message](ms []M) []manifest.Message {
 	return out
 }
 
-func outcomes[R interface{ GetOutcome() consolev1.Outcome }](rs []R) []consolev1.Outcome {
-	out := make([]consolev1.Outcome, len(rs))
-	for i, r := range rs {
-		out[i] = r.GetOutcome()
-	}
-	return out
-}
-
 func sourceKind() kind {
 	return kind{
 		kind: manifest.Source,
@@ -73,11 +63,7 @@ func sourceKind() kind {
 			res, err := h.Sources.ListSources(ctx, &consolev1.ListSourcesRequest{PageSize: pageSize, PageToken: token})
 			return messages(res.GetSources()), res.GetNextPageToken(), err
 		},
-		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
-			res, err := h.Sources.UpdateSource(ctx, &consolev1.UpdateSourceRequest{Source: m.(*consolev1.Source), AllowMissing: true})
-			return res.GetOutcome(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Sources.DeleteSource(ctx, &consolev1.DeleteSourceRequest{Name: name})
 			return err
 		},
@@ -95,19 +81,7 @@ func clusterKind() kind {
 			res, err := h.Clusters.ListClusters(ctx, &consolev1.ListClustersRequest{PageSize: pageSize, PageToken: token})
 			return messages(res.GetClusters()), res.GetNextPageToken(), err
 		},
-		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
-			res, err := h.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{Cluster: m.(*consolev1.Cluster), AllowMissing: true})
-			return res.GetOutcome(), err
-		},
-		batch: func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error) {
-			req := &consolev1.BatchUpdateClustersRequest{}
-			for _, m := range ms {
-				req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{Cluster: m.(*consolev1.Cluster), AllowMissing: true})
-			}
-			res, err := h.Clusters.BatchUpdateClusters(ctx, req)
-			return outcomes(res.GetResponses()), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
 			return err
 		},
@@ -125,19 +99,7 @@ func serviceKind() kind {
 			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: token})
 			return messages(res.GetServices()), res.GetNextPageToken(), err
 		},
-		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
-			res, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: m.(*consolev1.Service), AllowMissing: true})
-			return res.GetOutcome(), err
-		},
-		batch: func(ctx context.Context, h *hub.Hub, ms []manifest.Message) ([]consolev1.Outcome, error) {
-			req := &consolev1.BatchUpdateServicesRequest{}
-			for _, m := range ms {
-				req.Requests = append(req.Requests, &consolev1.UpdateServiceRequest{Service: m.(*consolev1.Service), AllowMissing: true})
-			}
-			res, err := h.Services.BatchUpdateServices(ctx, req)
-			return outcomes(res.GetResponses()), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
 			return err
 		},
@@ -155,11 +117,7 @@ func secretKind() kind {
 			res, err := h.Secrets.ListSecrets(ctx, &consolev1.ListSecretsRequest{PageSize: pageSize, PageToken: token})
 			return messages(res.GetSecrets()), res.GetNextPageToken(), err
 		},
-		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
-			res, err := h.Secrets.UpdateSecret(ctx, &consolev1.UpdateSecretRequest{Secret: m.(*consolev1.Secret), AllowMissing: true})
-			return res.GetOutcome(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})
 			return err
 		},
@@ -177,12 +135,26 @@ func grantKind() kind {
 			res, err := h.Grants.ListGrants(ctx, &consolev1.ListGrantsRequest{PageSize: pageSize, PageToken: token})
 			return messages(res.GetGrants()), res.GetNextPageToken(), err
 		},
-		update: func(ctx context.Context, h *hub.Hub, m manifest.Message) (consolev1.Outcome, error) {
-			res, err := h.Grants.UpdateGrant(ctx, &consolev1.UpdateGrantRequest{Grant: m.(*consolev1.Grant), AllowMissing: true})
-			return res.GetOutcome(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name string) error {
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Grants.DeleteGrant(ctx, &consolev1.DeleteGrantRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func projectKind() kind {
+	return kind{
+		kind: manifest.Project,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Projects.GetProject(ctx, &consolev1.GetProjectRequest{Name: name})
+			return res.GetProject(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Projects.ListProjects(ctx, &consolev1.ListProjectsRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetProjects()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Projects.DeleteProject(ctx, &consolev1.DeleteProjectRequest{Name: name})
 			return err
 		},
 	}

@@ -52,6 +52,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.services(found)
 	case manifest.Grant:
 		return v.grants(found), nil
+	case manifest.Project:
+		return v.projects(found), nil
 	default:
 		return v.secrets(found), nil
 	}

@@ -4,56 +4,72 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
 )
 
 const (
-	// minBatch is as few as are worth a batch; maxBatch and maxBatchBytes are well within what the console takes.
-	minBatch      = 10
-	maxBatch      = 1000
-	maxBatchBytes = 2 << 20
-	// progressEvery is between two lines about work that takes long.
-	progressEvery = 5 * time.Second
+	// maxPart and maxPartBytes are well within what the console takes at once.
+	maxPart      = 10_000
+	maxPartBytes = 3 << 20
+	// writeTimeout bounds one such call.
+	writeTimeout = time.Minute
 )
 
-// writer sends objects to the hub, also after one was refused, and says of each what became of it.
-type writer struct {
+// writing is how objects are sent to the hub.
+type writing struct {
 	*app
-	hub     *hub.Hub
-	total   int
-	done    int
-	refused int
-	told    time.Time
+	hub    *hub.Hub
+	set    string
+	prune  bool
+	dryRun bool
+	yes    bool
+	differ bool // a dry run has found something to do
 }
 
-func (a *app) write(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
-	w := &writer{app: a, hub: h, total: len(objects), told: time.Now()}
-	for len(objects) > 0 {
-		n := batchOf(objects)
-		if err := w.some(ctx, objects[:n]); err != nil {
+// write sends objects: all at once, or in parts if they are many.
+func (w *writing) write(ctx context.Context, objects []*manifest.Object) error {
+	for total, done := len(objects), 0; ; {
+		n := partOf(objects)
+		if n < total && w.prune {
+			return fmt.Errorf("these are %d resources, more than can be written at once: prune them in smaller sets", total)
+		}
+		if err := w.part(ctx, objects[:n]); err != nil {
+			if done > 0 {
+				return fmt.Errorf("%w\n%d of %d resources are applied, as printed above; of the rest, nothing", err, done, total)
+			}
 			return err
 		}
-		objects = objects[n:]
+		objects, done = objects[n:], done+n
+		if len(objects) == 0 {
+			break
+		}
+		w.notef("%d of %d resources\n", done, total)
 	}
-	if w.refused > 0 {
-		return fmt.Errorf("%d of %d resources could not be applied", w.refused, w.total)
+	if w.dryRun && w.differ {
+		return flags.Exit(2)
 	}
 	return nil
 }
 
-// batchOf is how many of the first objects go together.
-func batchOf(objects []*manifest.Object) (n int) {
+// partOf is how many of the first objects go together.
+func partOf(objects []*manifest.Object) (n int) {
 	size := 0
-	for n < min(len(objects), maxBatch) && objects[n].Kind() == objects[0].Kind() {
+	for n < min(len(objects), maxPart) {
 		size += proto.Size(objects[n].Message)
-		if n > 0 && size > maxBatchBytes {
+		if n > 0 && size > maxPartBytes {
 			break
 		}
 		n++
@@ -61,114 +77,140 @@ func batchOf(objects []*manifest.Object) (n int) {
 	return n
 }
 
-// some writes objects of one kind: at once, or one by one if they are few or not all of them are good.
-func (w *writer) some(ctx context.Context, objects []*manifest.Object) error {
-	k, err := findKind(string(objects[0].Kind()))
+func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
+	req := &consolev1.ApplyRequest{Set: w.set, Prune: w.prune, DryRun: w.dryRun}
+	for _, o := range objects {
+		r, err := resourceOf(o.Message)
+		if err != nil {
+			return err
+		}
+		req.Resources = append(req.Resources, r)
+	}
+	var res *consolev1.ApplyResponse
+	err := w.confirmed(ctx, w.yes, func(ctx context.Context, confirmation string) (err error) {
+		req.Confirmation = confirmation
+		res, err = w.hub.Applies.Apply(ctx, req)
+		return err
+	})
 	if err != nil {
+		return located(err, objects)
+	}
+	for _, r := range res.GetResults() {
+		if err := w.tell(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resourceOf puts a message into the one field of a Resource that is for it.
+func resourceOf(m manifest.Message) (*consolev1.Resource, error) {
+	r := &consolev1.Resource{}
+	fields := r.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if fd := fields.Get(i); fd.Message() == m.ProtoReflect().Descriptor() {
+			r.ProtoReflect().Set(fd, protoreflect.ValueOfMessage(m.ProtoReflect()))
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("a %s can't be applied", manifest.KindOf(m))
+}
+
+// located puts what the hub says of resources where they are written.
+func located(err error, objects []*manifest.Object) error {
+	found, ok := detail[*consolev1.ApplyProblems](err)
+	if !ok {
 		return err
 	}
-	if k.batch != nil && len(objects) >= minBatch {
-		outcomes, err := w.batch(ctx, k, objects)
-		if err == nil {
-			return w.tell(objects, outcomes)
-		}
-		if !oneByOne(err) {
-			w.refuse(objects, err)
-			return w.interrupted(ctx, objects[0])
+	var problems manifest.Problems
+	for _, p := range found.GetProblems() {
+		if i := int(p.GetIndex()); i >= 0 && i < len(objects) {
+			problems = append(problems, objects[i].Problem(p.GetField(), p.GetMessage()))
 		}
 	}
-	for i, o := range objects {
-		outcome, err := w.one(ctx, k, o)
-		if err := w.interrupted(ctx, o); err != nil {
-			return err
-		}
-		if err != nil {
-			w.refuse(objects[i:i+1], err)
-			continue
-		}
-		if err := w.tell(objects[i:i+1], []consolev1.Outcome{outcome}); err != nil {
-			return err
-		}
+	if len(problems) != len(found.GetProblems()) {
+		return err // it is about what was to be pruned
 	}
-	return nil
+	return fmt.Errorf("nothing was applied:\n%w", problems)
 }
 
-// oneByOne says whether a batch failed for something about one of its resources, or because the hub is
-// older than batches.
-func oneByOne(err error) bool {
-	switch connect.CodeOf(err) {
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeFailedPrecondition, connect.CodeAborted,
-		connect.CodeResourceExhausted, connect.CodeUnimplemented:
-		return true
+// detail finds a detail of an error of the hub.
+func detail[M proto.Message](err error) (found M, ok bool) {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return found, false
 	}
-	return false
-}
-
-func (w *writer) batch(ctx context.Context, k kind, objects []*manifest.Object) ([]consolev1.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	list := make([]manifest.Message, len(objects))
-	for i, o := range objects {
-		list[i] = o.Message
-	}
-	outcomes, err := k.batch(ctx, w.hub, list)
-	if err == nil && len(outcomes) != len(objects) {
-		err = errors.New("the hub answered about a part of the batch only: apply it again")
-	}
-	return outcomes, err
-}
-
-func (w *writer) one(ctx context.Context, k kind, o *manifest.Object) (consolev1.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return k.update(ctx, w.hub, o.Message)
-}
-
-func (w *writer) interrupted(ctx context.Context, before *manifest.Object) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("interrupted before %s: what is printed above is done", before.Ref())
-}
-
-func (w *writer) refuse(objects []*manifest.Object, err error) {
-	who := objects[0].Ref()
-	if len(objects) > 1 {
-		who = fmt.Sprintf("%s and %d more", who, len(objects)-1)
-	}
-	w.notef("%s refused: %v\n", who, err)
-	w.refused += len(objects)
-	w.progress(len(objects))
-}
-
-func (w *writer) tell(objects []*manifest.Object, outcomes []consolev1.Outcome) error {
-	for i, outcome := range outcomes {
-		if err := w.printf("%s %s\n", objects[i].Ref(), outcomeText(outcome)); err != nil {
-			return err
+	for _, d := range e.Details() {
+		if m, err := d.Value(); err == nil {
+			if found, ok = m.(M); ok {
+				return found, true
+			}
 		}
 	}
-	w.progress(len(objects))
-	return nil
+	return found, false
 }
 
-// progress says on stderr how far long work is.
-func (w *writer) progress(n int) {
-	w.done += n
-	if w.done < w.total && time.Since(w.told) >= progressEvery {
-		w.told = time.Now()
-		w.notef("%d of %d resources\n", w.done, w.total)
+func (w *writing) tell(r *consolev1.Applied) error {
+	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + outcomeText(r.GetOutcome())
+	if w.dryRun && r.GetOutcome() != consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED {
+		w.differ = true
+		what += " (dry run)"
 	}
+	if r.GetNote() != "" {
+		what += ": " + r.GetNote()
+	}
+	return w.printf("%s\n%s", what, r.GetDiff())
 }
 
-func outcomeText(o consolev1.Outcome) string {
-	switch o {
-	case consolev1.Outcome_OUTCOME_CREATED:
-		return "created"
-	case consolev1.Outcome_OUTCOME_UPDATED:
-		return "updated"
-	case consolev1.Outcome_OUTCOME_UNCHANGED:
-		return "unchanged"
-	default:
-		return "applied"
+// kindText is a kind as commands take it.
+func kindText(k consolev1.Kind) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "KIND_"), "_", ""))
+}
+
+func outcomeText(o consolev1.ApplyOutcome) string {
+	return strings.ToLower(strings.TrimPrefix(o.String(), "APPLY_OUTCOME_"))
+}
+
+// confirmed calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
+func (a *app) confirmed(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
+	call := func(confirmation string) error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		return do(ctx, confirmation)
 	}
+	err := call("")
+	wanted, ok := detail[*consolev1.ConfirmationWanted](err)
+	if !ok {
+		return err
+	}
+	a.notef("%s\n", strings.TrimSuffix(err.Error(), ": confirm it"))
+	for _, line := range wanted.GetConsequences() {
+		a.notef("  %s\n", line)
+	}
+	if !yes && !a.agreed() {
+		return errors.New("nothing was done: say --yes to go on")
+	}
+	return call(wanted.GetConfirmation())
+}
+
+// agreed asks on a terminal.
+func (a *app) agreed() bool {
+	if !isTerminal(a.Stdin) {
+		return false
+	}
+	a.notef("Go on? [y/N] ")
+	var answer string
+	if _, err := fmt.Fscanln(a.Stdin, &answer); err != nil {
+		return false
+	}
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
+}
+
+func isTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

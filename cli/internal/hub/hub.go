@@ -38,6 +38,8 @@ type Hub struct {
 	Services consolev1connect.ServiceServiceClient
 	Secrets  consolev1connect.SecretServiceClient
 	Grants   consolev1connect.GrantServiceClient
+	Projects consolev1connect.ProjectServiceClient
+	Applies  consolev1connect.ApplyServiceClient
 	Audit    consolev1connect.AuditServiceClient
 }
 
@@ -75,6 +77,8 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Services: consolev1connect.NewServiceServiceClient(hc, c.URL, opts...),
 		Secrets:  consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
 		Grants:   consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
+		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
+		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"time"
 
+	"fairlead.dev/services/console/internal/confirm"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -25,6 +26,8 @@ const (
 	maxPageSize     = 1000
 	// shownReferrers is how many resources a refused deletion names.
 	shownReferrers = 3
+	// maxReferrers is more resources than can name one.
+	maxReferrers = 1_000_000
 )
 
 // Catalog is the catalog of one installation.
@@ -34,6 +37,9 @@ type Catalog struct {
 	log   *slog.Logger
 	now   func() time.Time
 	hooks []Hook
+	desk  *confirm.Desk
+	// reader is nil in tests only.
+	reader Reader
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
@@ -41,7 +47,7 @@ func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) 
 	if now == nil {
 		now = time.Now
 	}
-	return &Catalog{store: s, box: box, log: log, now: now}
+	return &Catalog{store: s, box: box, log: log, now: now, desk: confirm.New(box, now)}
 }
 
 // Expectation is what the caller of an update believes.
@@ -73,6 +79,17 @@ type Page struct {
 	// Token is where the page before ended; empty: the beginning.
 	Token string
 }
+
+// Reader decides what callers may see.
+type Reader interface {
+	// MayView refuses what the caller in ctx may not see.
+	MayView(ctx context.Context, r store.Resource) error
+	// Sees tells what the caller in ctx sees; nil: everything.
+	Sees(ctx context.Context) (func(store.Resource) bool, error)
+}
+
+// Guard sets who decides what callers may see. It is called before anything is read.
+func (c *Catalog) Guard(r Reader) { c.reader = r }
 
 // forgetMoved drops the reports about a service that goes to another cluster, or comes back to an
 // earlier one: they are about objects that are being removed.
@@ -135,20 +152,24 @@ func get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 	if !dnsLabel.MatchString(name) {
 		return out, missing(kind, name)
 	}
-	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		r, err := v.Get(ctx, kind, name)
-		if errors.Is(err, store.ErrNotFound) {
+	var r store.Resource
+	var loaded []T
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		if r, err = v.Get(ctx, kind, name); errors.Is(err, store.ErrNotFound) {
 			return missing(kind, name)
 		} else if err != nil {
 			return err
 		}
-		list, err := load(ctx, v, []store.Resource{r})
-		if err == nil {
-			out = list[0]
-		}
+		loaded, err = load(ctx, v, []store.Resource{r})
 		return err
 	})
-	return out, err
+	if err == nil && c.reader != nil {
+		err = c.reader.MayView(ctx, r) // with the connection given back: it may need one
+	}
+	if err != nil {
+		return out, err
+	}
+	return loaded[0], nil
 }
 
 // ListSources returns a page of sources and the token of the next one.
@@ -181,8 +202,12 @@ func list[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 		size = defaultPageSize
 	}
 	size = min(size, maxPageSize)
+	sees, err := c.sees(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		rows, err := v.List(ctx, kind, string(after), size+1)
+		rows, err := visible(ctx, v, kind, string(after), size+1, sees)
 		if err != nil {
 			return err
 		}
@@ -194,6 +219,39 @@ func list[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 		return err
 	})
 	return out, next, err
+}
+
+// sees tells what the caller sees; nil: everything.
+func (c *Catalog) sees(ctx context.Context) (func(store.Resource) bool, error) {
+	if c.reader == nil {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	return c.reader.Sees(ctx)
+}
+
+// visible returns up to limit resources behind a name that the caller sees.
+func visible(ctx context.Context, v store.View, kind store.Kind, after string, limit int, sees func(store.Resource) bool) ([]store.Resource, error) {
+	if sees == nil {
+		return v.List(ctx, kind, after, limit)
+	}
+	var out []store.Resource
+	for {
+		rows, err := v.List(ctx, kind, after, maxPageSize)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if after = r.Name; sees(r) {
+				out = append(out, r)
+			}
+			if len(out) == limit {
+				return out, nil
+			}
+		}
+		if len(rows) < maxPageSize {
+			return out, nil
+		}
+	}
 }
 
 // secretPurpose binds sealed values to the secret that they are of.
@@ -245,6 +303,30 @@ func (c *Catalog) openSecret(r store.Resource) (map[string]string, error) {
 	if err := json.Unmarshal(plain, &data); err != nil {
 		// The error of the decoder may hold a part of the text.
 		return nil, fmt.Errorf("open secret %q: it is damaged", r.Name)
+	}
+	return data, nil
+}
+
+// Masked stands for the value of a secret.
+const Masked = "***"
+
+// MaskSecret returns the keys of a secret with masks for values, and says which are not those of before (nil: none).
+func (c *Catalog) MaskSecret(before *store.Resource, r store.Resource) (map[string]string, error) {
+	data, err := c.openSecret(r)
+	if err != nil {
+		return nil, err
+	}
+	old := map[string]string{}
+	if before != nil {
+		if old, err = c.openSecret(*before); err != nil {
+			return nil, err
+		}
+	}
+	for key, value := range data {
+		data[key] = Masked
+		if was, ok := old[key]; ok && was != value {
+			data[key] = Masked + " (changed)"
+		}
 	}
 	return data, nil
 }

@@ -30,6 +30,10 @@ type Error struct {
 	Message string
 	// Faults are set if it is about several resources.
 	Faults []Fault
+	// Confirmation is what the caller has to send back to have it done all the same, and Consequences what would come
+	// of it. Empty: no confirmation helps.
+	Confirmation string
+	Consequences []string
 }
 
 // Fault is what is wrong with one resource of many.

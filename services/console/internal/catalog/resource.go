@@ -309,6 +309,7 @@ type Change struct {
 	Service *Service
 	Secret  *Secret
 	Grant   *Grant
+	Project *Project
 	Deleted *Deleted
 }
 
@@ -346,6 +347,9 @@ func DecodeChange(c store.Change) (Change, error) {
 	case store.KindGrant:
 		g := &Grant{Meta: meta}
 		return Change{Grant: g}, decode(c.Resource, &g.Spec)
+	case store.KindProject:
+		p, err := Projects().Decode(c.Resource)
+		return Change{Project: &p}, err
 	}
 	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
 }

@@ -52,6 +52,13 @@ type Edit struct {
 	finish func(*store.Draft, *store.Resource) error
 	// removal: the resource of this kind and name goes.
 	removal bool
+	// broken is what is wrong with it by itself.
+	broken error
+}
+
+// Broken stands for a resource that can't be written, so that what is wrong with it is told with all the rest.
+func Broken(kind store.Kind, name string, err error) Edit {
+	return Edit{draft: store.Draft{Kind: kind, Name: name}, broken: err}
 }
 
 // Removal is the deletion of a resource.
@@ -222,6 +229,9 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 
 // complete finishes the draft of an edit.
 func (e *Edit) complete(current *store.Resource) (err error) {
+	if e.broken != nil {
+		return e.broken
+	}
 	if err := e.expected(current); err != nil {
 		return err
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strconv"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/store"
@@ -21,7 +24,7 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 		return nil
 	}
 	if domain, ok := errors.AsType[*catalog.Error](err); ok {
-		return connect.NewError(catalogCode(domain.Reason), domain)
+		return refusal(domain)
 	}
 	if credential, ok := errors.AsType[*identity.Error](err); ok {
 		out := connect.NewError(identityCode(credential.Reason), credential)
@@ -46,6 +49,35 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 	}
 	log.ErrorContext(ctx, "request failed", "err", err)
 	return connect.NewError(connect.CodeInternal, errors.New("something went wrong in the console: see its log"))
+}
+
+// refusal is a refusal of the catalog, with what a program can use of it.
+func refusal(e *catalog.Error) error {
+	out := connect.NewError(catalogCode(e.Reason), e)
+	var details []proto.Message
+	if len(e.Faults) > 0 {
+		details = append(details, &consolev1.ApplyProblems{Problems: each(e.Faults, encodeFault)})
+	}
+	if e.Confirmation != "" {
+		details = append(details, &consolev1.ConfirmationWanted{Confirmation: e.Confirmation, Consequences: e.Consequences})
+	}
+	for _, m := range details {
+		if d, err := connect.NewErrorDetail(m); err == nil { // a message of ours can be written
+			out.AddDetail(d)
+		}
+	}
+	return out
+}
+
+// aboutField finds the field that a refusal begins with: spec.git.url: must be ...
+var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)[\w.\[\]]*)(?: "[^"]*")?: `) //nolint:gochecknoglobals // compiled once
+
+func encodeFault(f catalog.Fault) *consolev1.ApplyProblem {
+	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: encodeKind(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}
+	if m := aboutField.FindStringSubmatch(f.Err.Message); m != nil {
+		out.Field = m[1]
+	}
+	return out
 }
 
 func catalogCode(r catalog.Reason) connect.Code {

@@ -31,7 +31,7 @@ func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsReques
 
 func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {
 	if err := unbuilt("", req.GetGrant().GetSpec()); err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
 	in := decodeGrant(req.GetGrant())
 	out, outcome, err := s.Catalog.UpdateGrant(ctx, by(ctx), in, expectation(in.Meta, req))

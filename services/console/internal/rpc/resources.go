@@ -74,7 +74,7 @@ func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClusters
 
 func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClusterRequest) (*consolev1.UpdateClusterResponse, error) {
 	if err := unbuilt("", req.GetCluster().GetSpec()); err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
 	in := decodeCluster(req.GetCluster())
 	out, outcome, err := s.Catalog.UpdateCluster(ctx, by(ctx), in, expectation(in.Meta, req))
@@ -87,7 +87,7 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
 	for _, r := range req.GetRequests() {
 		if err := unbuilt(r.GetCluster().GetMetadata().GetName()+": ", r.GetCluster().GetSpec()); err != nil {
-			return nil, err
+			return nil, s.fail(ctx, err)
 		}
 	}
 	results, err := s.Catalog.UpdateClusters(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
@@ -137,7 +137,7 @@ func (s *services) ListServices(ctx context.Context, req *consolev1.ListServices
 
 func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
 	if err := unbuilt("", req.GetService().GetSpec()); err != nil {
-		return nil, err
+		return nil, s.fail(ctx, err)
 	}
 	in := decodeService(req.GetService())
 	out, outcome, err := s.Catalog.UpdateService(ctx, by(ctx), in, expectation(in.Meta, req))
@@ -150,7 +150,7 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
 	for _, r := range req.GetRequests() {
 		if err := unbuilt(r.GetService().GetMetadata().GetName()+": ", r.GetService().GetSpec()); err != nil {
-			return nil, err
+			return nil, s.fail(ctx, err)
 		}
 	}
 	results, err := s.Catalog.UpdateServices(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {

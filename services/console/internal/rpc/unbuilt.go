@@ -1,13 +1,12 @@
 package rpc
 
 import (
-	"fmt"
 	"slices"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
 )
 
 // unbuilt refuses what the API can say and this console does not do: better than to take it and do nothing.
@@ -38,7 +37,7 @@ func unbuilt(who string, spec proto.Message) error {
 		case len(s.GetProjects()) > 0:
 			field = "projects"
 		case !slices.Contains([]string{"viewer", "deployer", "operator", "admin"}, s.GetRole()):
-			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%sspec.role %q: must be viewer, deployer, operator or admin", who, s.GetRole()))
+			return catalog.Refuse(catalog.Invalid, "%sspec.role %q: must be viewer, deployer, operator or admin", who, s.GetRole())
 		case slices.ContainsFunc(s.GetSubjects(), func(u *consolev1.GrantSubject) bool { return u.GetServiceAccount() != "" }):
 			field = "subjects: serviceAccount"
 		}
@@ -46,5 +45,5 @@ func unbuilt(who string, spec proto.Message) error {
 	if field == "" {
 		return nil
 	}
-	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%sspec.%s: this console can't do that yet: leave it out", who, field))
+	return catalog.Refuse(catalog.Invalid, "%sspec.%s: this console can't do that yet: leave it out", who, field)
 }

@@ -1,11 +1,39 @@
 package rpc
 
 import (
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 )
 
-// writeMounts are the services that write many resources at once, or resources that others come of.
-func writeMounts(Deps) []server.Mount { return nil }
+// writeMounts are the services that write many resources at once, or resources that bound others or that others come
+// of.
+func writeMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.ProjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewProjectServiceHandler(&projects{d}, o...)
+		}),
+		server.RPC(consolev1connect.ApplyServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewApplyServiceHandler(&applies{d}, o...)
+		}),
+	}
+}
 
-func writePolicy() identity.Policy { return nil }
+func writePolicy() identity.Policy {
+	const (
+		read  = identity.RoleUser | identity.RoleHub
+		write = identity.RoleAdmin
+	)
+	return identity.Policy{
+		consolev1connect.ProjectServiceGetProjectProcedure:    read,
+		consolev1connect.ProjectServiceListProjectsProcedure:  read,
+		consolev1connect.ProjectServiceUpdateProjectProcedure: write,
+		consolev1connect.ProjectServiceDeleteProjectProcedure: write,
+
+		consolev1connect.ApplyServiceApplyProcedure: write,
+	}
+}

@@ -116,6 +116,18 @@ func (v View) Get(ctx context.Context, kind Kind, name string) (Resource, error)
 	return r, notFound(err)
 }
 
+// State tells one state of all resources of some kinds from any other.
+func (v View) State(ctx context.Context, kinds ...Kind) (string, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT kind, COUNT(*), MAX(seq) FROM resources WHERE kind IN "+v.dialect.placeholders(1, len(kinds))+" GROUP BY kind ORDER BY kind", anys(kinds)...)
+	parts, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+		var kind string
+		var count, seq int64
+		err := rows.Scan(&kind, &count, &seq)
+		return fmt.Sprintf("%s/%d/%d", kind, count, seq), err
+	})
+	return strings.Join(parts, " "), err
+}
+
 func notFound(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
@@ -154,6 +166,34 @@ func (v View) Referrers(ctx context.Context, ref Ref, limit int) ([]Ref, error) 
 	return collect(rows, err, func(rows *sql.Rows) (ref Ref, err error) {
 		return ref, rows.Scan(&ref.Kind, &ref.Name)
 	})
+}
+
+// Labelled returns all resources with a label, in the order of kinds and names.
+func (v View) Labelled(ctx context.Context, key, value string) ([]Resource, error) {
+	pair := strings.Trim(encodeLabels(map[string]string{key: value}), "{}")
+	like := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(pair)
+	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+` FROM resources r WHERE labels LIKE $1 ESCAPE '\' ORDER BY kind, name`, "%"+like+"%")
+	list, err := collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	// The text may be within a value, and SQLite takes upper for lower case.
+	return slices.DeleteFunc(list, func(r Resource) bool { is, ok := r.Labels[key]; return !ok || is != value }), err
+}
+
+// CountReferrers says how many resources of a kind name each of these of another kind.
+func (v View) CountReferrers(ctx context.Context, of, kind Kind, names []string) (map[string]int, error) {
+	counts := make(map[string]int, len(names))
+	for chunk := range slices.Chunk(names, chunkSize) {
+		rows, err := v.q.QueryContext(ctx, "SELECT f.name, COUNT(*) FROM refs f JOIN resources r ON r.uid = f.uid"+
+			" WHERE r.kind = $1 AND f.kind = $2 AND f.name IN "+v.dialect.placeholders(3, len(chunk))+" GROUP BY f.name", anys(chunk, of, kind)...)
+		if _, err := collect(rows, err, func(rows *sql.Rows) (name string, err error) {
+			var n int
+			err = rows.Scan(&name, &n)
+			counts[name] = n
+			return name, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
 }
 
 // Revisions returns up to limit entries of a resource's history, the newest first.

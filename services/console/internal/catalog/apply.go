@@ -1,0 +1,113 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// SetLabel says which set a resource was applied with.
+	SetLabel = "fairlead.dev/set"
+	// prunedFreely is how many resources of a set go without a confirmation, if they are no more than a tenth of it,
+	// or but one.
+	prunedFreely = 10
+	// shownConsequences of a confirmation.
+	shownConsequences = 100
+)
+
+// Application is what is written at once.
+type Application struct {
+	Edits []Edit
+	// Set is a label for all of them; empty: none.
+	Set string
+	// Prune deletes what else has that label.
+	Prune bool
+	// Dry writes nothing.
+	Dry bool
+	// Confirmation is what the call before asked for; empty: nothing.
+	Confirmation string
+}
+
+// Apply writes all of it or nothing. What was pruned stands at the end of the results.
+func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Written, err error) {
+	if a.Prune && a.Set == "" {
+		return nil, refuse(Invalid, "prune: needs the name of a set, so that nothing else is removed")
+	}
+	if a.Set != "" {
+		for i := range a.Edits {
+			a.Edits[i].Label(SetLabel, a.Set)
+		}
+	}
+	err = c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		edits := a.Edits
+		if a.Prune {
+			old, total, err := leftover(ctx, tx, a)
+			if err != nil {
+				return err
+			}
+			if err := c.mayPrune(by, a, old, total); err != nil {
+				return err
+			}
+			for _, r := range old {
+				edits = append(edits, Removal(r.Kind, r.Name, r.ETag()))
+			}
+		}
+		if written, err = c.PutIn(ctx, tx, by, edits); err == nil && a.Dry {
+			err = errDry
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errDry):
+		return written, nil
+	case err != nil:
+		return nil, err
+	}
+	c.tell(ctx, by, written)
+	return written, nil
+}
+
+// leftover is what has the label of the set and is not applied any more.
+func leftover(ctx context.Context, tx *store.Tx, a Application) (old []store.Resource, total int, err error) {
+	all, err := tx.Labelled(ctx, SetLabel, a.Set)
+	if err != nil {
+		return nil, 0, err
+	}
+	stays := make(map[store.Ref]bool, len(a.Edits))
+	for i := range a.Edits {
+		stays[a.Edits[i].ref()] = true
+	}
+	old = slices.DeleteFunc(slices.Clone(all), func(r store.Resource) bool { return stays[store.Ref{Kind: r.Kind, Name: r.Name}] })
+	return old, len(all), nil
+}
+
+func (c *Catalog) mayPrune(by By, a Application, old []store.Resource, total int) error {
+	if a.Dry || len(old) <= 1 || len(old) <= prunedFreely && len(old)*10 <= total {
+		return nil
+	}
+	stake := []string{"prune", a.Set}
+	var lines []string
+	for _, r := range old {
+		stake = append(stake, string(r.Kind), r.Name, r.ETag())
+		lines = append(lines, fmt.Sprintf("%s %q is deleted", r.Kind, r.Name))
+	}
+	return c.confirm(by, a.Confirmation, stake, lines, "set %q: %d of its %d resources would be deleted", a.Set, len(old), total)
+}
+
+// confirm is nil if the caller has confirmed what is at stake; else the error that asks for it.
+func (c *Catalog) confirm(by By, token string, stake, consequences []string, format string, args ...any) error {
+	if token != "" && c.desk.Holds(token, by.Subject, stake) {
+		return nil
+	}
+	if more := len(consequences) - shownConsequences; more > 0 {
+		consequences = append(consequences[:shownConsequences-1:shownConsequences-1], fmt.Sprintf("and %d more", more+1))
+	}
+	return &Error{
+		Reason: Precondition, Message: fmt.Sprintf(format, args...) + ": confirm it",
+		Confirmation: c.desk.Token(by.Subject, stake), Consequences: consequences,
+	}
+}

@@ -1,0 +1,181 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"github.com/rogpeppe/go-internal/diff"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+type applies struct{ Deps }
+
+func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*consolev1.ApplyResponse, error) {
+	a := catalog.Application{
+		Set: req.GetSet(), Prune: req.GetPrune(), Dry: req.GetDryRun(), Confirmation: req.GetConfirmation(),
+	}
+	for i, r := range req.GetResources() {
+		e, err := s.draft(r)
+		if err != nil {
+			return nil, s.fail(ctx, fmt.Errorf("resource %d: %w", i, err))
+		}
+		a.Edits = append(a.Edits, e)
+	}
+	written, err := s.Catalog.Apply(ctx, by(ctx), a)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if !a.Dry {
+		s.revoked(ctx, written)
+	}
+	out := &consolev1.ApplyResponse{}
+	for _, w := range written {
+		result, err := s.applied(w, a.Dry)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out, nil
+}
+
+// revoked puts the revocations of agents in force whose clusters are gone.
+func (d Deps) revoked(ctx context.Context, written []catalog.Written) {
+	for _, w := range written {
+		if w.Kind != store.KindCluster || w.Outcome != catalog.Removed {
+			continue
+		}
+		// They are durable; without this they would be seen here only at the next reload.
+		if err := d.Authority.Reload(ctx); err != nil {
+			d.Log.WarnContext(ctx, "revocation is not in force yet", "cluster", w.Name, "err", err)
+		}
+		return
+	}
+}
+
+// draft gets a resource ready to be written. What is wrong with it by itself is told with what else is found.
+func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
+	var m manifest.Message
+	var kind store.Kind
+	want := func(m catalog.Meta) catalog.Expectation { return catalog.Expectation{ETag: m.ETag, AllowMissing: true} }
+	switch r := r.GetResource().(type) {
+	case *consolev1.Resource_Secret:
+		m, kind = r.Secret, store.KindSecret
+		in := catalog.Secret{Meta: decodeMeta(r.Secret.GetMetadata()), Data: r.Secret.GetData()}
+		e, err = s.Catalog.DraftSecret(in, want(in.Meta))
+	case *consolev1.Resource_Source:
+		m, kind = r.Source, store.KindSource
+		in := decodeSource(r.Source)
+		e, err = in.Draft(want(in.Meta))
+	case *consolev1.Resource_Cluster:
+		m, kind = r.Cluster, store.KindCluster
+		in := decodeCluster(r.Cluster)
+		if err = unbuilt("", r.Cluster.GetSpec()); err == nil {
+			e, err = in.Draft(want(in.Meta))
+		}
+	case *consolev1.Resource_Service:
+		m, kind = r.Service, store.KindService
+		in := decodeService(r.Service)
+		if err = unbuilt("", r.Service.GetSpec()); err == nil {
+			e, err = in.Draft(want(in.Meta))
+		}
+	case *consolev1.Resource_Grant:
+		m, kind = r.Grant, store.KindGrant
+		in := decodeGrant(r.Grant)
+		if err = unbuilt("", r.Grant.GetSpec()); err == nil {
+			e, err = in.Draft(want(in.Meta))
+		}
+	case *consolev1.Resource_Project:
+		m, kind = r.Project, store.KindProject
+		var in catalog.Project
+		if in, err = decodeProject(r.Project); err == nil {
+			e, err = catalog.Projects().Draft(in, want(in.Meta))
+		}
+	default:
+		return e, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("is a %T: this console does not know that yet", r))
+	}
+	if err != nil {
+		return catalog.Broken(kind, m.GetMetadata().GetName(), err), nil
+	}
+	return e, nil
+}
+
+func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, error) {
+	out := &consolev1.Applied{Kind: encodeKind(w.Kind), Name: w.Name}
+	switch w.Outcome {
+	case catalog.Created:
+		out.Outcome = consolev1.ApplyOutcome_APPLY_OUTCOME_CREATED
+	case catalog.Updated:
+		out.Outcome = consolev1.ApplyOutcome_APPLY_OUTCOME_UPDATED
+	case catalog.Unchanged:
+		out.Outcome = consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED
+	case catalog.Removed:
+		out.Outcome = consolev1.ApplyOutcome_APPLY_OUTCOME_DELETED
+	}
+	if w.After != nil {
+		out.Etag = w.After.ETag()
+	}
+	if !dry || w.Outcome == catalog.Unchanged {
+		return out, nil
+	}
+	before, err := s.text(w.Before, w.Before)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.text(w.Before, w.After)
+	if err != nil {
+		return nil, err
+	}
+	name := string(w.Kind) + "/" + w.Name
+	out.Diff = string(diff.Diff("is "+name, before, "will be "+name, after))
+	return out, nil
+}
+
+// text is what people write down of a resource, with its secrets masked; of a value that is not that of before, this
+// is said.
+func (s *applies) text(before, r *store.Resource) ([]byte, error) {
+	if r == nil {
+		return nil, nil
+	}
+	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
+	if err != nil {
+		return nil, err
+	}
+	if decoded.Secret != nil {
+		if decoded.Secret.Data, err = s.Catalog.MaskSecret(before, *r); err != nil {
+			return nil, err
+		}
+	}
+	m := written(encodeChange(decoded))
+	if m == nil {
+		return nil, fmt.Errorf("%s %q can't be shown", r.Kind, r.Name)
+	}
+	return manifest.YAML(m)
+}
+
+// written is what people write down of a resource that a change brings.
+func written(c *consolev1.Change) manifest.Message {
+	head := func(m *consolev1.Metadata) *consolev1.Metadata {
+		return &consolev1.Metadata{Name: m.GetName(), Labels: m.GetLabels()}
+	}
+	switch c := c.GetChange().(type) {
+	case *consolev1.Change_Source:
+		return &consolev1.Source{Metadata: head(c.Source.GetMetadata()), Spec: c.Source.GetSpec()}
+	case *consolev1.Change_Cluster:
+		return &consolev1.Cluster{Metadata: head(c.Cluster.GetMetadata()), Spec: c.Cluster.GetSpec()}
+	case *consolev1.Change_Service:
+		return &consolev1.Service{Metadata: head(c.Service.GetMetadata()), Spec: c.Service.GetSpec()}
+	case *consolev1.Change_Secret:
+		return &consolev1.Secret{Metadata: head(c.Secret.GetMetadata()), Data: c.Secret.GetData()}
+	case *consolev1.Change_Grant:
+		return &consolev1.Grant{Metadata: head(c.Grant.GetMetadata()), Spec: c.Grant.GetSpec()}
+	case *consolev1.Change_Project:
+		return &consolev1.Project{Metadata: head(c.Project.GetMetadata()), Spec: c.Project.GetSpec()}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"context"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+type projects struct{ Deps }
+
+func (s *projects) GetProject(ctx context.Context, req *consolev1.GetProjectRequest) (*consolev1.GetProjectResponse, error) {
+	out, err := catalog.Get(ctx, s.Catalog, catalog.Projects(), req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	list, err := s.shown(ctx, out)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.GetProjectResponse{Project: list[0]}, nil
+}
+
+func (s *projects) ListProjects(ctx context.Context, req *consolev1.ListProjectsRequest) (*consolev1.ListProjectsResponse, error) {
+	at, err := page(req)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := catalog.List(ctx, s.Catalog, catalog.Projects(), at)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	shown, err := s.shown(ctx, list...)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListProjectsResponse{Projects: shown, NextPageToken: next}, nil
+}
+
+func (s *projects) UpdateProject(ctx context.Context, req *consolev1.UpdateProjectRequest) (*consolev1.UpdateProjectResponse, error) {
+	in, err := decodeProject(req.GetProject())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Projects(), in, expectation(in.Meta, req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UpdateProjectResponse{Project: encodeProject(out), Outcome: encodeOutcome(outcome)}, nil
+}
+
+func (s *projects) DeleteProject(ctx context.Context, req *consolev1.DeleteProjectRequest) (*consolev1.DeleteProjectResponse, error) {
+	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindProject, req.GetName(), req.GetEtag()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.DeleteProjectResponse{}, nil
+}
+
+// shown are projects with their statuses.
+func (s *projects) shown(ctx context.Context, list ...catalog.Project) ([]*consolev1.Project, error) {
+	names := each(list, func(p catalog.Project) string { return p.Meta.Name })
+	services, err := s.Catalog.CountServices(ctx, names)
+	return each(list, func(p catalog.Project) *consolev1.Project {
+		out := encodeProject(p)
+		out.Status = &consolev1.ProjectStatus{Services: int32(services[p.Meta.Name])}
+		return out
+	}), err
+}
+
+func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
+	spec := p.GetSpec()
+	if err := unbuilt("", spec); err != nil {
+		return out, err
+	}
+	out.Meta = decodeMeta(p.GetMetadata())
+	out.Spec = catalog.ProjectSpec{
+		Description: spec.GetDescription(), Sources: spec.GetSources(),
+		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
+	}
+	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
+	return out, err
+}
+
+func encodeProject(p catalog.Project) *consolev1.Project {
+	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Spec: &consolev1.ProjectSpec{
+		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters),
+		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds,
+	}}
+}
+
+func decodeSelector(field string, s *consolev1.ClusterSelector) (*catalog.Selector, error) {
+	if s.GetWhere() != "" {
+		return nil, catalog.Refuse(catalog.Invalid, "%s.where: not known here yet: use names, labels or all", field)
+	}
+	if s == nil {
+		return nil, nil //nolint:nilnil // none is none
+	}
+	return &catalog.Selector{Names: s.GetNames(), Labels: s.GetLabels(), All: s.GetAll()}, nil
+}
+
+func encodeSelector(s *catalog.Selector) *consolev1.ClusterSelector {
+	if s == nil {
+		return nil
+	}
+	return &consolev1.ClusterSelector{Names: s.Names, Labels: s.Labels, All: s.All}
+}
