@@ -18,7 +18,7 @@ const (
 	// firstPercent is for the start, which makes garbage once.
 	firstPercent, leastPercent, mostPercent = 50, 10, 100
 	// roomBytes may a heap grow by, however small it is.
-	roomBytes = 64 << 20
+	roomBytes = 16 << 20
 )
 
 // collector finds the percentage.

@@ -26,7 +26,7 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	for range 20 {
 		c.next(busyCycles, small)
 	}
-	if c.percent != 800 {
+	if c.percent != 200 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
 	if c.next(1, large); c.percent != mostPercent {
