@@ -1,0 +1,98 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// setLabel says which set a resource was applied with.
+const setLabel = "fairlead.dev/set"
+
+func (a *app) export() *cobra.Command {
+	var project, set string
+	cmd := &cobra.Command{
+		Use:   "export [KIND...]",
+		Short: "Print resources as apply takes them",
+		Long: `Print resources as YAML that "fairlead apply -f" takes: without what the hub fills in, in the order in
+which they depend on each other. Applied to the same hub it changes nothing.
+
+Values of secrets are never read back: they are empty, which leaves them as they are. For another
+hub, write them in.`,
+		Example: `  fairlead export > hub.yaml
+  fairlead export services --project shop
+  fairlead export --set fleet | fairlead apply -f - --set fleet --context other`,
+		Args: wants(0, unlimited),
+	}
+	cmd.Flags().StringVar(&project, "project", "", "only the project with this `name` and what is of it")
+	cmd.Flags().StringVar(&set, "set", "", "only what is of the set with this `name`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		wanted := map[manifest.Kind]kind{}
+		for _, name := range args {
+			k, err := findKind(name)
+			if err != nil {
+				return err
+			}
+			wanted[k.kind] = k
+		}
+		if len(args) == 0 {
+			for _, k := range kinds() {
+				wanted[k.kind] = k
+			}
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			var all []manifest.Message
+			for _, kind := range manifest.Kinds() {
+				k, ok := wanted[kind]
+				if !ok {
+					continue
+				}
+				found, err := k.all(ctx, h)
+				if err != nil {
+					return err
+				}
+				for _, m := range found {
+					if set == "" || m.GetMetadata().GetLabels()[setLabel] == set {
+						if project == "" || ofProject(m, project) {
+							all = append(all, asWritten(m))
+						}
+					}
+				}
+			}
+			text, err := manifest.YAML(all...)
+			if err != nil {
+				return err
+			}
+			return a.printf("%s", text)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// ofProject says whether a resource is the project, or names it.
+func ofProject(m manifest.Message, project string) bool {
+	switch m := m.(type) {
+	case *consolev1.Project:
+		return m.GetMetadata().GetName() == project
+	case *consolev1.Service:
+		return m.GetSpec().GetProject() == project
+	}
+	return false
+}
+
+// asWritten takes away what the hub fills in.
+func asWritten(m manifest.Message) manifest.Message {
+	r := m.ProtoReflect()
+	if status := r.Descriptor().Fields().ByName("status"); status != nil {
+		r.Clear(status)
+	}
+	head := m.GetMetadata()
+	r.Set(r.Descriptor().Fields().ByName("metadata"), protoreflect.ValueOfMessage(
+		(&consolev1.Metadata{Name: head.GetName(), Labels: head.GetLabels()}).ProtoReflect()))
+	return m
+}
