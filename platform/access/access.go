@@ -333,3 +333,9 @@ func (r *Rules) beyondAt(limits *identity.Limits, class kubehttp.Class, cluster 
 	}
 	return ""
 }
+
+// Class is what a verb at a Kubernetes API stands for: read, write, exec or secrets.
+func Class(verb string) (class kubehttp.Class, ok bool) {
+	i := slices.Index([]string{kubehttp.Read: "read", kubehttp.Write: "write", kubehttp.Exec: "exec", kubehttp.Secrets: "secrets"}, verb)
+	return kubehttp.Class(i), i >= 0
+}

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -50,12 +51,12 @@ func isCommon(kind string) bool {
 }
 
 // CheckRule says what is wrong with a rule of a role of one's own, or nil.
-func CheckRule(r *consolev1.RoleRule) error {
-	for _, kind := range r.GetKinds() {
+func CheckRule(verbs, kinds []string) error {
+	for _, kind := range kinds {
 		if kind != "*" && !slices.Contains(Kinds(), kind) {
-			return fmt.Errorf("%q is no kind: there are %v, and * for all but Grant, Role, ServiceAccount and Secret", kind, Kinds())
+			return fmt.Errorf("%q is no kind: there are %s, and * for all but Grant, Role, ServiceAccount and Secret", kind, strings.Join(Kinds(), ", "))
 		}
-		if isSovereign(kind) && slices.ContainsFunc(r.GetVerbs(), func(v string) bool { return v != string(View) }) {
+		if isSovereign(kind) && slices.ContainsFunc(verbs, func(v string) bool { return v != string(View) }) {
 			return fmt.Errorf("%s can only be viewed by a role: writing it is for members of fairlead:admins", kind)
 		}
 	}

@@ -70,8 +70,8 @@ func NewID() string {
 	return fmt.Sprintf("%012x%s", time.Now().UnixMilli(), hex.EncodeToString(random[:]))
 }
 
-// proto is the event as the console takes it: one that it refused would never get there.
-func (e Event) proto() *consolev1.AuditEvent {
+// Proto is the event as the console takes it: one that it refused would never get there.
+func (e Event) Proto() *consolev1.AuditEvent {
 	groups := make([]string, 0, min(len(e.Actor.Groups), identity.MaxGroups))
 	for _, g := range e.Actor.Groups[:cap(groups)] {
 		groups = append(groups, clip(g, 253))

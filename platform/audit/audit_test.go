@@ -315,7 +315,7 @@ func TestSyncedEventSurvivesKill(t *testing.T) {
 }
 
 func FuzzSpoolFile(f *testing.F) {
-	good, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test"}.proto()})
+	good, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test"}.Proto()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -190,12 +190,12 @@ func (r *Recorder) writeBatch() (more bool, err error) {
 	if lost > 0 && len(batch) < maxBatch {
 		events = append(events, Event{
 			ID: NewID(), Time: time.Now(), Action: "audit.lost", Reason: fmt.Sprintf("%d events are lost: %s", lost, why),
-		}.proto())
+		}.Proto())
 	} else {
 		lost = 0
 	}
 	for _, e := range batch {
-		events = append(events, e.proto())
+		events = append(events, e.Proto())
 	}
 	if len(events) == 0 {
 		return false, nil

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/rpc"
@@ -38,6 +39,9 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 	for name, id := range callers {
 		call := caller(hc, r.url, r.sign(t, id))
 		for procedure, role := range rpc.Policy() {
+			if name == "agent" && procedure == consolev1connect.LoginServiceLeaveClusterProcedure {
+				continue // it would leave
+			}
 			code := call(t.Context(), procedure)
 			refused := code == connect.CodePermissionDenied
 			if refused == id.Has(role) {
@@ -60,10 +64,16 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 		_, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/fairlead.console.v1."), "/")
 		var want identity.Role
 		switch {
-		case method == "ExchangeHubSecret" || method == "JoinCluster":
+		case strings.HasPrefix(method, "Exchange") || method == "JoinCluster" || method == "GetLoginOptions":
 			want = identity.RoleOpen
-		case method == "RenewToken":
+		case method == "RenewToken" || method == "GetCaller":
 			want = identity.RoleAny
+		case method == "LeaveCluster":
+			want = identity.RoleUser | identity.RoleAgent
+		case method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
+			want = identity.RoleUser // what they do is about the caller
+		case isJudged(method):
+			want = identity.RoleUser
 		case method == "GetTrustBundle":
 			want = identity.RoleHub
 		case method == "ClaimSource" || method == "PublishHeads" || method == "AccessSecret":
@@ -85,6 +95,16 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			t.Errorf("%s is for %v, want %v", procedure, role, want)
 		}
 	}
+}
+
+// isJudged holds for what users may call, and grants decide about.
+func isJudged(method string) bool {
+	for _, kind := range []string{"Source", "Secret", "Cluster", "Clusters", "Service", "Services"} {
+		if method == "Update"+kind || method == "BatchUpdate"+kind || method == "Delete"+kind {
+			return true
+		}
+	}
+	return method == "Apply" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune"
 }
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,7 +21,10 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
@@ -56,7 +60,14 @@ type Config struct {
 	AdvertiseGitcaches    []string
 	AdvertiseDistributors []string
 	AdvertiseTunnels      []string
+	// OIDC is the identity provider, if there is one.
+	OIDC login.Config
+	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
+	AuditMaxBytes int64
 }
+
+// auditMaxBytes is the bound if nobody says so: some ten million events.
+const auditMaxBytes = 8 << 30
 
 // RegisterFlags adds the flags of the console.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
@@ -69,6 +80,14 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", flags.List(&c.AdvertiseGitcaches))
 	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", flags.List(&c.AdvertiseDistributors))
 	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", flags.List(&c.AdvertiseTunnels))
+	fs.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "`URL` of the identity provider (OpenID Connect) that people log in at")
+	fs.StringVar(&c.OIDC.ClientID, "oidc-client-id", "", "`id` that the provider knows the hub by")
+	fs.StringVar(&c.OIDC.ClientSecretFile, "oidc-client-secret-file", "", "`file` with the client's secret; default: it is a public client")
+	fs.StringVar(&c.OIDC.CLIClientID, "oidc-cli-client-id", "", "`id` of a public client for the device flow of `fairlead login`; default: --oidc-client-id")
+	fs.StringVar(&c.OIDC.UserClaim, "oidc-user-claim", "email", "`claim` with the user's name; nobody must be able to choose it freely")
+	fs.StringVar(&c.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the user's groups")
+	fs.StringVar(&c.OIDC.AdminGroup, "oidc-admin-group", "", "`group` there whose members are administrators here")
+	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 }
 
 // Validate says what is wrong, and fills in what depends on other fields.
@@ -90,6 +109,9 @@ func (c *Config) Validate() error {
 	if c.AdvertiseConsole != "" {
 		urls = append(urls, c.AdvertiseConsole)
 	}
+	if err := c.OIDC.Validate(); err != nil {
+		return err
+	}
 	for _, text := range urls {
 		if err := flags.CheckURL("--advertise-*", text); err != nil {
 			return err
@@ -102,6 +124,8 @@ func (c *Config) Validate() error {
 type Deps struct {
 	Log       *slog.Logger
 	Telemetry *telemetry.Telemetry
+	// Stderr is told the link of the first login, which is not for logs. nil: there is none.
+	Stderr io.Writer
 }
 
 // Service is a console. New, then Listen, then Run.
@@ -112,6 +136,7 @@ type Service struct {
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
+	stderr    io.Writer
 }
 
 // New puts a console together. It makes the data folder, the master key and the hub secret if they are
@@ -124,8 +149,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log}
-	if s.store, err = store.New(cfg.DatabaseURL, store.Options{}); err != nil {
+	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log, stderr: deps.Stderr}
+	if s.store, err = store.New(cfg.DatabaseURL, store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed}); err != nil {
 		return nil, err
 	}
 	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
@@ -133,10 +158,16 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := register(deps.Telemetry.Registry, s); err != nil {
 		return nil, err
 	}
+	keeper := rights.New(s.store, nil)
 	resources := catalog.New(s.store, box, deps.Log, nil)
-	resources.Use(catalog.Bounds{}, catalog.Dependencies{})
+	resources.Guard(keeper)
+	// First who may, last what is told of it.
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Dependencies{}, changes.Recorder{Catalog: resources})
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog:   resources,
+		Rights:    keeper,
+		Provider:  login.New(cfg.OIDC),
+		Seal:      box,
 		Authority: s.authority,
 		Hub:       s.hub,
 		Audit:     audit.New(s.store),
@@ -236,5 +267,21 @@ func (s *Service) start(ctx context.Context) error {
 	if err := s.store.Migrate(ctx); err != nil {
 		return err
 	}
-	return s.authority.Load(ctx)
+	if err := s.authority.Load(ctx); err != nil {
+		return err
+	}
+	return s.firstLink(ctx)
+}
+
+// firstLink tells how to log in for the first time.
+func (s *Service) firstLink(ctx context.Context) error {
+	if s.stderr == nil {
+		return nil
+	}
+	code, err := s.authority.FirstLink(ctx)
+	if err != nil || code == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(s.stderr, "Log in once, within an hour: %s\n", rpc.LoginLink(s.URL(), code))
+	return err
 }

@@ -56,12 +56,15 @@ func testGrants(t *testing.T, r *running) {
 	for what, g := range map[string]*consolev1.Grant{
 		"no cluster":   grant("x", "viewer", &consolev1.GrantClusters{}),
 		"two choices":  grant("x", "viewer", &consolev1.GrantClusters{All: true, Names: []string{"edge-1"}}),
-		"unknown role": grant("x", "root", &consolev1.GrantClusters{All: true}),
+		"no role":      grant("x", "", &consolev1.GrantClusters{All: true}),
 		"empty labels": {Metadata: &consolev1.Metadata{Name: "x"}, Spec: &consolev1.GrantSpec{Role: "viewer", Clusters: &consolev1.GrantClusters{All: true}}},
 	} {
 		if _, err := put(g); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if _, err := put(grant("x", "root", &consolev1.GrantClusters{All: true})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("a role that does not exist: %v", err)
 	}
 	if _, err := put(grant("x", "viewer", &consolev1.GrantClusters{Names: []string{"nowhere"}})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("a cluster that does not exist: %v", err)
@@ -142,6 +145,7 @@ func TestUserTokenHasItsGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := r.as(t, made.GetToken().GetToken())
+	admin.putCluster(t, "x")
 	if _, err := bob.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); err != nil {
 		t.Errorf("it is not good: %v", err)
 	}

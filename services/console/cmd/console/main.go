@@ -3,6 +3,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 
 	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/telemetry"
@@ -12,6 +13,6 @@ import (
 func main() {
 	var cfg console.Config
 	service.Main("console", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
-		return console.New(cfg, console.Deps{Log: log, Telemetry: tel})
+		return console.New(cfg, console.Deps{Log: log, Telemetry: tel, Stderr: os.Stderr})
 	})
 }

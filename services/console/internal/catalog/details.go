@@ -48,15 +48,20 @@ func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string
 	if !dnsLabel.MatchString(name) {
 		return ServiceDetail{}, missing(store.KindService, name)
 	}
+	var of store.Resource
 	list, err := c.details(ctx, kind, func(ctx context.Context, v store.View) ([]store.Resource, error) {
 		rows, err := v.Named(ctx, store.KindService, []string{name})
 		if r, ok := rows[name]; ok {
+			of = r
 			return []store.Resource{r}, err
 		} else if err != nil {
 			return nil, err
 		}
 		return nil, missing(store.KindService, name)
 	})
+	if err == nil && c.reader != nil {
+		err = c.reader.MayView(ctx, of)
+	}
 	if err != nil {
 		return ServiceDetail{}, err
 	}
@@ -66,8 +71,12 @@ func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string
 // Details returns what is kept about services, in the order of names, from the one after a name on. Fewer than limit:
 // these are the last.
 func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after string, limit int) ([]ServiceDetail, error) {
+	sees, err := c.sees(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return c.details(ctx, kind, func(ctx context.Context, v store.View) ([]store.Resource, error) {
-		return v.List(ctx, store.KindService, after, limit)
+		return visible(ctx, v, store.KindService, after, limit, sees)
 	})
 }
 

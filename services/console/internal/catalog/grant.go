@@ -1,8 +1,13 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
+	"fairlead.dev/platform/access"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -14,10 +19,13 @@ type Grant struct {
 
 // GrantSpec is whom, what and where. One of Names, Labels and All of the clusters is set.
 type GrantSpec struct {
-	Users    []string      `json:"users,omitempty"`
-	Groups   []string      `json:"groups,omitempty"`
-	Role     string        `json:"role"`
-	Clusters GrantClusters `json:"clusters"`
+	Users           []string      `json:"users,omitempty"`
+	Groups          []string      `json:"groups,omitempty"`
+	ServiceAccounts []string      `json:"serviceAccounts,omitempty"`
+	Role            string        `json:"role"`
+	Clusters        GrantClusters `json:"clusters"`
+	// Projects whose resources it is about; none: all, and the Kubernetes APIs.
+	Projects []string `json:"projects,omitempty"`
 }
 
 // GrantClusters chooses clusters.
@@ -41,18 +49,28 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	if !dnsLabel.MatchString(g.Meta.Name) {
 		return Edit{}, badName(g.Meta.Name)
 	}
-	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
-	seen := map[string]bool{}
-	for _, name := range g.Spec.Clusters.Names {
-		if !dnsLabel.MatchString(name) {
-			return Edit{}, refuse(Invalid, "spec.clusters.names: %q is not a name of a cluster", name)
+	// Each exists, and can't go, and another get its name, while somebody has rights by it.
+	refs := map[store.Ref]bool{}
+	name := func(kind store.Kind, field string, names ...string) error {
+		for _, n := range names {
+			if !dnsLabel.MatchString(n) {
+				return refuse(Invalid, "%s: %q is not a name of a %s", field, n, kind)
+			}
+			refs[store.Ref{Kind: kind, Name: n}] = true
 		}
-		if !seen[name] {
-			seen[name] = true
-			// So that the cluster can't go, and another get its name, while somebody is let into it.
-			d.Refs = append(d.Refs, store.Ref{Kind: store.KindCluster, Name: name})
-		}
+		return nil
 	}
+	err := errors.Join(name(store.KindCluster, "spec.clusters.names", g.Spec.Clusters.Names...), name(store.KindProject, "spec.projects", g.Spec.Projects...),
+		name(store.KindServiceAccount, "spec.subjects", g.Spec.ServiceAccounts...))
+	if !access.IsBuiltin(g.Spec.Role) {
+		err = errors.Join(err, name(store.KindRole, "spec.role", g.Spec.Role))
+	}
+	if refusal, ok := errors.AsType[*Error](err); ok {
+		return Edit{}, refusal // the first of them
+	}
+	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels, Refs: slices.SortedFunc(maps.Keys(refs), func(a, b store.Ref) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})}
 	return Edit{draft: d, spec: g.Spec, want: want}, nil
 }
 

@@ -20,7 +20,7 @@ const lostWithin = 90 * time.Second
 
 // connected says whether what a cluster said last can be trusted.
 func connected(s store.Seen, now time.Time) bool {
-	if s.LostTime.After(s.SeenTime) && now.Sub(s.LostTime) > lostWithin {
+	if !s.LeaveTime.IsZero() || s.LostTime.After(s.SeenTime) && now.Sub(s.LostTime) > lostWithin {
 		return false
 	}
 	return !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
@@ -62,7 +62,7 @@ func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resou
 		if !ok {
 			continue
 		}
-		status := ClusterStatus{JoinTime: s.JoinTime, LastSeen: s.SeenTime}
+		status := ClusterStatus{JoinTime: s.JoinTime, LeaveTime: s.LeaveTime, LastSeen: s.SeenTime}
 		if err := json.Unmarshal(s.State, &status.Agent); err != nil {
 			return nil, fmt.Errorf("decode agent of cluster %q: %w", r.Name, err)
 		}

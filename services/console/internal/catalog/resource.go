@@ -124,8 +124,10 @@ type ClusterSpec struct {
 // ClusterStatus is what is known of a cluster's agent.
 type ClusterStatus struct {
 	JoinTime time.Time
-	LastSeen time.Time
-	Agent    AgentInfo
+	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
+	LeaveTime time.Time
+	LastSeen  time.Time
+	Agent     AgentInfo
 	// Connected is true while LastSeen is recent enough to trust what the cluster said.
 	Connected bool
 }
@@ -310,6 +312,7 @@ type Change struct {
 	Secret  *Secret
 	Grant   *Grant
 	Project *Project
+	Role    *Resource[RoleSpec]
 	Deleted *Deleted
 }
 
@@ -350,6 +353,9 @@ func DecodeChange(c store.Change) (Change, error) {
 	case store.KindProject:
 		p, err := Projects().Decode(c.Resource)
 		return Change{Project: &p}, err
+	case store.KindRole:
+		r, err := Roles().Decode(c.Resource)
+		return Change{Role: &r}, err
 	}
 	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
 }

@@ -7,11 +7,11 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -50,8 +51,12 @@ const (
 	Throttled
 	// Invalid: a field is wrong.
 	Invalid
-	// NotFound: there is no such cluster.
+	// NotFound: there is no such thing.
 	NotFound
+	// Forbidden: who is known may not.
+	Forbidden
+	// Precondition: something has to be set up before.
+	Precondition
 )
 
 // Error is a refusal in a person's words.
@@ -82,6 +87,7 @@ type Authority struct {
 	now       func() time.Time
 	throttle  *throttle
 	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
+	tokens    *apiTokens
 	verifier  identity.BundleVerifier
 
 	// reloading is held over a question to the database, so that an older answer never replaces a later
@@ -102,7 +108,7 @@ func New(s *store.Store, box *seal.Box, hubSecret func() (string, error), log *s
 	if now == nil {
 		now = time.Now
 	}
-	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle()}
+	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens()}
 }
 
 // Load reads the keys, and makes the first one if there is none. Call it before anything else.
@@ -190,6 +196,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 		return fmt.Errorf("use keys: %w", err)
 	}
 	a.sealed, a.revocations = sealed, revocations
+	a.tokens.forget()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keys, a.bundle = keys, bundle
@@ -213,8 +220,13 @@ func (a *Authority) open(sealed []byte) (*identity.KeySet, error) {
 	return keys, nil
 }
 
-// Verify implements identity.Verifier.
-func (a *Authority) Verify(token string) (identity.Identity, error) { return a.verifier.Verify(token) }
+// Verify implements identity.Verifier. It takes API tokens as they are, too.
+func (a *Authority) Verify(token string) (identity.Identity, error) {
+	if strings.HasPrefix(token, apiTokenPrefix) {
+		return a.verifyAPIToken(token)
+	}
+	return a.verifier.Verify(token)
+}
 
 // Bundle is what others verify by.
 func (a *Authority) Bundle() identity.Bundle {
@@ -249,7 +261,7 @@ func lifetime(kind identity.Kind) time.Duration {
 }
 
 // ExchangeHubSecret gives who knows the hub secret a token as a hub service or an administrator.
-func (a *Authority) ExchangeHubSecret(ctx context.Context, peer, secret string, as identity.Identity) (Token, error) {
+func (a *Authority) ExchangeHubSecret(ctx context.Context, who audit.Who, peer, secret string, as identity.Identity) (token Token, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, err
 	}
@@ -263,10 +275,17 @@ func (a *Authority) ExchangeHubSecret(ctx context.Context, peer, secret string, 
 		a.reject(ctx, peer, "hub secret")
 		return Token{}, refuse(Unauthenticated, "the hub secret is wrong: use the one in the console's --hub-secret-file")
 	}
-	if err := as.Validate(); err != nil {
-		return Token{}, refuse(Invalid, "%v", err)
+	if as.Kind == identity.KindUser {
+		if as, err = identity.Person(as.Name, as.Groups); err != nil {
+			return Token{}, refuse(Invalid, "%v", err)
+		}
+		err = a.store.Write(ctx, as.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
+			token, err = a.logIn(ctx, tx, who, as, "", "login.hub-secret")
+			return err
+		})
+	} else {
+		token, err = a.sign(as)
 	}
-	token, err := a.sign(as)
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", "hub secret", "token", token.Identity.TokenID, "peer", peer)
 	}
@@ -305,11 +324,6 @@ func (a *Authority) CreateJoinToken(ctx context.Context, actor, cluster string) 
 	return token, expire, nil
 }
 
-func hashToken(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
 // JoinCluster uses a join token up and gives its owner a token as the cluster's agent.
 func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (token Token, cluster string, err error) {
 	if err := a.admit(peer); err != nil {
@@ -338,10 +352,11 @@ func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (to
 
 // CreateUserToken makes a token for a user. It is the way in for people as long as there is no other login.
 func (a *Authority) CreateUserToken(ctx context.Context, actor, user string, groups []string, ttl time.Duration) (Token, error) {
-	as := identity.Identity{Kind: identity.KindUser, Name: user, Groups: groups, Final: true}
-	if err := as.Validate(); err != nil {
+	as, err := identity.Person(user, groups)
+	if err != nil {
 		return Token{}, refuse(Invalid, "%v", err)
 	}
+	as.Final = true
 	token, err := issued(a.signer().Sign(as, shorter(ttl)))
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", actor, "token", token.Identity.TokenID, "groups", groups)
@@ -365,13 +380,14 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Du
 		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.
 		return Token{}, refuse(Invalid, "a session in a browser hands no tokens on: run `fairlead login`")
 	}
-	if err := a.ask(ctx, id); err != nil {
+	life, err := a.ask(ctx, id)
+	if err != nil {
 		return Token{}, err
 	}
 	if ttl > 0 {
 		return a.lend(ctx, id, ttl)
 	}
-	token, err := issued(a.signer().Renew(id, lifetime(id.Kind)))
+	token, err := issued(a.signer().Renew(id, life))
 	if errors.Is(err, identity.ErrFinal) {
 		return Token{}, refuse(Unauthenticated, "%v", err)
 	}
@@ -381,9 +397,9 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Du
 	return token, err
 }
 
-// ask asks the database whether the owner of a valid token may have another one.
-func (a *Authority) ask(ctx context.Context, id identity.Identity) error {
-	return a.store.Read(ctx, func(ctx context.Context, v store.View) error {
+// ask asks the database whether the owner of a valid token may have another one, and how long it may live.
+func (a *Authority) ask(ctx context.Context, id identity.Identity) (life time.Duration, err error) {
+	err = a.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		revocations, err := v.Revocations(ctx, a.now())
 		if err != nil {
 			return err
@@ -393,23 +409,32 @@ func (a *Authority) ask(ctx context.Context, id identity.Identity) error {
 				return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
 			}
 		}
-		if id.Kind != identity.KindAgent {
-			return nil
+		if id.Kind == identity.KindAgent {
+			if _, err := v.Get(ctx, store.KindCluster, id.Name); errors.Is(err, store.ErrNotFound) {
+				return refuse(Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
+			} else if err != nil {
+				return err
+			}
 		}
-		if _, err := v.Get(ctx, store.KindCluster, id.Name); errors.Is(err, store.ErrNotFound) {
-			return refuse(Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
-		} else if err != nil {
-			return err
-		}
-		return nil
+		life, err = lasts(ctx, v, id, a.now())
+		return err
 	})
+	return life, err
 }
 
 func (a *Authority) lend(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {
 	if id.Kind != identity.KindUser {
 		return Token{}, refuse(Invalid, "lifetime: only people hand tokens on")
 	}
-	token, err := issued(a.signer().Lend(id, shorter(ttl)))
+	ttl = shorter(ttl)
+	var token Token
+	var err error
+	if id.Parent == id.TokenID { // an API token as it is
+		ttl = min(ttl, time.Until(id.ExpiresAt))
+		token, err = issued(a.signer().Sign(id, ttl))
+	} else {
+		token, err = issued(a.signer().Lend(id, ttl))
+	}
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "lending", "token", token.Identity.TokenID, "until", token.Identity.ExpiresAt)
 	}
@@ -427,14 +452,16 @@ func AgentSubject(cluster string) string {
 }
 
 // Revoke makes tokens invalid: one by its id, or all of a subject until now.
-func (a *Authority) Revoke(ctx context.Context, actor, tokenID, subject string) error {
+func (a *Authority) Revoke(ctx context.Context, who audit.Who, tokenID, subject string) error {
+	actor := who.Identity.Subject()
 	if err := validateRevocation(tokenID, subject); err != nil {
 		return err
 	}
 	err := a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		r := Revocation(subject, tx.Now())
 		r.TokenID = tokenID
-		return tx.Revoke(ctx, r)
+		return errors.Join(tx.Revoke(ctx, r), tx.RevokeAPITokens(ctx, tokenID, subject),
+			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "token.revoke", Name: tokenID, Reason: cmp.Or(subject, "and what it was renewed to")})))
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -75,7 +76,7 @@ func TestAHungDatabaseKeepsNobodyFromWhatIsKnown(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.ExchangeHubSecret(t.Context(), "peer", secret, platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel})
+		_, err := a.ExchangeHubSecret(t.Context(), audit.Who{}, "peer", secret, platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel})
 		if len(a.Bundle().Keys) == 0 {
 			t.Error("no keys")
 		}

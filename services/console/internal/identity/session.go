@@ -23,7 +23,7 @@ func (a *Authority) Session(ctx context.Context, id identity.Identity) (Token, e
 		}
 		a.logins.failed(id.Subject(), a.now())
 	}
-	if err := a.ask(ctx, id); err != nil {
+	if _, err := a.ask(ctx, id); err != nil {
 		return Token{}, err
 	}
 	token, err := issued(a.signer().Session(id))

@@ -87,9 +87,7 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 	case *consolev1.Resource_Grant:
 		m, kind = r.Grant, store.KindGrant
 		in := decodeGrant(r.Grant)
-		if err = unbuilt("", r.Grant.GetSpec()); err == nil {
-			e, err = in.Draft(want(in.Meta))
-		}
+		e, err = in.Draft(want(in.Meta))
 	case *consolev1.Resource_Project:
 		m, kind = r.Project, store.KindProject
 		var in catalog.Project

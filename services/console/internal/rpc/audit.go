@@ -21,24 +21,16 @@ func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAud
 	recorder := actor(ctx)
 	events := make([]store.AuditEvent, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
-		e.Recorder = recorder
-		text, err := protojson.Marshal(e)
-		if err != nil {
+		e.Recorder, e.Before, e.After = recorder, "", "" // what the catalog was is the console's to say
+		var err error
+		if events[i], err = audit.Stored(e); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d]: %w", i, err))
-		}
-		events[i] = store.AuditEvent{
-			ID: e.GetId(), Time: moment(e.GetTime()), Actor: subject(e.GetActor()), Cluster: e.GetCluster(), Action: e.GetAction(), Event: text,
 		}
 	}
 	if err := s.Audit.Append(ctx, events); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RecordAuditEventsResponse{}, nil
-}
-
-// subject is what events are found by. A database's text has no NUL.
-func subject(a *consolev1.AuditActor) string {
-	return strings.ReplaceAll(platform.Identity{Kind: platform.Kind(a.GetKind()), Name: a.GetName()}.Subject(), "\x00", "")
 }
 
 func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEventsRequest) (*consolev1.ListAuditEventsResponse, error) {

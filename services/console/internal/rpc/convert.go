@@ -157,7 +157,7 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 		Status: &consolev1.ClusterStatus{
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
-			NextPollTime: stamp(c.Status.Agent.NextPoll),
+			NextPollTime: stamp(c.Status.Agent.NextPoll), LeaveTime: stamp(c.Status.LeaveTime),
 		},
 	}
 }

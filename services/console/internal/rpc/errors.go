@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -33,7 +34,13 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 		}
 		return out
 	}
+	if login, ok := errors.AsType[*login.Refusal](err); ok {
+		return connect.NewError(connect.CodeUnauthenticated, login)
+	}
 	switch {
+	case errors.Is(err, login.ErrAway):
+		log.WarnContext(ctx, "identity provider does not answer", "err", err)
+		return connect.NewError(connect.CodeUnavailable, login.ErrAway)
 	case errors.Is(err, context.Canceled):
 		return connect.NewError(connect.CodeCanceled, context.Canceled)
 	case errors.Is(err, watch.ErrStopped):
@@ -106,6 +113,10 @@ func identityCode(r identity.Reason) connect.Code {
 		return connect.CodeInvalidArgument
 	case identity.NotFound:
 		return connect.CodeNotFound
+	case identity.Forbidden:
+		return connect.CodePermissionDenied
+	case identity.Precondition:
+		return connect.CodeFailedPrecondition
 	}
 	return connect.CodeInternal
 }

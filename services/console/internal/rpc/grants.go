@@ -5,6 +5,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
 )
 
 type grants struct{ Deps }
@@ -30,9 +31,6 @@ func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsReques
 }
 
 func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {
-	if err := unbuilt("", req.GetGrant().GetSpec()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
 	in := decodeGrant(req.GetGrant())
 	out, outcome, err := s.Catalog.UpdateGrant(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
@@ -51,29 +49,22 @@ func (s *grants) DeleteGrant(ctx context.Context, req *consolev1.DeleteGrantRequ
 func decodeGrant(g *consolev1.Grant) catalog.Grant {
 	spec, clusters := g.GetSpec(), g.GetSpec().GetClusters()
 	out := catalog.Grant{Meta: decodeMeta(g.GetMetadata()), Spec: catalog.GrantSpec{
-		Role:     spec.GetRole(),
+		Role: spec.GetRole(), Projects: spec.GetProjects(),
 		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
 	}}
 	for _, s := range spec.GetSubjects() {
-		if s.GetUser() != "" {
-			out.Spec.Users = append(out.Spec.Users, s.GetUser())
-		} else {
-			out.Spec.Groups = append(out.Spec.Groups, s.GetGroup())
+		switch who := s.GetSubject().(type) {
+		case *consolev1.GrantSubject_User:
+			out.Spec.Users = append(out.Spec.Users, who.User)
+		case *consolev1.GrantSubject_Group:
+			out.Spec.Groups = append(out.Spec.Groups, who.Group)
+		case *consolev1.GrantSubject_ServiceAccount:
+			out.Spec.ServiceAccounts = append(out.Spec.ServiceAccounts, who.ServiceAccount)
 		}
 	}
 	return out
 }
 
 func encodeGrant(g catalog.Grant) *consolev1.Grant {
-	spec := &consolev1.GrantSpec{
-		Role:     g.Spec.Role,
-		Clusters: &consolev1.GrantClusters{Names: g.Spec.Clusters.Names, Labels: g.Spec.Clusters.Labels, All: g.Spec.Clusters.All},
-	}
-	for _, name := range g.Spec.Users {
-		spec.Subjects = append(spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: name}})
-	}
-	for _, name := range g.Spec.Groups {
-		spec.Subjects = append(spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_Group{Group: name}})
-	}
-	return &consolev1.Grant{Metadata: encodeMeta(g.Meta), Spec: spec}
+	return &consolev1.Grant{Metadata: encodeMeta(g.Meta), Spec: rights.Grant(g.Spec)}
 }

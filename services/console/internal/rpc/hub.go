@@ -113,7 +113,7 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 // followed is what a follower is told of. What only people read is in no change.
 func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 	var known []store.Kind
-	for _, kind := range []store.Kind{store.KindSecret, store.KindSource, store.KindProject, store.KindCluster, store.KindService, store.KindGrant} {
+	for _, kind := range []store.Kind{store.KindSecret, store.KindSource, store.KindProject, store.KindCluster, store.KindService, store.KindGrant, store.KindRole} {
 		if len(kinds) == 0 || slices.Contains(kinds, encodeKind(kind)) {
 			known = append(known, kind)
 		}
@@ -190,6 +190,8 @@ func encodeChange(c catalog.Change) *consolev1.Change {
 		return &consolev1.Change{Change: &consolev1.Change_Grant{Grant: encodeGrant(*c.Grant)}}
 	case c.Project != nil:
 		return &consolev1.Change{Change: &consolev1.Change_Project{Project: encodeProject(*c.Project)}}
+	case c.Role != nil:
+		return &consolev1.Change{Change: &consolev1.Change_Role{Role: encodeRole(*c.Role)}}
 	default:
 		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{
 			Kind: encodeKind(c.Deleted.Kind), Name: c.Deleted.Name, Uid: c.Deleted.UID,

@@ -9,6 +9,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/identity"
 )
 
@@ -19,7 +20,7 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 	if name := req.GetAdministrator(); name != "" {
 		as = platform.Identity{Kind: platform.KindUser, Name: name, Groups: []string{platform.AdminsGroup}}
 	}
-	token, err := s.Authority.ExchangeHubSecret(ctx, peer(ctx), req.GetHubSecret(), as)
+	token, err := s.Authority.ExchangeHubSecret(ctx, who(ctx), peer(ctx), req.GetHubSecret(), as)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -64,7 +65,7 @@ func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJ
 }
 
 func (s *identities) RevokeTokens(ctx context.Context, req *consolev1.RevokeTokensRequest) (*consolev1.RevokeTokensResponse, error) {
-	if err := s.Authority.Revoke(ctx, actor(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
+	if err := s.Authority.Revoke(ctx, who(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RevokeTokensResponse{}, nil
@@ -82,7 +83,7 @@ func (s *identities) RotateSigningKey(ctx context.Context, _ *consolev1.RotateSi
 	return &consolev1.RotateSigningKeyResponse{KeyId: id}, nil
 }
 
-func (s *identities) endpoints() *consolev1.Endpoints {
+func (s Deps) endpoints() *consolev1.Endpoints {
 	return &consolev1.Endpoints{
 		Console: s.Endpoints.Console(), Gitcaches: s.Endpoints.Gitcaches, Distributors: s.Endpoints.Distributors, Tunnels: s.Endpoints.Tunnels,
 	}
@@ -90,6 +91,12 @@ func (s *identities) endpoints() *consolev1.Endpoints {
 
 func encodeToken(t identity.Token) *consolev1.Token {
 	return &consolev1.Token{Token: t.Text, Id: t.Identity.TokenID, ExpireTime: stamp(t.Identity.ExpiresAt)}
+}
+
+// who is who calls, for the trail.
+func who(ctx context.Context) audit.Who {
+	b := by(ctx)
+	return audit.Who{Identity: b.Identity, Remote: b.Remote, TraceID: b.TraceID}
 }
 
 // peer is the address that wrong credentials are counted for.

@@ -22,29 +22,31 @@ func catalogPolicy() identity.Policy {
 	const (
 		read  = identity.RoleUser | identity.RoleHub
 		write = identity.RoleAdmin
+		// judged is for users whose grants allow it: within the write.
+		judged = identity.RoleUser
 	)
 	return identity.Policy{
 		consolev1connect.SourceServiceGetSourceProcedure:    read,
 		consolev1connect.SourceServiceListSourcesProcedure:  read,
-		consolev1connect.SourceServiceUpdateSourceProcedure: write,
-		consolev1connect.SourceServiceDeleteSourceProcedure: write,
+		consolev1connect.SourceServiceUpdateSourceProcedure: judged,
+		consolev1connect.SourceServiceDeleteSourceProcedure: judged,
 
 		consolev1connect.ClusterServiceGetClusterProcedure:          read,
 		consolev1connect.ClusterServiceListClustersProcedure:        read,
-		consolev1connect.ClusterServiceUpdateClusterProcedure:       write,
-		consolev1connect.ClusterServiceBatchUpdateClustersProcedure: write,
-		consolev1connect.ClusterServiceDeleteClusterProcedure:       write,
+		consolev1connect.ClusterServiceUpdateClusterProcedure:       judged,
+		consolev1connect.ClusterServiceBatchUpdateClustersProcedure: judged,
+		consolev1connect.ClusterServiceDeleteClusterProcedure:       judged,
 
 		consolev1connect.ServiceServiceGetServiceProcedure:          read,
 		consolev1connect.ServiceServiceListServicesProcedure:        read,
-		consolev1connect.ServiceServiceUpdateServiceProcedure:       write,
-		consolev1connect.ServiceServiceBatchUpdateServicesProcedure: write,
-		consolev1connect.ServiceServiceDeleteServiceProcedure:       write,
+		consolev1connect.ServiceServiceUpdateServiceProcedure:       judged,
+		consolev1connect.ServiceServiceBatchUpdateServicesProcedure: judged,
+		consolev1connect.ServiceServiceDeleteServiceProcedure:       judged,
 
 		consolev1connect.SecretServiceGetSecretProcedure:    read,
 		consolev1connect.SecretServiceListSecretsProcedure:  read,
-		consolev1connect.SecretServiceUpdateSecretProcedure: write,
-		consolev1connect.SecretServiceDeleteSecretProcedure: write,
+		consolev1connect.SecretServiceUpdateSecretProcedure: judged,
+		consolev1connect.SecretServiceDeleteSecretProcedure: judged,
 		consolev1connect.SecretServiceAccessSecretProcedure: identity.RoleGitcache,
 
 		consolev1connect.GrantServiceGetGrantProcedure:    read,

@@ -17,6 +17,9 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -34,6 +37,10 @@ type Deps struct {
 	Authority *identity.Authority
 	Hub       *watch.Hub
 	Audit     *audit.Log
+	Rights    *rights.Keeper
+	Provider  *login.Provider
+	// Seal keeps what a browser holds for the console.
+	Seal      *seal.Box
 	Endpoints Endpoints
 	// Cookies says that browsers reach the console over TLS, so that they keep sessions.
 	Cookies bool
@@ -100,6 +107,8 @@ func by(ctx context.Context) catalog.By {
 	out.Identity, _ = platform.FromContext(ctx)
 	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
 		out.Remote = call.Peer().Addr
+	} else {
+		out.Remote, _ = ctx.Value(remoteKey{}).(string)
 	}
 	return out
 }

@@ -23,6 +23,11 @@ func (b *browsers) mounts() []server.Mount {
 		server.HTTP("POST "+sessionPath, http.HandlerFunc(b.begin), platform.RoleUser),
 		server.HTTP("GET "+sessionPath, http.HandlerFunc(b.tell), platform.RoleUser),
 		server.HTTP("DELETE "+sessionPath, http.HandlerFunc(b.end), platform.RoleUser),
+
+		server.HTTP("GET "+loginPath, http.HandlerFunc(b.redirect), platform.RoleOpen),
+		server.HTTP("GET "+callbackPath, http.HandlerFunc(b.callback), platform.RoleOpen),
+		server.HTTP("GET "+oncePath, http.HandlerFunc(b.oncePage), platform.RoleOpen),
+		server.HTTP("POST "+oncePath, http.HandlerFunc(b.once), platform.RoleOpen),
 	}
 }
 
@@ -36,24 +41,31 @@ type sessionAnswer struct {
 }
 
 func (b *browsers) begin(w http.ResponseWriter, r *http.Request) {
+	caller, _ := platform.FromContext(r.Context())
+	if id, ok := b.give(w, r, caller); ok {
+		answer(w, id)
+	}
+}
+
+// give gives the browser a session of somebody, or tells why not.
+func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Identity) (platform.Identity, bool) {
 	if !b.Cookies {
 		b.refuse(w, r, connect.NewError(connect.CodeFailedPrecondition, errors.New("no sessions without TLS, for browsers would give their cookies to anybody: "+
 			"give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS")))
-		return
+		return platform.Identity{}, false
 	}
-	caller, _ := platform.FromContext(r.Context())
-	token, err := b.Authority.Session(r.Context(), caller)
+	token, err := b.Authority.Session(r.Context(), of)
 	if err != nil {
 		b.refuse(w, r, err)
-		return
+		return platform.Identity{}, false
 	}
 	cookie, fits := platform.Cookie(token.Text, token.Identity.ExpiresAt)
 	if !fits {
 		b.refuse(w, r, connect.NewError(connect.CodeFailedPrecondition, errors.New("you are in so many groups that no browser keeps your session: log in with fewer")))
-		return
+		return platform.Identity{}, false
 	}
 	http.SetCookie(w, cookie)
-	answer(w, token.Identity)
+	return token.Identity, true
 }
 
 func (b *browsers) tell(w http.ResponseWriter, r *http.Request) {
@@ -96,6 +108,8 @@ func (b *browsers) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case connect.CodeResourceExhausted:
 		code = http.StatusTooManyRequests
 		w.Header().Set("Retry-After", refused.Meta().Get("Retry-After"))
+	case connect.CodePermissionDenied:
+		code = http.StatusForbidden
 	case connect.CodeUnavailable:
 		code = http.StatusServiceUnavailable
 	}

@@ -29,12 +29,13 @@ func syncMounts(d Deps) []server.Mount {
 }
 
 func syncPolicy() identity.Policy {
+	const judged = identity.RoleUser // grants decide, within the write
 	return identity.Policy{
-		consolev1connect.SyncServiceHoldServiceProcedure:   identity.RoleAdmin,
-		consolev1connect.SyncServiceResumeServiceProcedure: identity.RoleAdmin,
-		consolev1connect.SyncServicePinServiceProcedure:    identity.RoleAdmin,
-		consolev1connect.SyncServiceRequestSyncProcedure:   identity.RoleAdmin,
-		consolev1connect.SyncServiceConfirmPruneProcedure:  identity.RoleAdmin,
+		consolev1connect.SyncServiceHoldServiceProcedure:   judged,
+		consolev1connect.SyncServiceResumeServiceProcedure: judged,
+		consolev1connect.SyncServicePinServiceProcedure:    judged,
+		consolev1connect.SyncServiceRequestSyncProcedure:   judged,
+		consolev1connect.SyncServiceConfirmPruneProcedure:  judged,
 
 		consolev1connect.ObjectServiceListObjectsProcedure:    identity.RoleUser | identity.RoleHub,
 		consolev1connect.ObjectServiceGetServiceDiffProcedure: identity.RoleUser | identity.RoleHub,

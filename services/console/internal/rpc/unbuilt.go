@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"slices"
-
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -31,15 +29,6 @@ func unbuilt(who string, spec proto.Message) error {
 	case *consolev1.ProjectSpec:
 		if len(s.GetConfig()) > 0 {
 			field = "config"
-		}
-	case *consolev1.GrantSpec:
-		switch {
-		case len(s.GetProjects()) > 0:
-			field = "projects"
-		case !slices.Contains([]string{"viewer", "deployer", "operator", "admin"}, s.GetRole()):
-			return catalog.Refuse(catalog.Invalid, "%sspec.role %q: must be viewer, deployer, operator or admin", who, s.GetRole())
-		case slices.ContainsFunc(s.GetSubjects(), func(u *consolev1.GrantSubject) bool { return u.GetServiceAccount() != "" }):
-			field = "subjects: serviceAccount"
 		}
 	}
 	if field == "" {

@@ -34,6 +34,6 @@ func writePolicy() identity.Policy {
 		consolev1connect.ProjectServiceUpdateProjectProcedure: write,
 		consolev1connect.ProjectServiceDeleteProjectProcedure: write,
 
-		consolev1connect.ApplyServiceApplyProcedure: write,
+		consolev1connect.ApplyServiceApplyProcedure: identity.RoleUser, // grants decide, within the write
 	}
 }

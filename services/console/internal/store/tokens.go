@@ -151,3 +151,12 @@ func (t *Tx) Leave(ctx context.Context, cluster string) error {
 	}
 	return nil
 }
+
+// Provider is the issuer of a person's last login; empty: there was none, or it was by a link or the hub secret.
+func (v View) Provider(ctx context.Context, name string) (provider string, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT provider FROM people WHERE name = $1", name).Scan(&provider)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return provider, err
+}

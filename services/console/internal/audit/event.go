@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	trail "fairlead.dev/platform/audit"
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Who did something, and from where.
+type Who struct {
+	Identity platform.Identity
+	// Remote is an address.
+	Remote  string
+	TraceID string
+}
+
+// Console is the console itself.
+func Console() Who {
+	return Who{Identity: platform.Identity{Kind: platform.KindService, Name: platform.ServiceConsole}}
+}
+
+// Act is what was done.
+type Act struct {
+	// Action is words with dots between them: catalog.update.
+	Action string
+	// Resource is a kind as in YAML.
+	Resource, Name, Cluster string
+	Reason                  string
+	// Before and After are JSON, without secrets.
+	Before, After string
+}
+
+// Event is an entry of the trail for what the console itself saw.
+func Event(who Who, at time.Time, a Act) store.AuditEvent {
+	e := trail.Event{
+		ID: trail.NewID(), Time: at, Actor: trail.Of(who.Identity), Action: a.Action, Cluster: a.Cluster, Resource: a.Resource, Name: a.Name,
+		Reason: a.Reason, Remote: who.Remote, TraceID: who.TraceID,
+	}.Proto()
+	e.Recorder, e.Before, e.After = Console().Identity.Subject(), a.Before, a.After
+	stored, _ := Stored(e) // its texts are UTF-8
+	return stored
+}
+
+// Trimmed is the event which says that the oldest events went because there were too many.
+func Trimmed(at time.Time, dropped int64) store.AuditEvent {
+	return Event(Console(), at, Act{Action: "audit.trimmed", Reason: fmt.Sprintf("%d of the oldest events went: the trail is at the bound of --audit-max-bytes", dropped)})
+}
+
+// Stored is an event as the store keeps it.
+func Stored(e *consolev1.AuditEvent) (store.AuditEvent, error) {
+	text, err := protojson.Marshal(e)
+	if err != nil {
+		return store.AuditEvent{}, err
+	}
+	return store.AuditEvent{
+		ID: e.GetId(), Time: e.GetTime().AsTime(), Actor: subject(e.GetActor()), Cluster: e.GetCluster(), Action: e.GetAction(), Event: text,
+	}, nil
+}
+
+// subject is what events are found by. A database's text has no NUL.
+func subject(a *consolev1.AuditActor) string {
+	return strings.ReplaceAll(platform.Identity{Kind: platform.Kind(a.GetKind()), Name: a.GetName()}.Subject(), "\x00", "")
+}

@@ -1,0 +1,193 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// linkLifetime is how long a login link is good.
+	linkLifetime = time.Hour
+	// linkPrefix lets people and secret scanners see what it is.
+	linkPrefix = "fairlead-login-"
+	// firstAdministrator is who the first link logs in.
+	firstAdministrator = "admin"
+	// loginLifetime is how long a login by an identity provider lasts, however often its token is renewed: what has changed
+	// there counts by then.
+	loginLifetime = identity.UserLifetime
+)
+
+// person is what a login link is for, in JSON.
+type person struct {
+	Name   string   `json:"name"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// FirstLink makes a login link for an administrator as long as no person has ever logged in; "": one has.
+func (a *Authority) FirstLink(ctx context.Context) (code string, err error) {
+	err = a.store.Write(ctx, audit.Console().Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
+		somebody, err := tx.AnybodyLoggedIn(ctx)
+		if err != nil || somebody {
+			return err
+		}
+		code, err = addLink(ctx, tx, audit.Console(), person{firstAdministrator, []string{identity.AdminsGroup}})
+		return err
+	})
+	return code, err
+}
+
+// CreateLoginLink makes a link with which a person logs in once.
+func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name string, groups []string) (code string, err error) {
+	if who.Identity.Final {
+		return "", refuse(Forbidden, "a token that was handed on makes no login links: log in with `fairlead login`")
+	}
+	id, err := identity.Person(name, groups)
+	if err != nil {
+		return "", refuse(Invalid, "%v", err)
+	}
+	err = a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
+		code, err = addLink(ctx, tx, who, person{id.Name, id.Groups})
+		return err
+	})
+	return code, err
+}
+
+func addLink(ctx context.Context, tx *store.Tx, who audit.Who, p person) (code string, err error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode login link: %w", err)
+	}
+	code = linkPrefix + strings.ToLower(rand.Text()+rand.Text())
+	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(linkLifetime)})
+	if err != nil {
+		return "", err
+	}
+	return code, tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "login.link.create", Name: p.Name, Reason: strings.Join(p.Groups, ", ")}))
+}
+
+// UseLoginLink uses a link, or the code in it, up.
+func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link string) (token Token, err error) {
+	if err := a.admit(peer); err != nil {
+		return Token{}, err
+	}
+	code := link[strings.LastIndexByte(link, '#')+1:]
+	err = a.store.Write(ctx, "login link", func(ctx context.Context, tx *store.Tx) error {
+		text, err := tx.UseLoginLink(ctx, hashToken(code))
+		if err != nil {
+			return err
+		}
+		var p person
+		if err := json.Unmarshal(text, &p); err != nil {
+			return fmt.Errorf("decode login link: %w", err)
+		}
+		// Before the commit: a token that can't be signed must not cost the link.
+		token, err = a.logIn(ctx, tx, who, identity.Identity{Kind: identity.KindUser, Name: p.Name, Groups: p.Groups}, "", "login.link")
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		a.reject(ctx, peer, "login link")
+		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within an hour. Before anybody has logged in the console prints "+
+			"a new one at each start; after that administrators make them with `fairlead admin login-link`")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	a.log.InfoContext(ctx, "token issued", "actor", token.Identity.Subject(), "by", "login link", "token", token.Identity.TokenID, "peer", peer)
+	return token, nil
+}
+
+// logIn notes that a person logged in, and signs the token.
+func (a *Authority) logIn(ctx context.Context, tx *store.Tx, who audit.Who, as identity.Identity, provider, action string) (Token, error) {
+	token, err := a.sign(as)
+	if err != nil {
+		return Token{}, err
+	}
+	who.Identity = as
+	return token, errors.Join(tx.LoggedIn(ctx, as.Name, provider, as.Subject(), as.Groups),
+		tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: action, Name: token.Identity.TokenID, Reason: provider})))
+}
+
+// Foreign is a person whom an identity provider vouches for.
+type Foreign struct {
+	Name   string
+	Groups []string
+	Issuer string
+	// Unique is the same for the same token of the provider, which is good for one login, and Expire when it is for none.
+	Unique string
+	Expire time.Time
+}
+
+// LogIn gives a person whom an identity provider vouches for a token.
+func (a *Authority) LogIn(ctx context.Context, who audit.Who, f Foreign) (token Token, err error) {
+	as, err := identity.Person(f.Name, f.Groups)
+	if err != nil {
+		return Token{}, refuse(Unauthenticated, "the identity provider's %v", err)
+	}
+	err = a.store.Write(ctx, f.Issuer, func(ctx context.Context, tx *store.Tx) error {
+		first, err := tx.Exchange(ctx, hashToken(f.Unique), f.Expire)
+		if err != nil {
+			return err
+		}
+		if !first {
+			return refuse(Unauthenticated, "this login was used before: log in again")
+		}
+		token, err = a.logIn(ctx, tx, who, as, f.Issuer, "login.oidc")
+		return err
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", f.Issuer, "token", token.Identity.TokenID, "groups", as.Groups)
+	return token, nil
+}
+
+// Admit refuses callers who sent too many wrong credentials, and Reject counts one.
+func (a *Authority) Admit(peer string) error { return a.admit(peer) }
+
+// Reject counts a wrong credential.
+func (a *Authority) Reject(ctx context.Context, peer, what string) { a.reject(ctx, peer, what) }
+
+// lasts is how long a renewed token may live: a person whom a provider vouched for logs in again when the login is over.
+func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Time) (time.Duration, error) {
+	life := lifetime(id.Kind)
+	if id.Kind != identity.KindUser {
+		return life, nil
+	}
+	provider, err := v.Provider(ctx, id.Name)
+	if err != nil || provider == "" {
+		return life, err
+	}
+	left := id.BeganAt.Add(loginLifetime).Sub(now)
+	if left < time.Second {
+		return 0, refuse(Unauthenticated, "the login is over: log in again with `fairlead login`")
+	}
+	return min(life, left), nil
+}
+
+// Leave revokes the credentials of a cluster's agents and marks it as left.
+func (a *Authority) Leave(ctx context.Context, who audit.Who, cluster string) error {
+	err := a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
+		r, err := tx.Get(ctx, store.KindCluster, cluster)
+		if errors.Is(err, store.ErrNotFound) {
+			return refuse(NotFound, "cluster %q does not exist", cluster)
+		} else if err != nil {
+			return err
+		}
+		return errors.Join(tx.Revoke(ctx, Revocation(AgentSubject(cluster), tx.Now())), tx.Leave(ctx, r.UID),
+			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "cluster.leave", Cluster: cluster, Name: cluster})))
+	})
+	if err != nil {
+		return err
+	}
+	a.log.InfoContext(ctx, "cluster left", "actor", who.Identity.Subject(), "cluster", cluster)
+	return a.Reload(ctx)
+}

@@ -1,0 +1,394 @@
+// Package rights decides who may see and change what in the catalog, by its grants and roles. Writes are judged within their own
+// transaction, whichever way they come, so that none is forgotten.
+//
+// Grants are known from memory. What was granted counts at once, what was taken away within staleAfter.
+package rights
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/access"
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// staleAfter is how long rules are used before the database is asked whether there are others.
+	staleAfter = 250 * time.Millisecond
+	// pageSize is how many resources are read at once.
+	pageSize = 1000
+)
+
+// Keeper knows the rules.
+type Keeper struct {
+	store *store.Store
+	now   func() time.Time
+
+	mu    sync.Mutex // guards what follows, and is held over a question to the database: one is enough
+	state string     // of the database when rules were read
+	asked time.Time  // when the database had nothing newer
+	rules *rules
+}
+
+// rules are those of one moment. Immutable.
+type rules struct {
+	access.Rules
+	labels map[string]map[string]string // of clusters
+}
+
+// New returns a keeper of the rules in a store. now is the clock; nil: time.Now.
+func New(s *store.Store, now func() time.Time) *Keeper {
+	if now == nil {
+		now = time.Now
+	}
+	return &Keeper{store: s, now: now}
+}
+
+// get returns rules that are not older than most.
+func (k *Keeper) get(ctx context.Context, most time.Duration) (*rules, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	began := k.now()
+	if k.rules != nil && began.Sub(k.asked) < most {
+		return k.rules, nil
+	}
+	err := k.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		state, err := v.State(ctx, store.KindGrant, store.KindRole, store.KindCluster)
+		if err != nil || k.rules != nil && state == k.state {
+			return err
+		}
+		fresh, err := read(ctx, v)
+		if err == nil {
+			k.rules, k.state = fresh, state
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read grants: %w", err)
+	}
+	k.asked = began
+	return k.rules, nil
+}
+
+func read(ctx context.Context, v store.View) (*rules, error) {
+	out := &rules{labels: map[string]map[string]string{}}
+	err := all(ctx, v, store.KindGrant, func(r store.Resource) error {
+		var spec catalog.GrantSpec
+		err := json.Unmarshal(r.Spec, &spec)
+		out.Grants = append(out.Grants, &consolev1.Grant{Metadata: &consolev1.Metadata{Name: r.Name}, Spec: Grant(spec)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = all(ctx, v, store.KindRole, func(r store.Resource) error {
+		var spec catalog.RoleSpec
+		err := json.Unmarshal(r.Spec, &spec)
+		out.Roles = append(out.Roles, &consolev1.Role{Metadata: &consolev1.Metadata{Name: r.Name}, Spec: Role(spec)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, all(ctx, v, store.KindCluster, func(r store.Resource) error {
+		out.labels[r.Name] = r.Labels
+		return nil
+	})
+}
+
+func all(ctx context.Context, v store.View, kind store.Kind, take func(store.Resource) error) error {
+	for after := ""; ; {
+		rows, err := v.List(ctx, kind, after, pageSize)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := take(r); err != nil {
+				return fmt.Errorf("decode %s %q: %w", kind, r.Name, err)
+			}
+			after = r.Name
+		}
+		if len(rows) < pageSize {
+			return nil
+		}
+	}
+}
+
+// Grant is a grant's spec as the API has it.
+func Grant(spec catalog.GrantSpec) *consolev1.GrantSpec {
+	out := &consolev1.GrantSpec{
+		Role: spec.Role, Projects: spec.Projects,
+		Clusters: &consolev1.GrantClusters{Names: spec.Clusters.Names, Labels: spec.Clusters.Labels, All: spec.Clusters.All},
+	}
+	for _, name := range spec.Users {
+		out.Subjects = append(out.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: name}})
+	}
+	for _, name := range spec.Groups {
+		out.Subjects = append(out.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_Group{Group: name}})
+	}
+	for _, name := range spec.ServiceAccounts {
+		out.Subjects = append(out.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: name}})
+	}
+	return out
+}
+
+// Role is a role's spec as the API has it.
+func Role(spec catalog.RoleSpec) *consolev1.RoleSpec {
+	out := &consolev1.RoleSpec{Description: spec.Description, Kubernetes: spec.Kubernetes}
+	for _, r := range spec.Rules {
+		out.Rules = append(out.Rules, &consolev1.RoleRule{Verbs: r.Verbs, Kinds: r.Kinds})
+	}
+	return out
+}
+
+// kinds are those of the store as rights name them.
+var kinds = map[store.Kind]string{ //nolint:gochecknoglobals // a constant
+	store.KindSource: access.Source, store.KindProject: access.Project, store.KindCluster: access.Cluster, store.KindService: access.Service,
+	store.KindGlobalService: access.GlobalService, store.KindSecret: access.Secret, store.KindGrant: access.Grant, store.KindRole: access.Role,
+	store.KindServiceAccount: access.ServiceAccount,
+}
+
+// target is what rights depend on.
+func (r *rules) target(of store.Resource) (access.Target, error) {
+	at := access.Target{Kind: kinds[of.Kind], Name: of.Name}
+	switch of.Kind {
+	case store.KindCluster:
+		at.Cluster, at.ClusterLabels = of.Name, of.Labels
+		return at, nil
+	case store.KindProject:
+		at.Project = of.Name
+		return at, nil
+	}
+	var spec struct{ Project, Cluster string }
+	if err := json.Unmarshal(of.Spec, &spec); err != nil {
+		return at, fmt.Errorf("decode %s %q: %w", of.Kind, of.Name, err)
+	}
+	at.Project, at.Cluster, at.ClusterLabels = spec.Project, spec.Cluster, r.labels[spec.Cluster]
+	return at, nil
+}
+
+// Target is a resource for May.
+func (k *Keeper) Target(ctx context.Context, of store.Resource) (access.Target, error) {
+	rules, err := k.get(ctx, staleAfter)
+	if err != nil {
+		return access.Target{}, err
+	}
+	return rules.target(of)
+}
+
+// Find completes a target by the resource of its name, if there is one that the caller sees.
+func (k *Keeper) Find(ctx context.Context, at access.Target) (access.Target, error) {
+	kind := store.Kind(strings.ToLower(at.Kind))
+	if at.Kind == access.Cluster && at.Cluster == "" {
+		at.Cluster = at.Name
+	}
+	if kinds[kind] != at.Kind || at.Name == "" {
+		return at, nil
+	}
+	sees, err := k.Sees(ctx)
+	if err != nil {
+		return at, err
+	}
+	var r store.Resource
+	err = k.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		r, err = v.Get(ctx, kind, at.Name)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && sees != nil && !sees(r) {
+		return at, nil
+	}
+	if err != nil {
+		return at, err
+	}
+	return k.Target(ctx, r)
+}
+
+// Decide says whether somebody may do something with a resource, and by which rule. The labels of its cluster need not be given.
+func (k *Keeper) Decide(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target) (access.Decision, error) {
+	if who.Has(platform.RoleHub) && verb == access.View || who.Has(platform.RoleConsole) {
+		return access.Decision{Allowed: true, Rule: who.Subject()}, nil
+	}
+	var out access.Decision
+	for _, most := range []time.Duration{staleAfter, 0} { // Nobody is refused by rules that are not those of now.
+		rules, err := k.get(ctx, most)
+		if err != nil {
+			return out, err
+		}
+		at := at
+		if at.ClusterLabels == nil {
+			at.ClusterLabels = rules.labels[at.Cluster]
+		}
+		if out = rules.May(who, verb, at); out.Allowed {
+			break
+		}
+	}
+	return out, nil
+}
+
+// May refuses what the caller may not do, in words that name the rule.
+func (k *Keeper) May(ctx context.Context, verb access.Verb, at access.Target) error {
+	who, _ := platform.FromContext(ctx)
+	return k.check(ctx, who, verb, at)
+}
+
+func (k *Keeper) check(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target) error {
+	decision, err := k.Decide(ctx, who, verb, at)
+	if err != nil || decision.Allowed {
+		return err
+	}
+	return catalog.Refuse(catalog.Forbidden, "%s", decision.Reason)
+}
+
+// MayView implements catalog.Reader.
+func (k *Keeper) MayView(ctx context.Context, r store.Resource) error {
+	sees, err := k.Sees(ctx)
+	if err != nil || sees == nil || sees(r) {
+		return err
+	}
+	at, err := k.Target(ctx, r)
+	if err != nil {
+		return err
+	}
+	return k.May(ctx, access.View, at)
+}
+
+// Sees implements catalog.Reader, by the rules of now. Without a caller it is the console's own work.
+func (k *Keeper) Sees(ctx context.Context) (func(store.Resource) bool, error) {
+	who, ok := platform.FromContext(ctx)
+	if !ok || who.Has(platform.RoleHub|platform.RoleAdmin) {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]bool{}
+	for _, g := range rules.Of(who) {
+		own[g.GetMetadata().GetName()] = true
+	}
+	return func(r store.Resource) bool {
+		if r.Kind == store.KindGrant && own[r.Name] {
+			return true
+		}
+		at, err := rules.target(r)
+		return err == nil && rules.May(who, access.View, at).Allowed
+	}, nil
+}
+
+// Grants are those that are for somebody.
+func (k *Keeper) Grants(ctx context.Context, who platform.Identity) ([]*consolev1.Grant, error) {
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	return rules.Of(who), nil
+}
+
+// HasRole tells whether there is a role of that name besides those that are always there.
+func (k *Keeper) HasRole(ctx context.Context, name string) (bool, error) {
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(rules.Roles, func(r *consolev1.Role) bool { return r.GetMetadata().GetName() == name }), nil
+}
+
+// Named are the groups that grants name.
+func (k *Keeper) Named(ctx context.Context) (map[string]bool, error) {
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, g := range rules.Grants {
+		for _, s := range g.GetSpec().GetSubjects() {
+			out[s.GetGroup()] = true
+		}
+	}
+	return out, nil
+}
+
+// AtCluster says whether somebody may do something at the Kubernetes API of a cluster.
+func (k *Keeper) AtCluster(ctx context.Context, who platform.Identity, class string, cluster string) (access.Decision, error) {
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return access.Decision{}, err
+	}
+	at := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: cluster, Labels: rules.labels[cluster]}}
+	known, ok := access.Class(class)
+	if !ok {
+		return access.Decision{}, catalog.Refuse(catalog.Invalid, "verb %q: at the Kubernetes API of a cluster there are read, write, exec and secrets", class)
+	}
+	return rules.AtCluster(who, known, at), nil
+}
+
+// Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
+// is moved out of, or into, what is somebody else's.
+func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, after *store.Resource) error {
+	if by.Self() || by.Identity.Has(platform.RoleAdmin) {
+		return nil
+	}
+	verb := access.Edit
+	switch {
+	case after == nil:
+		verb = access.Delete
+	case before != nil && onlyLevers(before, after):
+		verb = access.Deploy
+	}
+	for _, r := range []*store.Resource{before, after} {
+		if r == nil {
+			continue
+		}
+		at, err := k.Target(ctx, *r)
+		if err != nil {
+			return err
+		}
+		if err := k.check(ctx, by.Identity, verb, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyLevers tells whether nothing of a service changed but what sync, hold, resume, pin and rollback set.
+func onlyLevers(before, after *store.Resource) bool {
+	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
+		return false
+	}
+	was, errWas := withoutLevers(before.Spec)
+	is, errIs := withoutLevers(after.Spec)
+	return errWas == nil && errIs == nil && bytes.Equal(was, is)
+}
+
+func withoutLevers(text []byte) ([]byte, error) {
+	var spec map[string]any
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return nil, err
+	}
+	delete(spec, "unpinAfter")
+	if sync, ok := spec["sync"].(map[string]any); ok {
+		for _, lever := range []string{"mode", "reason", "pin", "requestTime"} {
+			delete(sync, lever)
+		}
+		if prune, ok := sync["prune"].(map[string]any); ok {
+			if delete(prune, "confirmed"); len(prune) == 0 {
+				delete(sync, "prune")
+			}
+		}
+		if len(sync) == 0 {
+			delete(spec, "sync")
+		}
+	}
+	return json.Marshal(spec)
+}
