@@ -26,8 +26,9 @@ const (
 
 func (a *app) get() *cobra.Command {
 	var format string
+	var chosen objectFlags
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|sessions [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|sessions|objects [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
@@ -44,20 +45,30 @@ Of sources, -o wide shows besides what the gitcaches know right now: which of th
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
 asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
 
-Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.`,
+Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
+Objects are what services have in their clusters, as agents told it: with the cluster away, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
   fairlead get sources -o wide`,
 		Args: wants(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	chosen.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if strings.EqualFold(args[0], "session") || strings.EqualFold(args[0], "sessions") {
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, clusters []string) error {
 				return a.sessions(ctx, h, clusters, format)
 			})(cmd, args[1:])
 		}
+		if isObjects(args[0]) {
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, names []string) error {
+				return a.objects(ctx, h, chosen, names, format)
+			})(cmd, args[1:])
+		}
 		k, err := findKind(args[0])
+		if err == nil {
+			err = chosen.unused()
+		}
 		if err != nil {
 			return err
 		}

@@ -41,6 +41,8 @@ type Hub struct {
 	Projects consolev1connect.ProjectServiceClient
 	Applies  consolev1connect.ApplyServiceClient
 	Audit    consolev1connect.AuditServiceClient
+	Levers   consolev1connect.SyncServiceClient
+	Objects  consolev1connect.ObjectServiceClient
 }
 
 // Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
@@ -80,6 +82,8 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
+		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
+		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
 	}, nil
 }
 

@@ -1,0 +1,158 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// objectFlags choose objects.
+type objectFlags struct{ service, cluster, namespace, kind, health string }
+
+func (f *objectFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.service, "service", "s", "", "of objects: only those of this service")
+	cmd.Flags().StringVarP(&f.cluster, "cluster", "c", "", "of objects: only those in this cluster")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "of objects: only those in this namespace")
+	cmd.Flags().StringVar(&f.kind, "kind", "", "of objects: only those of this kind, such as Deployment")
+	cmd.Flags().StringVar(&f.health, "health", "", "of objects: only those that are Healthy, Progressing, Degraded, Missing, Failed or Unknown")
+}
+
+// unused is an error if something was chosen that is for objects only.
+func (f *objectFlags) unused() error {
+	if *f != (objectFlags{}) {
+		return errors.New("--service, --cluster, --namespace, --kind and --health are for `fairlead get objects`")
+	}
+	return nil
+}
+
+func isObjects(arg string) bool {
+	return strings.EqualFold(arg, "object") || strings.EqualFold(arg, "objects")
+}
+
+// findObjects reads all pages.
+func findObjects(ctx context.Context, h *hub.Hub, f objectFlags, name string) ([]*consolev1.ClusterObject, error) {
+	const pageSize = 1000
+	req := &consolev1.ListObjectsRequest{
+		PageSize: pageSize, Service: f.service, Cluster: f.cluster, Namespace: f.namespace, Kind: f.kind, Health: f.health, Object: name,
+	}
+	var out []*consolev1.ClusterObject
+	for {
+		page, err := h.Objects.ListObjects(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page.GetObjects()...)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return out, nil
+		}
+	}
+}
+
+// objects prints the objects of services.
+func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []string, format string) error {
+	if len(names) > 1 {
+		return errors.New("name one object, or none")
+	}
+	found, err := findObjects(ctx, h, f, strings.Join(names, ""))
+	if err != nil {
+		return err
+	}
+	switch format {
+	case formatJSON:
+		return a.printJSON(&consolev1.ListObjectsResponse{Objects: found})
+	case formatName:
+		for _, o := range found {
+			if err := a.printf("%s\n", objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName())); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatTable, formatWide:
+	default:
+		return fmt.Errorf("objects can be shown as table, wide, json or name, not as %s", format)
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(a.Stderr, "no objects")
+		return err
+	}
+	head := []string{"CLUSTER", "SERVICE", "KIND", "NAMESPACE", "NAME", "HEALTH", "MESSAGE"}
+	if format == formatWide {
+		head = []string{"CLUSTER", "SERVICE", "GROUP", "KIND", "NAMESPACE", "NAME", "WAVE", "UID", "HEALTH", "SEEN", "MESSAGE"}
+	}
+	t := table.New(head...)
+	v := view{now: a.Now()}
+	for _, o := range found {
+		obj, report := o.GetObject(), o.GetReport()
+		if format == formatWide {
+			t.Row(o.GetCluster(), o.GetService(), obj.GetGroup(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), fmt.Sprint(obj.GetWave()),
+				obj.GetUid(), report.GetHealth(), v.ago(o.GetObservedTime()), report.GetMessage())
+			continue
+		}
+		t.Row(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(), report.GetMessage())
+	}
+	return t.Write(a.Stdout)
+}
+
+func (a *app) tree() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tree service NAME",
+		Short: "Show the objects of a service, in the order in which they are applied",
+		Long: `Show the objects of a service, wave by wave in the order in which they are applied, with what is wrong with each.
+
+It is what the agent told last, so it can be seen with the cluster away, too.`,
+		Example: `  fairlead tree service shop`,
+		Args:    wants(2, 2),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
+			return usage(cmd)
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			found, err := findObjects(ctx, h, objectFlags{service: args[0]}, "")
+			if err != nil {
+				return err
+			}
+			return a.printf("%s", treeText(got.GetService(), found))
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+// treeText is a service with its objects for people.
+func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "service %s on cluster %s: %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), stateName(s.GetStatus().GetState()))
+	if len(objects) == 0 {
+		b.WriteString("└── no objects are known yet\n")
+		return b.String()
+	}
+	waves := len(objects) > 0 && objects[0].GetObject().GetWave() != objects[len(objects)-1].GetObject().GetWave()
+	for i, o := range objects {
+		wave := o.GetObject().GetWave()
+		if waves && (i == 0 || objects[i-1].GetObject().GetWave() != wave) {
+			fmt.Fprintf(&b, "│   wave %d\n", wave)
+		}
+		branch := "├── "
+		if i == len(objects)-1 {
+			branch = "└── "
+		}
+		fmt.Fprintf(&b, "%s%s  %s", branch, objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName()), o.GetReport().GetHealth())
+		if m := o.GetReport().GetMessage(); m != "" {
+			b.WriteString("  " + table.Clean(m))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,249 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+const (
+	// waitPatience is how long --wait waits for the cluster.
+	waitPatience = 10 * time.Minute
+	waitPause    = 500 * time.Millisecond
+)
+
+// levers are the verbs that change how a service is synced, and nothing else.
+func (a *app) levers() []*cobra.Command {
+	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.confirm()}
+}
+
+// modes are those that hold takes, by name.
+func modes() map[string]deliveryv1.SyncMode {
+	return map[string]deliveryv1.SyncMode{
+		"hold": deliveryv1.SyncMode_SYNC_MODE_HOLD, "suspend": deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "dry-run": deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
+	}
+}
+
+func (a *app) hold() *cobra.Command {
+	var mode, reason string
+	cmd := a.lever("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Keep what a service has applied, whatever is pushed.
+
+What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
+is applied, and the agent tells what would be: see "fairlead diff service NAME". The reason is shown to everybody
+who wonders why nothing happens. "fairlead resume service NAME" ends it.`, `  fairlead hold service shop --reason "incident 7"
+  fairlead hold service shop --mode dry-run --reason "before the migration"`, wants(2, 2))
+	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend or dry-run")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
+	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		chosen, ok := modes()[mode]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("unknown mode %q: known are hold, suspend and dry-run", mode)
+		case reason == "":
+			return nil, fmt.Errorf("--reason is missing: say to others why %s stands still", args[0])
+		}
+		out, err := h.Levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: args[0], Mode: chosen, Reason: reason})
+		return out.GetService(), err
+	})
+}
+
+func (a *app) resume() *cobra.Command {
+	cmd := a.lever("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.`,
+		`  fairlead resume service shop --wait`, wants(2, 2))
+	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		out, err := h.Levers.ResumeService(ctx, &consolev1.ResumeServiceRequest{Name: args[0]})
+		return out.GetService(), err
+	})
+}
+
+func (a *app) pin() *cobra.Command {
+	var release bool
+	var reason string
+	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named by its full id, or else the one that is applied now.
+It stays until "fairlead pin service NAME --release".`, `  fairlead pin service shop --reason "2.0 is broken"
+  fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
+  fairlead pin service shop --release`, wants(2, 3))
+	cmd.Flags().BoolVar(&release, "release", false, "follow the ref again")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
+	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		commit := ""
+		switch {
+		case release && len(args) > 1:
+			return nil, fmt.Errorf("--release and a commit don't go together")
+		case len(args) > 1:
+			commit = strings.ToLower(args[1])
+		case !release:
+			now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+			if err != nil {
+				return nil, err
+			}
+			if commit = appliedCommit(now.GetService().GetStatus().GetCluster().GetReport()); commit == "" {
+				return nil, fmt.Errorf("nothing is applied of service %q yet: name a commit", args[0])
+			}
+		}
+		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason})
+		return out.GetService(), err
+	})
+}
+
+func (a *app) sync() *cobra.Command {
+	cmd := a.lever("sync service NAME", "Render and compare a service anew", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
+Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself.`,
+		`  fairlead sync service shop --wait`, wants(2, 2))
+	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0]})
+		return out.GetService(), err
+	})
+}
+
+func (a *app) confirm() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "confirm prune NAME GUARD",
+		Short: "Let a removal go on that looked like an accident",
+		Long: `Let a removal go on that looked like an accident.
+
+A push that would remove more than half of a service's objects (spec.sync.prune.maxPercent) waits for a person. The
+service's message names the guard, which stands for exactly these objects; after another push it is another one.`,
+		Example: `  fairlead get service shop
+  fairlead confirm prune shop 5be1f0c2a9d34417`,
+		Args: wants(3, 3),
+	}
+	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] != "prune" {
+			return usage(cmd)
+		}
+		return a.change(*wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+			out, err := h.Levers.ConfirmPrune(ctx, &consolev1.ConfirmPruneRequest{Name: args[0], Guard: args[1]})
+			return out.GetService(), err
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+// lever is a command over one service; pull gives it what it does.
+func (a *app) lever(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: args}
+}
+
+type puller func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error)
+
+func (a *app) pull(cmd *cobra.Command, do puller) *cobra.Command {
+	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
+			return usage(cmd)
+		}
+		return a.change(*wait, do)(cmd, args[1:])
+	}
+	return cmd
+}
+
+// change pulls a lever and says what the service is like then.
+func (a *app) change(wait bool, do puller) func(*cobra.Command, []string) error {
+	return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		service, err := do(ctx, h, args)
+		if err != nil {
+			return err
+		}
+		if wait {
+			if service, err = a.settled(ctx, h, before.GetService(), service); err != nil {
+				return err
+			}
+		}
+		return a.printf("service/%s %s\n", args[0], stands(service, wait))
+	})
+}
+
+// stands is a service's sync in words.
+func stands(s *consolev1.Service, waited bool) string {
+	sync, words := s.GetSpec().GetSync(), "follows "+orHead(s.GetSpec().GetRef())
+	if pin := sync.GetPin(); pin != "" {
+		words = "is pinned to " + short(pin)
+	}
+	for name, mode := range modes() {
+		if sync.GetMode() == mode {
+			words += ", mode " + name
+		}
+	}
+	if sync.GetReason() != "" {
+		words += " (" + sync.GetReason() + ")"
+	}
+	if waited {
+		words += ": " + stateName(s.GetStatus().GetState())
+		if m := s.GetStatus().GetStateMessage(); m != "" {
+			words += ". " + m
+		}
+	}
+	return words
+}
+
+func orHead(ref string) string {
+	if ref == "" {
+		return "HEAD"
+	}
+	return ref
+}
+
+// settled waits until the cluster has done what was asked for.
+func (a *app) settled(ctx context.Context, h *hub.Hub, before, asked *consolev1.Service) (*consolev1.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitPatience)
+	defer cancel()
+	pause := time.NewTicker(waitPause)
+	defer pause.Stop()
+	for last := asked; ; {
+		if done(before, asked, last) {
+			if last.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED {
+				return nil, fmt.Errorf("service %q: %s", last.GetMetadata().GetName(), last.GetStatus().GetStateMessage())
+			}
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("service %q is not there yet, after %s: %s", last.GetMetadata().GetName(), waitPatience, last.GetStatus().GetStateMessage())
+		case <-pause.C:
+		}
+		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
+		if err != nil {
+			if ctx.Err() != nil {
+				continue
+			}
+			return nil, err
+		}
+		last = now.GetService()
+	}
+}
+
+// done says whether the hub hands out what was asked for, and the cluster is through with it.
+func done(before, asked, now *consolev1.Service) bool {
+	hub, report := now.GetStatus().GetHub(), now.GetStatus().GetCluster().GetReport()
+	was, is := before.GetSpec().GetSync(), asked.GetSpec().GetSync()
+	switch {
+	case hub.GetDigest() == "" || report.GetDigest() != hub.GetDigest():
+		return false
+	case is.GetPin() != "" && hub.GetRevision().GetCommit() != is.GetPin():
+		return false
+	case is.GetPin() == "" && was.GetPin() != "" && hub.GetRevision().GetCommit() != now.GetStatus().GetGit().GetRevision().GetCommit():
+		return false
+	case is.GetPin() == was.GetPin() && before.GetMetadata().GetRevision() != asked.GetMetadata().GetRevision() &&
+		hub.GetDigest() == before.GetStatus().GetHub().GetDigest():
+		return false
+	}
+	switch report.GetPhase() {
+	case deliveryv1.Phase_PHASE_UNSPECIFIED, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_PROGRESSING, deliveryv1.Phase_PHASE_REMOVED:
+		return false
+	}
+	return true
+}
