@@ -52,6 +52,7 @@ func TestGrantsAllowNoMoreThanTheySay(t *testing.T) {
 		"labels":              {user("bob"), kubehttp.Read, []*consolev1.Grant{grant("g", "viewer", &consolev1.GrantClusters{Labels: map[string]string{"env": "prod", "zone": "a"}}, "user:bob")}, ""},
 		"one label too many":  {user("bob"), kubehttp.Read, []*consolev1.Grant{grant("g", "viewer", &consolev1.GrantClusters{Labels: map[string]string{"env": "prod", "x": ""}}, "user:bob")}, "no grant"},
 		"chooses no cluster":  {user("bob"), kubehttp.Read, []*consolev1.Grant{grant("g", "viewer", &consolev1.GrantClusters{}, "user:bob")}, "no grant"},
+		"limited token":       {identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}, Limits: &identity.Limits{Role: "viewer"}}, kubehttp.Write, nil, `the token is limited to role "viewer"`},
 		"role of a later hub": {user("bob"), kubehttp.Read, []*consolev1.Grant{grant("g", "auditor", here, "user:bob")}, "no grant"},
 		"no subject":          {user(""), kubehttp.Read, []*consolev1.Grant{grant("g", "viewer", here)}, "no grant"},
 	} {
