@@ -87,6 +87,8 @@ type Progress struct {
 	// done lists what is as it should be.
 	done map[object.Key]inventory.Entry
 	ran  map[object.Key]bool
+	// dropped are hooks whose objects were deleted.
+	dropped map[object.Key]bool
 }
 
 // Begin plans. The error is a *manifest.Error if the manifests don't allow a plan.
@@ -102,7 +104,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 	p := &Progress{
 		steps: steps, items: items, own: own, adopted: adopted, since: a.now(), known: a.knowledge(r.Service, r.Record),
 		rules: health.Compile(r.Sync.GetHealth()),
-		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{},
+		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{},
 	}
 	if r.Record.Progress.Digest == r.Digest {
 		for _, key := range r.Record.Progress.Ran {

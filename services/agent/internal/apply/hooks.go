@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -37,6 +37,8 @@ func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step o
 	if len(failures) > 0 {
 		return Result{Failures: failures}
 	}
+	// An agent that was killed may have noted that they ended, and not deleted them.
+	a.dropHooks(ctx, p, slices.DeleteFunc(slices.Clone(step.Items), func(item set.Item) bool { return !p.hasRun(item) }), object.DeleteSucceeded)
 	return a.waits(p, pending.items, step.Timeout)
 }
 
@@ -47,8 +49,10 @@ func (p *Progress) hasRun(item set.Item) bool {
 	if !p.ran[item.Key] {
 		return false
 	}
-	if entry, ok := p.known.entries[item.Key]; ok && item.Flags&object.DeleteSucceeded == 0 {
-		p.done[item.Key] = entry
+	if _, listed := p.done[item.Key]; !listed && !p.dropped[item.Key] {
+		if entry, ok := p.known.entries[item.Key]; ok && entry.UID != "" {
+			p.done[item.Key] = entry
+		}
 	}
 	return true
 }
@@ -113,7 +117,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 			defer mu.Unlock()
 			ended = append(ended, item)
 		case overdue:
-			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout.Round(time.Second)), Advice: hookAdvice, Mistake: true}
+			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout), Advice: hookAdvice, Mistake: true}
 		default:
 			pending.add(item, "is a hook that has not ended yet")
 		}
@@ -221,9 +225,10 @@ func (a *Applier) dropHooks(ctx context.Context, p *Progress, items []set.Item, 
 		if !ok || item.Flags&flag == 0 {
 			continue
 		}
-		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) {
+		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) || apierrors.IsConflict(err) {
 			p.mu.Lock()
 			delete(p.done, item.Key)
+			p.dropped[item.Key] = true
 			p.mu.Unlock()
 		}
 	}

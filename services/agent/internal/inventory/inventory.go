@@ -36,6 +36,8 @@ const (
 	Namespace = "fairlead-system"
 	// Label marks an inventory with its service.
 	Label = "fairlead.dev/inventory"
+	// orphanAge is how long a part that no head names is left alone: its writer may be about to write the head.
+	orphanAge = 10 * time.Minute
 )
 
 // Entry is an object that a service put into the cluster.
@@ -150,7 +152,9 @@ func (s *Store) Load(ctx context.Context) error {
 		s.track(service, watched(kept.record.Entries))
 	}
 	s.mu.Unlock()
-	return s.remove(ctx, orphans)
+	return s.remove(ctx, slices.DeleteFunc(orphans, func(name string) bool {
+		return time.Since(found[name].GetCreationTimestamp().Time) < orphanAge
+	}))
 }
 
 // list reads the ConfigMaps page by page.

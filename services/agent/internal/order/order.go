@@ -105,7 +105,7 @@ func Hooks(items []set.Item, moment set.Hook) []Step {
 	slices.SortStableFunc(hooks, func(a, b set.Item) int { return cmp.Compare(a.Wave, b.Wave) })
 	var steps []Step
 	for wave := range slices.Values(chunks(hooks, func(item set.Item) int32 { return item.Wave })) {
-		steps = append(steps, Step{Items: wave, Hook: moment}, Step{Items: wave, Hook: moment, Gate: true, Timeout: timeout(wave)})
+		steps = append(steps, Step{Items: wave, Hook: moment, Timeout: timeout(wave)}, Step{Items: wave, Hook: moment, Gate: true, Timeout: timeout(wave)})
 	}
 	return steps
 }

@@ -122,7 +122,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil
 	case result.Waits != nil:
-		return result.Waits, refused(result.Waits.Items).because(fmt.Sprintf("%d of %d objects are applied, and it goes on when that is mended", len(done), objects.Len()))
+		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%d of %d objects are applied, and it goes on when that is mended", len(done), objects.Len()))
 	}
 	k.progress = nil
 	if result.Err != nil {
@@ -187,6 +187,12 @@ func (k *keeper) noteHooks(ctx context.Context, digest string, ran []object.Key)
 	if err != nil {
 		return err
 	}
+	done := k.progress.Done()
+	for i, entry := range record.Entries {
+		if now, ok := done[entry.Key]; ok {
+			record.Entries[i] = now
+		}
+	}
 	record.Progress = inventory.Progress{Digest: digest, Ran: ran}
 	return k.Inventory.Save(ctx, record)
 }
@@ -207,16 +213,17 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	}
 	stays := make(map[object.Key]bool, len(items))
 	for _, item := range items {
-		stays[item.Key] = item.Hook != object.Never
+		stays[item.Key] = item.Hook == 0
 	}
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
+		case entry.Hook && entry.UID == "": // its moment has not come
 		case !stays[entry.Key]:
 			stale = append(stale, entry)
-		case entry.UID != "": // held, or a hook whose moment has not come
+		case entry.UID != "": // held
 			entry.Sum = max(entry.Sum, 1)
 			entries = append(entries, entry)
 		}

@@ -1,0 +1,459 @@
+package agent_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// pushSynced is push of a service that says how it is kept applied.
+func (h *testHub) pushSynced(t *testing.T, service, namespace string, files map[string]string, spec *deliveryv1.SyncSpec) string {
+	t.Helper()
+	h.mu.Lock()
+	before := h.services[service]
+	if before == nil {
+		before = &deliveryv1.ServiceDelivery{Name: service}
+	}
+	before = proto.CloneOf(before)
+	before.Sync = spec
+	h.services[service] = before
+	h.mu.Unlock()
+	return h.push(t, service, namespace, files)
+}
+
+// annotated is a ConfigMap with annotations, as "key: value, key: value".
+func annotated(name, value, annotations string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, annotations: {%s}}\ndata: {x: %q}\n", name, annotations, value)
+}
+
+// job never ends by itself here: no controller runs it to its end before end does.
+func job(name, annotations string) string {
+	return fmt.Sprintf(`---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, annotations: {%s}}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: pause}]}}}
+`, name, annotations)
+}
+
+func kubectl(w *world, stdin string, args ...string) {
+	w.t.Helper()
+	if _, err := kube.Cluster(w.t).Kubectl(w.t.Context(), stdin, append([]string{"-n", w.namespace}, args...)...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// end makes a job complete, or fail, as its controller would.
+func (w *world) end(name, condition string) {
+	w.t.Helper()
+	w.eventually("job "+name+" is there", func() bool {
+		found, err := w.get("batch/v1", "Job", w.namespace, name)
+		return err == nil && found.GetDeletionTimestamp() == nil
+	})
+	now := time.Now().UTC().Format(time.RFC3339)
+	before, more := "SuccessCriteriaMet", fmt.Sprintf(`"completionTime":%q,"succeeded":1,`, now)
+	if condition == "Failed" {
+		before, more = "FailureTarget", ""
+	}
+	kubectl(w, "", "patch", "job", name, "--subresource=status", "--type=merge", fmt.Sprintf(
+		`-p={"status":{%s"startTime":%q,"conditions":[{"type":%q,"status":"True"},{"type":%q,"status":"True","message":"the test says so"}]}}`, more, now, before, condition))
+}
+
+// sent lists the names of objects that were changed, in that order: dry runs and the inventory are left out.
+func (w *world) sent() []string {
+	w.api.mu.Lock()
+	defer w.api.mu.Unlock()
+	var names []string
+	for _, line := range w.api.requests {
+		method, path, _ := strings.Cut(line, " ")
+		if method == http.MethodGet || strings.Contains(path, "?dryRun") || strings.Contains(path, "/namespaces/fairlead-system/") {
+			continue
+		}
+		names = append(names, path[strings.LastIndexByte(path, '/')+1:])
+	}
+	return names
+}
+
+func (w *world) forget() {
+	w.api.mu.Lock()
+	defer w.api.mu.Unlock()
+	w.api.requests = nil
+}
+
+func TestNothingChangedSendsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("quiet")
+	files := map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	w.forget()
+	// Another digest of the same manifests; then a restart, and yet another.
+	files["README.md"] = "one"
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	stop()
+	w.start()
+	files["README.md"] = "two"
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	if sent := w.sent(); len(sent) > 0 {
+		t.Errorf("sent: %v", sent)
+	}
+}
+
+func TestOnlyTheChangedObjectIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("one")
+	files := map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1")}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	w.forget()
+	files["b.yaml"] = configMap("b", "2")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	if sent := w.sent(); !slices.Equal(sent, []string{"b"}) {
+		t.Errorf("sent: %v, want b", sent)
+	}
+	w.mustData("b", "2")
+}
+
+func TestWavesAndDependsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("waves")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("late", "1", `fairlead.dev/wave: "2"`) +
+		annotated("early", "1", `argocd.argoproj.io/sync-wave: "-1"`) + annotated("usual", "1", "") +
+		annotated("after", "1", fmt.Sprintf("fairlead.dev/depends-on: ConfigMap/%s/usual", w.namespace))})
+	w.hub.awaitPhase(t, name, digest, healthy)
+	if sent := w.sent(); !slices.Equal(sent, []string{"early", "usual", "after", "late"}) {
+		t.Errorf("sent in the order %v", sent)
+	}
+}
+
+// A gate that nothing will ever open holds up neither other services nor the next revision.
+func TestGateHoldsNoWorkerAndEndsWithANewRevision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	stuck := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: NAME}\nspec: {selector: {matchLabels: {a: NAME}}, template: {metadata: {labels: {a: NAME}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
+	var names, digests []string
+	for i := range 8 { // more than there are workers
+		name := w.service(fmt.Sprint("stuck", i))
+		names = append(names, name)
+		digests = append(digests, w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": strings.ReplaceAll(stuck, "NAME", fmt.Sprint("web", i)), "b.yaml": annotated(fmt.Sprint("late", i), "1", `fairlead.dev/wave: "1"`),
+		}))
+	}
+	for i, name := range names {
+		report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+			return r.GetDigest() == digests[i] && r.GetPhase() == applying && r.GetMessage() != ""
+		})
+		if want := fmt.Sprintf("1 of 2 objects are applied. Deployment %s/web%d is not healthy yet", w.namespace, i); !strings.HasPrefix(report.GetMessage(), want) {
+			t.Errorf("got %s, want %s", report.GetMessage(), want)
+		}
+	}
+	free := w.service("free")
+	w.hub.awaitPhase(t, free, w.hub.push(t, free, w.namespace, map[string]string{"a.yaml": configMap("free", "1")}), healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "late0")
+	w.hub.awaitPhase(t, names[0], w.hub.push(t, names[0], w.namespace, map[string]string{"b.yaml": configMap("late0", "2")}), healthy)
+	w.mustData("late0", "2")
+}
+
+func TestHookThatTakesTooLongIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("slow")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("never", "fairlead.dev/hook: pre-sync, fairlead.dev/timeout: 500ms") + annotated("after", "1", "")})
+	report := w.hub.awaitPhase(t, name, digest, failed)
+	if want := "Job " + w.namespace + "/never (apps/hello/all.yaml, document 1): the hook did not end within 500ms. "; !strings.HasPrefix(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "after")
+}
+
+func TestCustomResourceWithinASecondOfItsCRD(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, group := w.service("kind"), w.namespace+".io"
+	var mu sync.Mutex
+	var times []time.Time
+	w.api.set(func(r *http.Request) int {
+		if r.Method == http.MethodPatch && (strings.HasSuffix(r.URL.Path, "/rafts."+group) || strings.HasSuffix(r.URL.Path, "/rafts/first")) {
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, time.Now())
+		}
+		return 0
+	})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": raft(group, "first"), "b.yaml": crd(group)}), healthy)
+	mu.Lock()
+	defer mu.Unlock()
+	// On a busy machine it may be slower; nothing here waits for a second on purpose, and a poll of 5 s would show.
+	if took := times[len(times)-1].Sub(times[0]); len(times) < 2 || took > 10*time.Second {
+		t.Errorf("%d requests, the last after %s", len(times), took)
+	} else {
+		t.Logf("the object came %s after its kind", took)
+	}
+}
+
+func TestHooksOfArgoAndHelm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	for _, test := range []struct {
+		name, before, after string
+		gone                []string
+	}{
+		{"ours", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded", "fairlead.dev/hook: post-sync", []string{"before"}},
+		{"argo", "argocd.argoproj.io/hook: PreSync", "argocd.argoproj.io/hook: PostSync, argocd.argoproj.io/hook-delete-policy: HookSucceeded", []string{"after"}},
+		{"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`, "helm.sh/hook: post-install, helm.sh/hook-delete-policy: hook-succeeded", []string{"after"}},
+	} {
+		service := w.service(test.name)
+		before, config, after := test.name+"-before", test.name+"-config", test.name+"-after"
+		files := map[string]string{"all.yaml": annotated(config, "1", "") + job(before, test.before) + job(after, test.after) + job(test.name+"-test", "helm.sh/hook: test")}
+		digest := w.hub.push(t, service, w.namespace, files)
+		w.end(before, "Complete")
+		w.eventually(config, func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, config); return err == nil })
+		w.end(after, "Complete")
+		w.hub.awaitPhase(t, service, digest, healthy)
+		for _, name := range test.gone {
+			w.eventually("the hook goes", func() bool { _, err := w.get("batch/v1", "Job", w.namespace, test.name+"-"+name); return err != nil })
+		}
+		w.mustBeGone("batch/v1", "Job", w.namespace, test.name+"-test")
+		// Another digest runs them again, and makes what is still there anew.
+		files["b.yaml"] = configMap(test.name+"-b", "1")
+		digest = w.hub.push(t, service, w.namespace, files)
+		w.eventually("the first hook is made anew", func() bool {
+			found, err := w.get("batch/v1", "Job", w.namespace, before)
+			return err == nil && found.GetAnnotations()["fairlead.dev/hook-run"] == digest
+		})
+		w.end(before, "Complete")
+		w.eventually("the second hook is made anew", func() bool {
+			found, err := w.get("batch/v1", "Job", w.namespace, after)
+			return err == nil && found.GetAnnotations()["fairlead.dev/hook-run"] == digest
+		})
+		w.end(after, "Complete")
+		w.hub.awaitPhase(t, service, digest, healthy)
+		w.hub.remove(service)
+		w.hub.await(t, service, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+		for _, name := range []string{before, after} {
+			w.mustBeGone("batch/v1", "Job", w.namespace, name)
+		}
+	}
+}
+
+func TestFailedHookStopsTheSync(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hooked")
+	files := map[string]string{"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync") + annotated("sorry", "1", "fairlead.dev/hook: sync-fail")}
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.end("check", "Failed")
+	report := w.hub.awaitPhase(t, name, digest, failed)
+	if want := "Job " + w.namespace + "/check (apps/hello/all.yaml, document 2): the hook failed: the test says so. "; !strings.HasPrefix(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "config")
+	if _, err := w.get("v1", "ConfigMap", w.namespace, "sorry"); err != nil {
+		t.Errorf("the hook for failures was not run: %v", err)
+	}
+	files["all.yaml"] = annotated("config", "1", "")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
+}
+
+// An agent that is killed while a hook runs, or after it has, does not run it twice.
+func TestKilledAgentRunsNoHookTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("hooked")
+	files := map[string]string{"all.yaml": job("first", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded") + job("second", `fairlead.dev/hook: pre-sync, fairlead.dev/wave: "1"`) + annotated("config", "1", "")}
+	reached := w.api.stallOn("DELETE", "/jobs/first")
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.end("first", "Complete")
+	waitFor(t, reached, "the deletion of the first hook")
+	kill()
+	w.api.set(nil)
+	kill = w.process()
+	w.eventually("the second hook", func() bool { _, err := w.get("batch/v1", "Job", w.namespace, "second"); return err == nil })
+	running, err := w.get("batch/v1", "Job", w.namespace, "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill()
+	w.process()
+	w.end("second", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	after, err := w.get("batch/v1", "Job", w.namespace, "second")
+	if err != nil || after.GetUID() != running.GetUID() {
+		t.Errorf("the second hook was run twice: %v", err)
+	}
+	if first := w.api.patches("/jobs/first"); first != 1 {
+		t.Errorf("the first hook was made %d times", first)
+	}
+}
+
+func TestAdoptionPolicies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	for _, name := range []string{"plain", "never", "ofhelm", "always", "byannotation"} {
+		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {"+
+			map[bool]string{true: "meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop"}[name != "plain" && name != "never"]+"}}\ndata: {x: \"0\", old: \"0\"}\n", "apply", "-f", "-")
+	}
+	for _, test := range []struct {
+		name, annotations string
+		spec              deliveryv1.Adoption
+		refused           string
+	}{
+		{name: "plain"},
+		{name: "never", spec: deliveryv1.Adoption_ADOPTION_NEVER, refused: "it is in the cluster already, and must not be taken over"},
+		{name: "ofhelm", refused: "it belongs to Helm release shop/web"},
+		{name: "always", spec: deliveryv1.Adoption_ADOPTION_ALWAYS},
+		{name: "byannotation", annotations: "fairlead.dev/adopt: always"},
+	} {
+		service := w.service(test.name)
+		digest := w.hub.pushSynced(t, service, w.namespace, map[string]string{"a.yaml": annotated(test.name, "1", test.annotations)}, &deliveryv1.SyncSpec{Adoption: test.spec})
+		if test.refused == "" {
+			w.hub.awaitPhase(t, service, digest, healthy)
+			w.mustData(test.name, "1")
+			continue
+		}
+		report := w.hub.awaitPhase(t, service, digest, failed)
+		if want := "ConfigMap " + w.namespace + "/" + test.name + " (apps/hello/a.yaml, document 1): " + test.refused; !strings.HasPrefix(report.GetMessage(), want) {
+			t.Errorf("%s: got %s, want %s", test.name, report.GetMessage(), want)
+		}
+		w.mustData(test.name, "0")
+	}
+}
+
+// What kubectl, Helm and Flux wrote goes when it is not in Git.
+func TestFieldsOfKubectlHelmAndFluxMigrate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	const old = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\ndata: {x: \"0\", NAME: old}\n"
+	kubectl(w, strings.ReplaceAll(old, "NAME", "kubectl"), "apply", "-f", "-")
+	for manager, name := range map[string]string{"kubectl": "ssa", "helm": "helm", "kustomize-controller": "flux"} {
+		kubectl(w, strings.ReplaceAll(old, "NAME", name), "apply", "--server-side", "--field-manager="+manager, "-f", "-")
+	}
+	kubectl(w, strings.ReplaceAll(old, "NAME", "people"), "create", "--field-manager=somebody", "-f", "-")
+	files := map[string]string{}
+	names := []string{"kubectl", "ssa", "helm", "flux", "people"}
+	for _, name := range names {
+		files[name+".yaml"] = configMap(name, "1")
+	}
+	service := w.service("adopting")
+	w.hub.awaitPhase(t, service, w.hub.push(t, service, w.namespace, files), healthy)
+	for _, name := range names {
+		obj, err := w.get("v1", "ConfigMap", w.namespace, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _, _ := unstructured.NestedStringMap(obj.Object, "data")
+		if _, stays := data[name]; stays != (name == "people") || data["x"] != "1" {
+			t.Errorf("%s: %v", name, data)
+		}
+		if _, ok := obj.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]; ok {
+			t.Errorf("%s: kubectl's annotation is still there", name)
+		}
+	}
+}
+
+func TestRecreateOnlyWhereAllowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	files := func(selector, annotations string) map[string]string {
+		return map[string]string{"web.yaml": strings.ReplaceAll("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {"+annotations+
+			"}}\nspec: {selector: {matchLabels: {app: SEL}}, template: {metadata: {labels: {app: SEL}}, spec: {containers: [{name: c, image: pause}]}}}\n", "SEL", selector), "b.yaml": configMap("b", selector)}
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("one", "")), healthy)
+	before, err := w.get("apps/v1", "Deployment", w.namespace, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("two", "")), failed)
+	w.mustData("b", "one")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("two", "fairlead.dev/recreate: allowed")), healthy)
+	after, err := w.get("apps/v1", "Deployment", w.namespace, "web")
+	if err != nil || after.GetUID() == before.GetUID() || object.Owner(after) != name {
+		t.Errorf("it was not made anew: %v", err)
+	}
+	w.mustData("b", "two")
+}
+
+func TestIgnoredFieldsAreLeftToOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	files := func(value string) map[string]string {
+		return map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/ignore: /data/theirs}}\ndata: {x: \"" + value + "\", theirs: git, both: git}\n"}
+	}
+	spec := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Kind: "ConfigMap", Pointers: []string{"/data/both"}}}}
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, files("1"), spec), healthy)
+	kubectl(w, "", "patch", "configmap", "a", `-p={"data":{"theirs":"people"}}`)
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, files("2"), spec), healthy)
+	obj, err := w.get("v1", "ConfigMap", w.namespace, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, _, _ := unstructured.NestedStringMap(obj.Object, "data"); data["x"] != "2" || data["theirs"] != "people" || data["both"] != "git" {
+		t.Errorf("got %v", data)
+	}
+}
+
+func TestHeldObjectIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("held")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "1", ""), "b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "2", "fairlead.dev/hold: incident 7"), "b.yaml": configMap("b", "2")}), healthy)
+	w.mustData("a", "1")
+	w.mustData("b", "2")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "3", ""), "b.yaml": configMap("b", "3")}), healthy)
+	w.mustData("a", "3")
+}
+
+func TestTwoNewServicesClaimOneObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	names := []string{w.service("one"), w.service("two")}
+	var digests []string
+	for _, name := range names {
+		digests = append(digests, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("shared", name)}))
+	}
+	w.start()
+	var won, lost []string
+	for i, name := range names {
+		report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+			return r.GetDigest() == digests[i] && (r.GetPhase() == healthy || r.GetPhase() == failed)
+		})
+		if report.GetPhase() == healthy {
+			won = append(won, name)
+		} else {
+			lost = append(lost, report.GetMessage())
+		}
+	}
+	if len(won) != 1 || len(lost) != 1 || !strings.Contains(lost[0], fmt.Sprintf("it belongs to service %q", won[0])) {
+		t.Fatalf("won: %v, lost: %v", won, lost)
+	}
+	w.mustData("shared", won[0])
+}
