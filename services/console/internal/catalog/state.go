@@ -94,21 +94,13 @@ func applied(s Service) (State, string, time.Time) {
 	case PhaseHeld:
 		return Held, cmp.Or(r.Message, fmt.Sprintf("%s is not applied, on purpose.", commit)), since
 	case PhaseWaiting:
-		return Waiting, confirmable(s.Meta.Name, cmp.Or(r.Message, fmt.Sprintf("%s is not applied yet.", commit)), r.Guard), since
+		return Waiting, cmp.Or(r.Message, fmt.Sprintf("%s is not applied yet.", commit)), since
 	case PhaseDiffers:
 		return Differs, join(cmp.Or(r.Message, "The cluster differs from Git."), fmt.Sprintf("See `fairlead diff service %s`.", s.Meta.Name)), since
 	case PhaseRemoved:
 		return Progressing, "The cluster removed it, and will apply it again when it next syncs.", since
 	}
 	return Progressing, cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", commit, r.ObjectsHealthy, r.ObjectsTotal)), since
-}
-
-// confirmable adds how to let a removal go on.
-func confirmable(service, message string, g *Guard) string {
-	if g == nil {
-		return message
-	}
-	return join(message, fmt.Sprintf("If that is meant: `fairlead confirm prune %s %s`.", service, g.ID))
 }
 
 // stays tells what a failure leaves applied.
