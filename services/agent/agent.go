@@ -40,6 +40,7 @@ import (
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/repair"
 	"fairlead.dev/services/agent/internal/report"
 	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/watch"
@@ -126,6 +127,7 @@ type Agent struct {
 	details      *report.Details
 	inventory    *inventory.Store
 	watcher      *watch.Watcher
+	repair       *repair.Repair
 	poller       *hub.Poller
 	controller   *reconcile.Controller
 	reach        *reach.Reach
@@ -306,10 +308,12 @@ func (a *Agent) wire() {
 		Reports:   a.reporter,
 		Details:   a.details,
 		Compare:   a.cluster,
+		Metadata:  a.cluster.Metadata,
 		Tracer:    tracer,
 		Metrics:   a.telemetry.Registry,
 		Log:       a.log,
 	})
+	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
 	a.poller = deliver.New(deliver.Deps{
 		Distributors:      a.distributors,
 		Desired:           a.desired,
@@ -338,7 +342,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.reconcile, a.watch, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.beReached, a.lookAtVersion, a.serveHealth,
+		a.renewer.Run, a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.beReached, a.lookAtVersion, a.serveHealth,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -380,7 +384,10 @@ func (a *Agent) watch(ctx context.Context) error {
 }
 
 // notice is told when something of a service has changed in the cluster.
-func (a *Agent) notice(service string) { a.controller.Notice(service) }
+func (a *Agent) notice(service string) {
+	a.controller.Notice(service)
+	a.repair.Notice(service)
+}
 
 // beReached lets people in, to no other cluster than the one they mean.
 func (a *Agent) beReached(ctx context.Context) error {

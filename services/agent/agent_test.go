@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,13 @@ func (w *world) start() (stop func()) {
 // process runs an agent in a process of its own; kill is kill -9.
 func (w *world) process() (kill func()) {
 	w.t.Helper()
+	_, kill = w.processID()
+	return kill
+}
+
+// processID is process, and tells the id.
+func (w *world) processID() (pid int, kill func()) {
+	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asAgent+"=1", "HUB="+w.hub.server.URL, "DATA="+w.data, "KUBE="+w.api.kubeconfig, "JOIN="+w.join)
 	cmd.Stderr = w.t.Output()
@@ -144,7 +152,7 @@ func (w *world) process() (kill func()) {
 		_ = cmd.Wait()
 	})
 	w.t.Cleanup(kill)
-	return kill
+	return cmd.Process.Pid, kill
 }
 
 // get reads an object straight from the API server.
@@ -224,6 +232,9 @@ func newAPIProxy(t *testing.T, config *rest.Config) *apiProxy {
 		if r.URL.Query().Has("dryRun") {
 			line += "?dryRun"
 		}
+		if r.URL.Query().Has("watch") {
+			line += "?watch"
+		}
 		p.requests = append(p.requests, line)
 		hook := p.hook
 		p.mu.Unlock()
@@ -265,6 +276,27 @@ func (p *apiProxy) stallOn(method, ending string) (reached <-chan struct{}) {
 		return http.StatusServiceUnavailable
 	})
 	return came
+}
+
+// count counts the requests whose line has a prefix. Watches don't count: they come and go as they like.
+func (p *apiProxy) count(prefix string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := 0
+	for _, line := range p.requests {
+		if strings.HasPrefix(line, prefix) && !strings.HasSuffix(line, "?watch") {
+			count++
+		}
+	}
+	return count
+}
+
+// since lists the requests after as many of them, watches left out.
+func (p *apiProxy) since(count int) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool { return strings.HasSuffix(line, "?watch") })
+	return requests[count:]
 }
 
 // patches counts those of an object, by the end of its path.

@@ -23,7 +23,10 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-var getOptions = metav1.GetOptions{}
+var (
+	getOptions   = metav1.GetOptions{}
+	patchOptions = metav1.PatchOptions{FieldManager: "somebody"}
+)
 
 func TestFolderIsAppliedChangedAndPruned(t *testing.T) {
 	t.Parallel()
@@ -327,10 +330,11 @@ func (w *world) release(name string) {
 func TestPruneLeavesWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	stop := w.start()
+	w.start()
 	name := w.service("hello")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1")}), healthy)
-	stop() // else it would put right what is changed now
+	suspend := &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND}
+	w.hub.awaitPhase(t, name, w.hub.sync(name, suspend), healthy) // else it would put right what is changed now
 	kubectl := func(stdin string, args ...string) {
 		t.Helper()
 		if _, err := kube.Cluster(t).Kubectl(t.Context(), stdin, append([]string{"-n", w.namespace}, args...)...); err != nil {
@@ -341,9 +345,8 @@ func TestPruneLeavesWhatIsNotOurs(t *testing.T) {
 	kubectl("", "delete", "configmap", "c")
 	kubectl("", "create", "configmap", "c")
 	kubectl("", "label", "configmap", "c", object.ServiceLabel+"="+name)
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
-	w.start()
-	w.hub.awaitPhase(t, name, digest, healthy)
+	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.hub.awaitPhase(t, name, w.hub.sync(name, nil), healthy)
 	for _, kept := range []string{"b", "c"} {
 		if _, err := w.get("v1", "ConfigMap", w.namespace, kept); err != nil {
 			t.Errorf("%s is not ours any more, and was removed: %v", kept, err)

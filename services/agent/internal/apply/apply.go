@@ -304,7 +304,11 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 			spare(obj, live, pointers)
 		}
 	}
-	return a.api.Apply(ctx, obj, dryRun)
+	answer, err := a.api.Apply(ctx, obj, dryRun)
+	if err == nil && !dryRun {
+		a.memory.Altered(item.Key, object.Altered(obj.Object, answer.Object))
+	}
+	return answer, err
 }
 
 // One applies one object of a set, or tries it with dryRun, whatever is known of it.

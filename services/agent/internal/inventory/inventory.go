@@ -195,6 +195,16 @@ func (s *Store) Get(ctx context.Context, service string) (Record, error) {
 	return record, nil
 }
 
+// Glance is what is known of a service without its entries; ok is false if nothing is, or it can't be read.
+func (s *Store) Glance(service string) (record Record, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, ok := s.records[service]
+	record = kept.record
+	record.Entries = nil
+	return record, ok && s.broken[service] == nil
+}
+
 // reload reads the inventory of one service anew.
 func (s *Store) reload(ctx context.Context, service string) error {
 	found, err := s.list(ctx, Label+"="+service)

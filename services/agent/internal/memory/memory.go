@@ -69,6 +69,8 @@ type Rival struct {
 	Key     object.Key
 	Manager string
 	Fields  []string
+	// Webhook: they are changed on their way into the cluster.
+	Webhook bool
 }
 
 // Memory holds the records. It is safe for concurrent use.
@@ -419,6 +421,21 @@ func (m *Memory) Fought(key object.Key, manager string, fields []string) {
 			return
 		}
 		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields}
+	})
+}
+
+// Altered notes which fields of an apply came back with other values than were sent.
+func (m *Memory) Altered(key object.Key, fields []string) {
+	m.update(key, func(id uint32, r *record) {
+		switch before, ok := m.rivals[id]; {
+		case len(fields) > 0 && (!ok || !slices.Equal(before.Fields, fields)):
+			m.rivals[id] = Rival{Key: key, Fields: fields, Webhook: true}
+		case len(fields) == 0 && ok && before.Webhook:
+			delete(m.rivals, id)
+		default:
+			return
+		}
+		r.flags ^= rivalTold
 	})
 }
 

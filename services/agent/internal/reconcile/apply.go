@@ -89,7 +89,9 @@ func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply
 // prepare waits for the content, and then for a turn: a hub that is slow to answer holds no slot, and neither does
 // what is waited for in the cluster.
 func (k *keeper) prepare(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
-	if err := k.Artifacts.Prepare(patience, service); err != nil {
+	slow := time.AfterFunc(prepareSoon, func() { k.settled.Store(true) })
+	err := k.Artifacts.Prepare(patience, service)
+	if slow.Stop(); err != nil {
 		return nil, retried(err).because(staysAsItWas(record))
 	}
 	release, ok := k.slot(patience)
@@ -97,6 +99,9 @@ func (k *keeper) prepare(ctx, patience context.Context, service desired.Service,
 		return nil, &problem{}
 	}
 	defer release()
+	k.settled.Store(false)
+	k.applying.Lock()
+	defer k.applying.Unlock()
 	return k.bring(ctx, patience, service, record)
 }
 

@@ -50,13 +50,6 @@ type stance struct {
 	listed string
 }
 
-// MayRepair says whether what others change of a service may be undone now.
-func (c *Controller) MayRepair(ctx context.Context, name string) bool {
-	service, what := c.Desired.Get(name)
-	record, err := c.Inventory.Get(ctx, name)
-	return err == nil && what == desired.Apply && mode.Decide(c.facts(service, record)).Repair
-}
-
 // facts gathers what a verdict is about.
 func (c *Controller) facts(service desired.Service, record inventory.Record) mode.Facts {
 	f := mode.Facts{

@@ -33,6 +33,8 @@ type looks struct {
 	leaving []prune.Left
 	then    time.Time
 	backoff hub.Backoff
+	// noted is when repairs were last written to the inventory.
+	noted time.Time
 }
 
 func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}} }
@@ -43,6 +45,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	if k.looks.since.IsZero() {
 		k.looks.since = time.Now()
 	}
+	k.settled.Store(true)
 	record = k.leave(patience, record)
 	if patience.Err() != nil {
 		return 0
@@ -54,10 +57,14 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	}
 	k.backoff.Reset()
 	k.report(service, record, k.state(summary))
+	wait := idle
 	if len(k.looks.leaving) > 0 {
-		return time.Until(k.looks.then)
+		wait = time.Until(k.looks.then)
 	}
-	return idle
+	if next := k.noteRepairs(patience, record, summary); next > 0 {
+		wait = min(wait, next)
+	}
+	return wait
 }
 
 // leave tries again to remove what should have gone with the last apply.
@@ -133,6 +140,9 @@ func (k *keeper) state(summary memory.Summary) *deliveryv1.ServiceReport {
 	if summary.Worst.State != health.Healthy {
 		report.Message = fmt.Sprintf("%s: %s", summary.Worst.Ref.Key, summary.Worst.Message)
 	}
+	if len(summary.Rivals) > 0 && report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED {
+		report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, quarrel(summary.Rivals[0])
+	}
 	if len(k.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
@@ -170,6 +180,7 @@ func (k *keeper) failed(service desired.Service, record inventory.Record, p prob
 		wait = k.backoff.Next()
 	}
 	k.notBefore = time.Now().Add(wait)
+	k.settled.Store(true)
 	tell := k.log.Warn
 	if k.told == p.text { // a retry with the same outcome is no news
 		tell = k.log.Debug

@@ -10,10 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
@@ -24,6 +26,7 @@ import (
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/notice"
+	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
@@ -70,9 +73,11 @@ type Deps struct {
 	Details   Details
 	// Compare is the cluster, for dry runs.
 	Compare diff.API
-	Tracer  trace.Tracer
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// Metadata reads that of one object.
+	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
+	Tracer   trace.Tracer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // Controller runs the keepers.
@@ -86,6 +91,10 @@ type Controller struct {
 	// loaded is closed when the inventories are known.
 	loaded  chan struct{}
 	metrics metrics
+
+	mu sync.Mutex // guards keepers
+	// keepers are those that run, by service.
+	keepers map[string]*keeper
 }
 
 type metrics struct {
@@ -96,7 +105,7 @@ type metrics struct {
 
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
-	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), metrics: metrics{
+	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
@@ -119,27 +128,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	keepers := map[string]*keeper{}
 	for {
-		for name, k := range keepers {
-			if k.ended() {
-				delete(keepers, name)
-			}
-		}
-		for _, name := range c.notices.Take() {
-			if k := keepers[name]; k != nil {
-				k.poke()
-			}
-		}
-		for _, name := range c.Desired.Names() {
-			k := keepers[name]
-			if k == nil {
-				k = newKeeper(c, name)
-				keepers[name] = k
-				running.Go(func() { k.run(ctx) })
-			}
-			k.look()
-		}
+		c.keep(func(k *keeper) { running.Go(func() { k.run(ctx) }) })
 		select {
 		case <-ctx.Done():
 			return nil
@@ -148,6 +138,38 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-c.retired: // the service may have been wanted again just then
 		}
 	}
+}
+
+// keep sees to it that each service has its keeper, and that each knows what is wanted, and what was noticed.
+func (c *Controller) keep(start func(*keeper)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, k := range c.keepers {
+		if k.ended() {
+			delete(c.keepers, name)
+		}
+	}
+	for _, name := range c.notices.Take() {
+		if k := c.keepers[name]; k != nil {
+			k.poke()
+		}
+	}
+	for _, name := range c.Desired.Names() {
+		k := c.keepers[name]
+		if k == nil {
+			k = newKeeper(c, name)
+			c.keepers[name] = k
+			start(k)
+		}
+		k.look()
+	}
+}
+
+// keeper returns the keeper of a service, nil if it has none.
+func (c *Controller) keeper(name string) *keeper {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keepers[name]
 }
 
 // load reads the inventories, for as long as it takes.
@@ -179,6 +201,15 @@ type keeper struct {
 	log    *slog.Logger
 	wake   chan struct{}
 	closed chan struct{}
+
+	// applying is held while something new is applied or removed, and shared by repairs.
+	applying sync.RWMutex
+	// rendering is held by a repair while it opens what is applied.
+	rendering sync.Mutex
+	// settled: what is applied is to stay for the moment, so that repairs make sense.
+	settled atomic.Bool
+	// repaired counts the repairs that the inventory does not know of.
+	repaired atomic.Int64
 
 	mu sync.Mutex // guards seen and impatient
 	// seen is what was wanted when the keeper was last woken.
@@ -302,6 +333,7 @@ const idle = 24 * time.Hour
 func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
 	current := want{what: what, digest: service.Digest}
 	if current != k.doing {
+		k.settled.Store(false)
 		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore = current, false, false, nil, newLooks(), time.Time{}
 		k.backoff.Reset()
 	}
@@ -309,6 +341,8 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	defer cancel()
 	if what == desired.Remove {
 		k.stance.verdict = mode.Verdict{Apply: true, Repair: true}
+		k.applying.Lock()
+		defer k.applying.Unlock()
 		return k.remove(ctx, patience)
 	}
 	record, err := k.Inventory.Get(ctx, k.name)
@@ -319,7 +353,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if !k.judge(service, record).Apply {
 		return k.stand(ctx, patience, service, record)
 	}
-	if record.Has(service.Digest) && k.Memory.Summary(k.name).Missing == 0 {
+	if record.Has(service.Digest) {
 		return k.observe(patience, service, record)
 	}
 	if k.stuck {

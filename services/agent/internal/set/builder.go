@@ -117,6 +117,7 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	}
 	labels[object.ServiceLabel] = b.Service
 	obj.SetLabels(labels)
+	plainSecret(obj)
 	b.noteOwn(obj.GroupVersionKind(), obj.Object)
 	item := Item{
 		Wave: wishes.Wave, Hook: wishes.Hook, Flags: wishes.Flags, Timeout: wishes.Timeout, Depends: wishes.Depends,

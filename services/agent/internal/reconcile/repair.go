@@ -1,0 +1,153 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/mode"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/repair"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// repairsNoted is how long the inventory may be behind the repairs: a restart within it repeats them, to no effect.
+const repairsNoted = time.Minute
+
+// prepareSoon is how long the hub may take to hand over something new before what is applied is repaired meanwhile.
+const prepareSoon = 5 * time.Second
+
+// Repair applies one object as it was applied last.
+func (c *Controller) Repair(ctx context.Context, name string, key object.Key, tell bool) (repair.Outcome, error) {
+	var outcome repair.Outcome
+	err := c.withApplied(ctx, name, key, func(k *keeper, request apply.Request, item set.Item) error {
+		if tell {
+			obj, _, err := request.Set.Object(item)
+			if err != nil {
+				return err
+			}
+			meta, err := k.Metadata(ctx, item.Ref)
+			if err == nil {
+				outcome.Rival, outcome.Fields = object.Rivals(meta, obj.Object)
+			} else if !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
+			return errors.New(problem.Text)
+		}
+		k.repaired.Add(1)
+		return nil
+	})
+	return outcome, err
+}
+
+// Verify compares an object with the cluster by a dry run of its apply.
+func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (same bool, err error) {
+	err = c.withApplied(ctx, name, key, func(k *keeper, request apply.Request, item set.Item) error {
+		before, _ := k.Memory.Get(key)
+		answer, problem := k.Applier.One(ctx, request, item, true)
+		if problem != nil {
+			return errors.New(problem.Text)
+		}
+		after, _ := k.Memory.Get(key)
+		same = before != after || object.Owned(answer) == before.Owned &&
+			(before.Watched == 0 || cluster.DataOnly(item.GVK()) || object.Content(answer) == before.Watched)
+		return nil
+	})
+	return same, err
+}
+
+// withApplied gives do an object of what is applied of a service. Nothing new is applied of it meanwhile.
+func (c *Controller) withApplied(ctx context.Context, name string, key object.Key, do func(*keeper, apply.Request, set.Item) error) error {
+	k := c.keeper(name)
+	if k == nil || !k.settled.Load() || !k.applying.TryRLock() {
+		return repair.ErrNotNow
+	}
+	defer k.applying.RUnlock()
+	service, what := k.Desired.Get(name)
+	record, ok := k.Inventory.Glance(name)
+	if !ok || what != desired.Apply || !record.Complete || !mode.Decide(k.facts(service, record)).Repair {
+		return repair.ErrNotNow
+	}
+	objects, err := k.applied(ctx, service, record)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = objects.Close() }()
+	item, found, err := objects.Find(key)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%s is not among what was applied", key)
+	}
+	return do(k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
+}
+
+// applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted.
+func (k *keeper) applied(ctx context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
+	k.rendering.Lock()
+	defer k.rendering.Unlock()
+	objects, err := k.appliedSet(record)
+	if !errors.Is(err, fs.ErrNotExist) || !record.Has(service.Digest) {
+		return objects, err
+	}
+	if err := k.Artifacts.Prepare(ctx, service); err != nil {
+		return nil, err
+	}
+	objects, failure := k.objects(ctx, ctx, service, record)
+	if failure != nil {
+		return nil, errors.New(failure.text)
+	}
+	return objects, nil
+}
+
+// noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
+// there is nothing to note.
+func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
+	count := k.repaired.Load()
+	if count == 0 {
+		return 0
+	}
+	if wait := repairsNoted - time.Since(k.looks.noted); wait > 0 || summary.Drifted+summary.Missing > 0 {
+		return max(wait, retryFloor)
+	}
+	for i, entry := range record.Entries {
+		if known, ok := k.Memory.Get(entry.Key); ok && known.State == memory.Present && entry.Sum != 0 {
+			record.Entries[i].Owned, record.Entries[i].UID = known.Owned, known.UID
+		}
+	}
+	record.Repairs += uint64(count)
+	k.looks.noted = time.Now()
+	if err := k.Inventory.Save(ctx, record); err != nil {
+		k.log.Warn("the inventory does not know of repairs yet", "err", err)
+		return repairsNoted
+	}
+	k.repaired.Add(-count)
+	return 0
+}
+
+// quarrel says who keeps changing what, and what to do about it.
+func quarrel(rival memory.Rival) string {
+	who, fields := rival.Manager, strings.Join(rival.Fields, ", ")
+	switch {
+	case rival.Webhook:
+		return fmt.Sprintf("%s: an admission webhook changes %s of what is applied: add it to sync.ignore, or take it out of Git.", rival.Key, fields)
+	case fields == "":
+		return fmt.Sprintf("%s: somebody keeps deleting it. It is made anew ever more slowly: find out who does, or take it out of Git.", rival.Key)
+	case who == "":
+		who = "somebody"
+	}
+	return fmt.Sprintf("%s: %s keeps changing %s: add it to sync.ignore, or take it out of Git.", rival.Key, who, fields)
+}
