@@ -40,6 +40,7 @@ const (
 	Source  Kind = "Source"
 	Project Kind = "Project"
 	Cluster Kind = "Cluster"
+	Global  Kind = "GlobalService"
 	Service Kind = "Service"
 	Grant   Kind = "Grant"
 
@@ -47,7 +48,7 @@ const (
 )
 
 // Kinds in the order in which they depend on each other.
-func Kinds() []Kind { return []Kind{Secret, Source, Project, Cluster, Service, Grant} }
+func Kinds() []Kind { return []Kind{Secret, Source, Project, Cluster, Global, Service, Grant} }
 
 // new returns an empty message of the kind; nil if there is no such kind.
 func (k Kind) new() Message {
@@ -60,6 +61,8 @@ func (k Kind) new() Message {
 		return &consolev1.Project{}
 	case Cluster:
 		return &consolev1.Cluster{}
+	case Global:
+		return &consolev1.GlobalService{}
 	case Service:
 		return &consolev1.Service{}
 	case Grant:

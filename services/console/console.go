@@ -162,7 +162,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources := catalog.New(s.store, box, deps.Log, nil)
 	resources.Guard(keeper)
 	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Dependencies{}, changes.Recorder{Catalog: resources})
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, changes.Recorder{Catalog: resources})
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog:   resources,
 		Rights:    keeper,

@@ -91,11 +91,18 @@ type running struct {
 
 func (h *hub) start(t *testing.T) *running {
 	t.Helper()
+	return h.startWith(t, func(*console.Config) {})
+}
+
+// startWith starts a console whose configuration is changed.
+func (h *hub) startWith(t *testing.T, change func(*console.Config)) *running {
+	t.Helper()
 	cfg := console.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir, DatabaseURL: h.db,
 		AdvertiseGitcaches: []string{"https://gitcache.example.com"}, AdvertiseDistributors: []string{"https://distributor.example.com"},
 		AdvertiseTunnels: []string{"https://tunnel.example.com"},
 	}
+	change(&cfg)
 	log := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	service, err := console.New(cfg, console.Deps{Log: log, Telemetry: telemetry.Discard()})
 	if err != nil {
@@ -138,6 +145,7 @@ type api struct {
 	objects  consolev1connect.ObjectServiceClient
 	projects consolev1connect.ProjectServiceClient
 	applies  consolev1connect.ApplyServiceClient
+	globals  consolev1connect.GlobalServiceServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -178,6 +186,7 @@ func (r *running) as(t testing.TB, token string) api {
 		objects:  consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
 		projects: consolev1connect.NewProjectServiceClient(hc, r.url, opts...),
 		applies:  consolev1connect.NewApplyServiceClient(hc, r.url, opts...),
+		globals:  consolev1connect.NewGlobalServiceServiceClient(hc, r.url, opts...),
 	}
 }
 

@@ -28,6 +28,8 @@ func anyOf(list ...proto.Message) []*consolev1.Resource {
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}})
 		case *consolev1.Project:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}})
+		case *consolev1.GlobalService:
+			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}})
 		default:
 			panic(fmt.Sprintf("no resource: %T", m))
 		}

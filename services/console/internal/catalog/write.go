@@ -82,6 +82,8 @@ type Written struct {
 	Outcome Outcome
 	// Before is nil for a new resource, After for a deleted one.
 	Before, After *store.Resource
+	// Side is what hooks wrote because of it.
+	Side []Written
 }
 
 // errDry undoes a write that was only to show what would come of it.
@@ -109,6 +111,7 @@ func (c *Catalog) PutAll(ctx context.Context, by By, edits []Edit, dry bool) (wr
 // tell logs what was written.
 func (c *Catalog) tell(ctx context.Context, by By, written []Written) {
 	for _, w := range written {
+		c.tell(ctx, by, w.Side)
 		switch w.Outcome {
 		case Unchanged:
 		case Removed:
@@ -306,7 +309,17 @@ func (w *writing) change(ctx context.Context, i int) error {
 	return w.hook(ctx, i)
 }
 
+// Clearer is a hook that makes room for a deletion.
+type Clearer interface {
+	// Clear is called within the transaction, before a resource is deleted that others may name.
+	Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error
+}
+
+// sideKey is of a *[]Written, for what hooks write.
+type sideKey struct{}
+
 func (w *writing) hook(ctx context.Context, i int) error {
+	ctx = context.WithValue(ctx, sideKey{}, &w.out[i].Side)
 	for _, hook := range w.hooks {
 		if err := hook.Wrote(ctx, w.tx, w.by, w.out[i].Before, w.out[i].After); err != nil {
 			return w.fault(i, err)
@@ -372,7 +385,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 			err = missing(kind, e.draft.Name)
 		} else if err = e.expected(&current); err == nil {
 			w.out[i].Before = &current
-			err = w.removeOne(ctx, current)
+			err = w.removeOne(context.WithValue(ctx, sideKey{}, &w.out[i].Side), current)
 		}
 		if err == nil {
 			err = w.hook(ctx, i)
@@ -387,6 +400,13 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 }
 
 func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
+	for _, hook := range w.hooks {
+		if c, ok := hook.(Clearer); ok {
+			if err := c.Clear(ctx, w.tx, w.by, current); err != nil {
+				return err
+			}
+		}
+	}
 	users, err := w.tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, shownReferrers+1)
 	if err != nil {
 		return err

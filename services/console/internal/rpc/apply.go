@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/rogpeppe/go-internal/diff"
@@ -94,6 +95,12 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 		if in, err = decodeProject(r.Project); err == nil {
 			e, err = catalog.Projects().Draft(in, want(in.Meta))
 		}
+	case *consolev1.Resource_GlobalService:
+		m, kind = r.GlobalService, store.KindGlobalService
+		var in catalog.GlobalService
+		if in, err = decodeGlobal(r.GlobalService); err == nil {
+			e, err = catalog.GlobalServices().Draft(in, want(in.Meta))
+		}
 	default:
 		return e, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("is a %T: this console does not know that yet", r))
 	}
@@ -118,34 +125,68 @@ func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, erro
 	if w.After != nil {
 		out.Etag = w.After.ETag()
 	}
+	out.Note = sideNote(w.Side)
 	if !dry || w.Outcome == catalog.Unchanged {
 		return out, nil
 	}
-	before, err := s.text(w.Before, w.Before)
-	if err != nil {
-		return nil, err
+	var err error
+	out.Diff, err = s.diff(w.Name, w.Before, w.After)
+	return out, err
+}
+
+// sideNote says what else came of a write, in words.
+func sideNote(side []catalog.Written) string {
+	counts := map[catalog.Outcome]int{}
+	for _, w := range side {
+		counts[w.Outcome]++
 	}
-	after, err := s.text(w.Before, w.After)
-	if err != nil {
-		return nil, err
+	var parts []string
+	for _, o := range []catalog.Outcome{catalog.Created, catalog.Updated, catalog.Removed} {
+		switch n := counts[o]; n {
+		case 0:
+		case 1:
+			parts = append(parts, fmt.Sprintf("1 service %s", o))
+		default:
+			parts = append(parts, fmt.Sprintf("%d services %s", n, o))
+		}
 	}
-	name := string(w.Kind) + "/" + w.Name
-	out.Diff = string(diff.Diff("is "+name, before, "will be "+name, after))
-	return out, nil
+	return strings.Join(parts, ", ")
+}
+
+// diff shows what changes, as people write it down.
+func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
+	was, err := d.text(before, before)
+	if err != nil {
+		return "", err
+	}
+	is, err := d.text(before, after)
+	if err != nil {
+		return "", err
+	}
+	return string(diff.Diff("is "+name, was, "will be "+name, is)), nil
 }
 
 // text is what people write down of a resource, with its secrets masked; of a value that is not that of before, this
 // is said.
-func (s *applies) text(before, r *store.Resource) ([]byte, error) {
+func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil
+	}
+	if r.Kind == store.KindGlobalService {
+		global, err := catalog.GlobalServices().Decode(*r)
+		if err != nil {
+			return nil, err
+		}
+		m := encodeGlobal(global)
+		m.Metadata = &consolev1.Metadata{Name: r.Name, Labels: r.Labels}
+		return manifest.YAML(m)
 	}
 	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
 	if err != nil {
 		return nil, err
 	}
 	if decoded.Secret != nil {
-		if decoded.Secret.Data, err = s.Catalog.MaskSecret(before, *r); err != nil {
+		if decoded.Secret.Data, err = d.Catalog.MaskSecret(before, *r); err != nil {
 			return nil, err
 		}
 	}

@@ -163,14 +163,14 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 }
 
 func decodeService(s *consolev1.Service) catalog.Service {
-	spec := s.GetSpec()
-	return catalog.Service{
-		Meta: decodeMeta(s.GetMetadata()),
-		Spec: catalog.ServiceSpec{
-			Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
-			Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
-			Project: spec.GetProject(),
-		},
+	return catalog.Service{Meta: decodeMeta(s.GetMetadata()), Spec: decodeServiceSpec(s.GetSpec())}
+}
+
+func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
+	return catalog.ServiceSpec{
+		Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
+		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
+		Project: spec.GetProject(),
 	}
 }
 

@@ -17,6 +17,9 @@ func writeMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.ProjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewProjectServiceHandler(&projects{d}, o...)
 		}),
+		server.RPC(consolev1connect.GlobalServiceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewGlobalServiceServiceHandler(&globals{d}, o...)
+		}),
 		server.RPC(consolev1connect.ApplyServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewApplyServiceHandler(&applies{d}, o...)
 		}),
@@ -33,6 +36,13 @@ func writePolicy() identity.Policy {
 		consolev1connect.ProjectServiceListProjectsProcedure:  read,
 		consolev1connect.ProjectServiceUpdateProjectProcedure: write,
 		consolev1connect.ProjectServiceDeleteProjectProcedure: write,
+
+		consolev1connect.GlobalServiceServiceGetGlobalServiceProcedure:     read,
+		consolev1connect.GlobalServiceServiceListGlobalServicesProcedure:   read,
+		consolev1connect.GlobalServiceServicePreviewGlobalServiceProcedure: identity.RoleUser,
+		consolev1connect.GlobalServiceServiceUpdateGlobalServiceProcedure:  identity.RoleUser,
+		consolev1connect.GlobalServiceServiceDeleteGlobalServiceProcedure:  identity.RoleUser,
+		consolev1connect.GlobalServiceServiceConfirmGlobalServiceProcedure: identity.RoleUser,
 
 		consolev1connect.ApplyServiceApplyProcedure: identity.RoleUser, // grants decide, within the write
 	}

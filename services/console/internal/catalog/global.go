@@ -1,0 +1,679 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// GlobalLabel says which global service a service comes of.
+	GlobalLabel = "fairlead.dev/global"
+	// ownLabels are those that mean something to Fairlead.
+	ownLabels = "fairlead.dev/"
+	// guardWindow is how far back the guard counts deletions.
+	guardWindow = 10 * time.Minute
+	// hashHex ends names that would be too long.
+	hashHex = 6
+)
+
+// GlobalSpec is one service for each cluster of a choice.
+type GlobalSpec struct {
+	Clusters  *Selector        `json:"clusters"`
+	Template  ServiceSpec      `json:"template"`
+	Overrides []GlobalOverride `json:"overrides,omitempty"`
+	// Detach leaves the service of a cluster that is not chosen any more as it is, on its own; else it goes.
+	Detach bool `json:"detach,omitempty"`
+	// MaxDeletions within guardWindow; 0: a tenth, but at least one.
+	MaxDeletions int `json:"maxDeletions,omitempty"`
+}
+
+// GlobalOverride is what is different at some clusters; what is empty stays.
+type GlobalOverride struct {
+	Clusters  *Selector `json:"clusters"`
+	Ref       string    `json:"ref,omitempty"`
+	Path      string    `json:"path,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+}
+
+// GlobalService is such a resource.
+type GlobalService = Resource[GlobalSpec]
+
+// GlobalServices is their kind.
+func GlobalServices() Type[GlobalSpec] {
+	return Type[GlobalSpec]{
+		Kind: store.KindGlobalService,
+		Check: func(g *GlobalService) error {
+			if g.Spec.Template.Cluster != "" {
+				return refuse(Invalid, "spec.template.cluster %q: leave it out: each cluster that is chosen gets one", g.Spec.Template.Cluster)
+			}
+			for _, at := range append([]GlobalOverride{{}}, g.Spec.Overrides...) {
+				spec := g.Spec.Template
+				at.over(&spec)
+				spec.Cluster = "any"
+				s := Service{Meta: Meta{Name: "any"}, Spec: spec}
+				if err := s.validate(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Refs: func(g GlobalSpec) []store.Ref {
+			refs := []store.Ref{{Kind: store.KindSource, Name: g.Template.Source}}
+			if g.Template.Project != "" {
+				refs = append(refs, store.Ref{Kind: store.KindProject, Name: g.Template.Project})
+			}
+			return refs
+		},
+	}
+}
+
+func (o *GlobalOverride) over(s *ServiceSpec) {
+	for to, value := range map[*string]string{&s.Ref: o.Ref, &s.Path: o.Path, &s.Namespace: o.Namespace} {
+		if value != "" {
+			*to = value
+		}
+	}
+}
+
+// at is what the service at a cluster is.
+func (g *GlobalSpec) at(cluster store.Resource) ServiceSpec {
+	spec := g.Template
+	spec.Cluster = cluster.Name
+	for _, o := range g.Overrides {
+		if o.Clusters.Fits(cluster.Name, cluster.Labels) {
+			o.over(&spec)
+		}
+	}
+	return spec
+}
+
+// nameAt is the name of the service at a cluster.
+func nameAt(global, cluster string) string {
+	name := global + "-" + cluster
+	if len(name) <= 63 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:63-1-hashHex] + "-" + hex.EncodeToString(sum[:])[:hashHex]
+}
+
+// PlannedAction is what a global service does to a service.
+type PlannedAction string
+
+// The actions.
+const (
+	PlanCreate PlannedAction = "create"
+	PlanUpdate PlannedAction = "update"
+	PlanDelete PlannedAction = "delete"
+	PlanDetach PlannedAction = "detach"
+	PlanKeep   PlannedAction = "keep"
+)
+
+// Planned is a service that a global service is about to touch.
+type Planned struct {
+	Name, Cluster string
+	Action        PlannedAction
+	// Before is nil if there is none, After if it goes.
+	Before, After *store.Resource
+	// Problem says why it can't be.
+	Problem string
+
+	edit Edit
+}
+
+// Globals is a Hook: it keeps the services of global services as these and the clusters want them, in the
+// transaction of the write that causes it.
+type Globals struct{ *Catalog }
+
+// Wrote follows global services and clusters, and refuses changes past them of the services.
+func (g Globals) Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error {
+	r := after
+	if r == nil {
+		r = before
+	}
+	switch {
+	case r.Kind == store.KindService && !by.Self() && ctx.Value(confirmingKey{}) == nil:
+		return ownedByGlobal(before, after)
+	case r.Kind == store.KindCluster && after != nil:
+		if before != nil && maps.Equal(before.Labels, after.Labels) {
+			return nil
+		}
+		return g.clusterWrote(ctx, tx, by, before, *after)
+	case r.Kind == store.KindGlobalService && after != nil:
+		return g.globalWrote(ctx, tx, by, before, *after)
+	}
+	return nil
+}
+
+// ownedByGlobal refuses what would be undone: only how it is synced is a service's own.
+func ownedByGlobal(before, after *store.Resource) error {
+	var owner string
+	for _, r := range []*store.Resource{before, after} {
+		if r != nil && r.Labels[GlobalLabel] != "" {
+			owner = r.Labels[GlobalLabel]
+		}
+	}
+	switch {
+	case owner == "":
+		return nil
+	case before == nil || before.Labels[GlobalLabel] == "":
+		return refuse(Invalid, "metadata.labels: %s is the console's own: leave it out", GlobalLabel)
+	case after == nil:
+		return refuse(Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
+	}
+	var was, is ServiceSpec
+	if err := errors.Join(decode(*before, &was), decode(*after, &is)); err != nil {
+		return err
+	}
+	is.Sync = was.Sync
+	text, err := json.Marshal(is)
+	if err != nil {
+		return fmt.Errorf("encode service %q: %w", after.Name, err)
+	}
+	if maps.Equal(before.Labels, after.Labels) && string(text) == string(before.Spec) {
+		return nil
+	}
+	return refuse(Precondition, "service %q comes of global service %q: change that, or its overrides", before.Name, owner)
+}
+
+// clusterWrote brings the services of one cluster in line.
+func (g Globals) clusterWrote(ctx context.Context, tx *store.Tx, by By, before *store.Resource, after store.Resource) error {
+	rows, err := tx.List(ctx, store.KindGlobalService, "", maxReferrers)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		global, err := GlobalServices().Decode(row)
+		if err != nil {
+			return err
+		}
+		chosen := global.Spec.Clusters.Fits(after.Name, after.Labels)
+		was := before != nil && global.Spec.Clusters.Fits(before.Name, before.Labels)
+		if !chosen && !was {
+			continue
+		}
+		service, err := tx.Named(ctx, store.KindService, []string{nameAt(global.Meta.Name, after.Name)})
+		if err != nil {
+			return err
+		}
+		plan := plan(global, &global.Spec, []store.Resource{after}, service, was)
+		if err := g.carryOut(ctx, tx, by, row, global, plan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// globalWrote brings the services of all clusters in line.
+func (g Globals) globalWrote(ctx context.Context, tx *store.Tx, by By, before *store.Resource, after store.Resource) error {
+	global, old, err := decodeGlobals(before, after)
+	if err != nil {
+		return err
+	}
+	planned, err := planAll(ctx, tx.View, global, old)
+	if err != nil {
+		return err
+	}
+	return g.carryOut(ctx, tx, by, after, global, planned)
+}
+
+// decodeGlobals returns a global service and what it was before; nil: it was not.
+func decodeGlobals(before *store.Resource, after store.Resource) (global GlobalService, old *GlobalSpec, err error) {
+	if global, err = GlobalServices().Decode(after); err != nil || before == nil {
+		return global, nil, err
+	}
+	was, err := GlobalServices().Decode(*before)
+	return global, &was.Spec, err
+}
+
+// planAll says what a global service does to all services.
+func planAll(ctx context.Context, v store.View, global GlobalService, old *GlobalSpec) ([]Planned, error) {
+	clusters, err := v.List(ctx, store.KindCluster, "", maxReferrers)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(clusters))
+	for i, c := range clusters {
+		names[i] = nameAt(global.Meta.Name, c.Name)
+	}
+	services, err := v.Named(ctx, store.KindService, names)
+	if err != nil {
+		return nil, err
+	}
+	return plan(global, old, clusters, services, false), nil
+}
+
+// plan says what is to be done at clusters, whose services are given by name. A service whose cluster was not chosen
+// before either is held back by the guard, and stays; was says that it was.
+func plan(global GlobalService, old *GlobalSpec, clusters []store.Resource, services map[string]store.Resource, was bool) []Planned {
+	var out []Planned
+	for _, cluster := range clusters {
+		name := nameAt(global.Meta.Name, cluster.Name)
+		p := Planned{Name: name, Cluster: cluster.Name}
+		current, exists := services[name]
+		if exists {
+			p.Before = &current
+		}
+		ours := exists && current.Labels[GlobalLabel] == global.Meta.Name
+		switch chosen := global.Spec.Clusters.Fits(cluster.Name, cluster.Labels); {
+		case chosen && exists && !ours:
+			p.Action, p.Problem = PlanKeep, fmt.Sprintf("service %q exists already, and is not of global service %q: rename one of them", name, global.Meta.Name)
+		case chosen:
+			p.wanted(global, old, cluster)
+		case ours && (was || old != nil && old.Clusters.Fits(cluster.Name, cluster.Labels)):
+			p.leaves(global)
+		case ours:
+			p.Action = PlanKeep
+		default:
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// wanted plans the service of a chosen cluster.
+func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Resource) {
+	spec := global.Spec.at(cluster)
+	labels := map[string]string{GlobalLabel: global.Meta.Name}
+	for key, value := range global.Meta.Labels {
+		if !strings.HasPrefix(key, ownLabels) { // a set is one of what was applied
+			labels[key] = value
+		}
+	}
+	if p.Before != nil {
+		var is ServiceSpec
+		if err := decode(*p.Before, &is); err == nil && old != nil && string(is.Sync) != string(old.Template.Sync) {
+			spec.Sync = is.Sync // somebody has held or pinned it
+		}
+	}
+	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
+	e, err := s.Draft(Expectation{AllowMissing: true})
+	if err != nil {
+		p.Action, p.Problem = PlanKeep, err.Error()
+		return
+	}
+	p.edit = e
+	text, _ := json.Marshal(e.spec) // specs can be written
+	p.After = &store.Resource{Kind: store.KindService, Name: p.Name, Labels: labels, Spec: text}
+	switch {
+	case p.Before == nil:
+		p.Action = PlanCreate
+	case string(p.Before.Spec) == string(text) && maps.Equal(p.Before.Labels, labels):
+		p.Action = PlanKeep
+	default:
+		p.Action = PlanUpdate
+	}
+}
+
+// leaves plans the service of a cluster that is not chosen any more.
+func (p *Planned) leaves(global GlobalService) {
+	if !global.Spec.Detach {
+		p.Action, p.edit = PlanDelete, Removal(store.KindService, p.Name, "")
+		return
+	}
+	p.Action, p.edit, p.After = PlanDetach, Detach(*p.Before), p.Before
+}
+
+// Detach takes a service from its global service.
+func Detach(r store.Resource) Edit {
+	labels := maps.Clone(r.Labels)
+	delete(labels, GlobalLabel)
+	var spec ServiceSpec
+	if err := decode(r, &spec); err != nil {
+		return Broken(r.Kind, r.Name, err)
+	}
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels, Refs: spec.refs()}, spec: spec}
+}
+
+// carryOut does what is planned, but for deletions beyond the guard.
+func (g Globals) carryOut(ctx context.Context, tx *store.Tx, by By, row store.Resource, global GlobalService, planned []Planned) error {
+	var edits []Edit
+	var leaving []Edit
+	for _, p := range planned {
+		switch {
+		case p.Problem != "":
+			return refuse(Precondition, "global service %q: %s", global.Meta.Name, p.Problem)
+		case p.Action == PlanDelete:
+			leaving = append(leaving, p.edit)
+		case p.Action != PlanKeep:
+			edits = append(edits, p.edit)
+		}
+	}
+	if len(leaving) > 0 {
+		free, err := budget(ctx, tx.View, row.UID, global, tx.Now())
+		if err != nil {
+			return err
+		}
+		leaving = leaving[:min(len(leaving), free)]
+		if err := tx.CountDeletions(ctx, row.UID, len(leaving), tx.Now().Add(-guardWindow)); err != nil {
+			return err
+		}
+	}
+	return g.put(ctx, tx, by, append(edits, leaving...))
+}
+
+// put writes for a global service.
+func (g Globals) put(ctx context.Context, tx *store.Tx, by By, edits []Edit) error {
+	if len(edits) == 0 {
+		return nil
+	}
+	self := Self(by.Subject)
+	self.Remote, self.TraceID = by.Remote, by.TraceID
+	written, err := g.PutIn(ctx, tx, self, edits)
+	if side, ok := ctx.Value(sideKey{}).(*[]Written); ok {
+		*side = append(*side, written...)
+	}
+	return err
+}
+
+// budget is how many services the guard lets go now.
+func budget(ctx context.Context, v store.View, uid string, global GlobalService, now time.Time) (int, error) {
+	gone, err := v.Deletions(ctx, uid, now.Add(-guardWindow))
+	if err != nil {
+		return 0, err
+	}
+	most := global.Spec.MaxDeletions
+	if most == 0 {
+		all, err := ofGlobal(ctx, v, global.Meta.Name)
+		if err != nil {
+			return 0, err
+		}
+		most = max(1, (len(all)+gone)/10)
+	}
+	return max(0, most-gone), nil
+}
+
+// ofGlobal are the services of a global service.
+func ofGlobal(ctx context.Context, v store.View, name string) ([]store.Resource, error) {
+	rows, err := v.Labelled(ctx, GlobalLabel, name)
+	var out []store.Resource
+	for _, r := range rows {
+		if r.Kind == store.KindService {
+			out = append(out, r)
+		}
+	}
+	return out, err
+}
+
+// Clear takes the services of a cluster or a global service away that is about to be deleted: they can't stay, or
+// name it.
+func (g Globals) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+	var edits []Edit
+	switch r.Kind {
+	case store.KindGlobalService:
+		global, err := GlobalServices().Decode(r)
+		if err != nil {
+			return err
+		}
+		services, err := ofGlobal(ctx, tx.View, r.Name)
+		if err != nil {
+			return err
+		}
+		for _, s := range services {
+			if global.Spec.Detach {
+				edits = append(edits, Detach(s))
+			} else {
+				edits = append(edits, Removal(s.Kind, s.Name, ""))
+			}
+		}
+	case store.KindCluster:
+		globals, err := tx.List(ctx, store.KindGlobalService, "", maxReferrers)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, global := range globals {
+			names = append(names, nameAt(global.Name, r.Name))
+		}
+		services, err := tx.Named(ctx, store.KindService, names)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if s, ok := services[name]; ok && s.Labels[GlobalLabel] != "" {
+				edits = append(edits, Removal(s.Kind, s.Name, ""))
+			}
+		}
+	}
+	return g.put(ctx, tx, by, edits)
+}
+
+// GlobalStatus is how the services of a global service are.
+type GlobalStatus struct {
+	Clusters, Healthy int
+	// HeldBack are the services that the guard keeps.
+	HeldBack []string
+}
+
+// GlobalStatuses returns the statuses of global services, in their order.
+func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]GlobalStatus, error) {
+	out := make([]GlobalStatus, len(list))
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		for i, global := range list {
+			rows, err := ofGlobal(ctx, v, global.Meta.Name)
+			if err != nil {
+				return err
+			}
+			held, err := heldBack(ctx, v, global, rows)
+			if err != nil {
+				return err
+			}
+			services, err := c.services(ctx, v, rows)
+			if err != nil {
+				return err
+			}
+			for _, s := range services {
+				if s.Status.State == Healthy {
+					out[i].Healthy++
+				}
+			}
+			out[i].Clusters = len(rows) - len(held)
+			for _, r := range held {
+				out[i].HeldBack = append(out[i].HeldBack, r.Name)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// heldBack are those services whose cluster is not chosen.
+func heldBack(ctx context.Context, v store.View, global GlobalService, rows []store.Resource) ([]store.Resource, error) {
+	at, names := make([]string, len(rows)), map[string]bool{}
+	for i, r := range rows {
+		var spec ServiceSpec
+		if err := decode(r, &spec); err != nil {
+			return nil, err
+		}
+		at[i], names[spec.Cluster] = spec.Cluster, true
+	}
+	clusters, err := v.Named(ctx, store.KindCluster, trueKeys(names))
+	var held []store.Resource
+	for i, r := range rows {
+		if !global.Spec.Clusters.Fits(at[i], clusters[at[i]].Labels) {
+			held = append(held, r)
+		}
+	}
+	return held, err
+}
+
+// Preview is what writing a global service would do.
+type Preview struct {
+	Services []Planned
+	// HeldBack says that the guard would not let all of it go, or keeps some already.
+	HeldBack bool
+	// Confirmation lets go what is held back already; empty: nothing is.
+	Confirmation string
+}
+
+// PreviewGlobal says what writing a global service would do, and writes nothing.
+func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p Preview, err error) {
+	e, err := GlobalServices().Draft(in, Expectation{AllowMissing: true})
+	if err != nil {
+		return p, err
+	}
+	spec, err := json.Marshal(e.spec)
+	if err != nil {
+		return p, fmt.Errorf("encode global service %q: %w", in.Meta.Name, err)
+	}
+	after := store.Resource{Kind: store.KindGlobalService, Name: in.Meta.Name, Labels: in.Meta.Labels, Spec: spec}
+	if c.reader != nil {
+		if err := c.reader.MayView(ctx, after); err != nil {
+			return p, err
+		}
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		var before *store.Resource
+		current, err := v.Get(ctx, store.KindGlobalService, in.Meta.Name)
+		if err == nil {
+			before = &current
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		global, old, err := decodeGlobals(before, after)
+		if err != nil {
+			return err
+		}
+		if p.Services, err = planAll(ctx, v, global, old); err != nil || before == nil {
+			return err
+		}
+		stake, held, err := c.heldStake(ctx, v, current)
+		if err != nil {
+			return err
+		}
+		leaving := 0
+		for _, s := range p.Services {
+			if s.Action == PlanDelete {
+				leaving++
+			}
+		}
+		free, err := budget(ctx, v, current.UID, global, c.now())
+		if err != nil {
+			return err
+		}
+		p.HeldBack = len(held) > 0 || leaving > free
+		if len(held) > 0 {
+			p.Confirmation = c.desk.Token(by.Subject, stake)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// heldStake is what is held back, and what a confirmation is about.
+func (c *Catalog) heldStake(ctx context.Context, v store.View, row store.Resource) (stake []string, held []store.Resource, err error) {
+	global, err := GlobalServices().Decode(row)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := ofGlobal(ctx, v, row.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if held, err = heldBack(ctx, v, global, rows); err != nil {
+		return nil, nil, err
+	}
+	stake = []string{"confirm global", row.Name, row.ETag()}
+	for _, r := range held {
+		stake = append(stake, r.Name, r.ETag())
+	}
+	return stake, held, nil
+}
+
+// ConfirmGlobal lets go what the guard held back.
+func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation string) error {
+	if !dnsLabel.MatchString(name) {
+		return missing(store.KindGlobalService, name)
+	}
+	return c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		row, err := globalRow(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		stake, held, err := c.heldStake(ctx, tx.View, row)
+		if err != nil {
+			return err
+		}
+		if len(held) == 0 {
+			return refuse(Precondition, "global service %q: nothing is held back", name)
+		}
+		if !c.desk.Holds(confirmation, by.Subject, stake) {
+			return refuse(Precondition, "global service %q: what is held back is something else by now: preview again", name)
+		}
+		edits := make([]Edit, len(held))
+		for i, r := range held {
+			edits[i] = Removal(r.Kind, r.Name, r.ETag())
+		}
+		// Who may not delete them may not confirm it: rights are those of the caller.
+		_, err = c.PutIn(confirming(ctx), tx, by, edits)
+		return err
+	})
+}
+
+func globalRow(ctx context.Context, tx *store.Tx, name string) (store.Resource, error) {
+	row, err := tx.Get(ctx, store.KindGlobalService, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return row, missing(store.KindGlobalService, name)
+	}
+	return row, err
+}
+
+// DeleteGlobal deletes a global service. Its services go with it, or stay on their own: the caller has to have
+// seen that.
+func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmation string) error {
+	if !dnsLabel.MatchString(name) {
+		return missing(store.KindGlobalService, name)
+	}
+	var written []Written
+	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		row, err := globalRow(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		global, err := GlobalServices().Decode(row)
+		if err != nil {
+			return err
+		}
+		services, err := ofGlobal(ctx, tx.View, name)
+		if err != nil {
+			return err
+		}
+		fate := "is deleted, and its objects with it"
+		if global.Spec.Detach {
+			fate = "stays, on its own"
+		}
+		stake, lines := []string{"delete global", name, row.ETag()}, []string(nil)
+		for _, s := range services {
+			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fate))
+		}
+		if len(services) > 0 {
+			if err := c.confirm(by, confirmation, stake, lines, "global service %q has %d services", name, len(services)); err != nil {
+				return err
+			}
+		}
+		written, err = c.PutIn(ctx, tx, by, []Edit{Removal(store.KindGlobalService, name, etag)})
+		return err
+	})
+	if err == nil {
+		c.tell(ctx, by, written)
+	}
+	return err
+}
+
+// confirmingKey is of true in a write that a person has confirmed.
+type confirmingKey struct{}
+
+// confirming marks a write as one that a person has confirmed.
+func confirming(ctx context.Context) context.Context {
+	return context.WithValue(ctx, confirmingKey{}, true)
+}

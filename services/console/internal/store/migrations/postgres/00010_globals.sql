@@ -1,0 +1,8 @@
+-- +goose Up
+-- How many services of a global service went when, for the guard against too many.
+CREATE TABLE global_deletions (
+    global_uid TEXT   NOT NULL,
+    time       BIGINT NOT NULL,
+    deleted    BIGINT NOT NULL,
+    PRIMARY KEY (global_uid, time)
+);
