@@ -72,6 +72,8 @@ type Config struct {
 	HealthListen string
 	// Tunnel is who is let in through the tunnel.
 	Tunnel reach.Policy
+	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
+	RequireImpersonation bool
 }
 
 // RegisterFlags adds the flags of the configuration.
@@ -85,6 +87,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false, "let people in through the tunnel whose user or groups begin with system:, which are Kubernetes' own")
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
+	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback (default: off)")
 }
 
@@ -308,10 +311,13 @@ func (a *Agent) wire() {
 		Reports:   a.reporter,
 		Details:   a.details,
 		Compare:   a.cluster,
-		Metadata:  a.cluster.Metadata,
-		Tracer:    tracer,
-		Metrics:   a.telemetry.Registry,
-		Log:       a.log,
+
+		RequireImpersonation: a.cfg.RequireImpersonation,
+
+		Metadata: a.cluster.Metadata,
+		Tracer:   tracer,
+		Metrics:  a.telemetry.Registry,
+		Log:      a.log,
 	})
 	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
 	a.poller = deliver.New(deliver.Deps{

@@ -73,6 +73,8 @@ type world struct {
 	namespace string
 	data      string
 	join      string
+	// bounded requires services to name an account.
+	bounded bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -104,7 +106,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) service(name string) string { return w.namespace + "-" + name }
 
 func (w *world) config() agent.Config {
-	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join}
+	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded}
 }
 
 // start runs an agent in this process until the test ends or stop is called.

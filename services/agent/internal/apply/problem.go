@@ -39,7 +39,7 @@ const (
 	cantChange     = "It can't be changed on an existing object: undo the change, or delete the object so that it is made anew."
 	cantChangeHere = "It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation " +
 		object.RecreateAnnotation + ": allowed."
-	allowTheUser = "Allow it to the agent's account, see the agent's README."
+	allowTheUser = "Allow it to that account, see the agent's README."
 )
 
 // Taken is the problem of an object that another service has.

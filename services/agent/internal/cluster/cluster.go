@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"fairlead.dev/platform/version"
+	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -71,6 +72,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // No limit of client-go's own: the API server says what it can take, see apply.Width.
 	config.Timeout = requestTimeout
+	config.Wrap(access.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := rest.HTTPClientFor(config)
@@ -116,9 +118,9 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 	return info.GitVersion, nil
 }
 
-// ConfigMaps gives access to the ConfigMaps of a namespace.
+// ConfigMaps gives access to the ConfigMaps of a namespace, in the agent's own name.
 func (c *Cluster) ConfigMaps(namespace string) dynamic.ResourceInterface {
-	return c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
+	return own{c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)}
 }
 
 // EnsureNamespace makes a namespace if it is missing.
@@ -127,7 +129,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
 	}}
 	namespaces := c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	_, err := namespaces.Create(ctx, namespace, metav1.CreateOptions{FieldManager: object.FieldManager})
+	_, err := namespaces.Create(access.Own(ctx), namespace, metav1.CreateOptions{FieldManager: object.FieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make namespace %s: %w", name, err)
 	}

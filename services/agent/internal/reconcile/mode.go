@@ -273,3 +273,8 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 	}
 	k.stance.listed = state
 }
+
+// unnamed is the problem of a service that names no account where it has to.
+func unnamed() *problem {
+	return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
+}

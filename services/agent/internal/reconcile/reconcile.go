@@ -19,6 +19,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
@@ -73,6 +74,8 @@ type Deps struct {
 	Details   Details
 	// Compare is the cluster, for dry runs.
 	Compare diff.API
+	// RequireImpersonation refuses services that name no account to be applied as.
+	RequireImpersonation bool
 	// Metadata reads that of one object.
 	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Tracer   trace.Tracer
@@ -331,6 +334,7 @@ const idle = 24 * time.Hour
 
 // step does what is to be done now, and says when to look again.
 func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
+	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	current := want{what: what, digest: service.Digest}
 	if current != k.doing {
 		k.settled.Store(false)
@@ -348,6 +352,9 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
+	}
+	if service.Sync.GetImpersonate() == "" && k.RequireImpersonation {
+		return k.failed(service, record, *unnamed().because(staysAsItWas(record)))
 	}
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
 	if !k.judge(service, record).Apply {

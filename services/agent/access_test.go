@@ -1,0 +1,54 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+func TestServiceAccountBoundsAService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	w.kubectl("create", "serviceaccount", "deployer")
+	w.kubectl("create", "role", "deployer", "--verb=get,list,create,patch,update,delete", "--resource=configmaps")
+	w.kubectl("create", "rolebinding", "deployer", "--role=deployer", "--serviceaccount="+w.namespace+":deployer")
+	name, account := w.service("web"), w.namespace+"/deployer"
+	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	bounded := w.hub.sync(name, &deliveryv1.SyncSpec{Impersonate: account})
+	w.hub.awaitPhase(t, name, bounded, healthy)
+	w.mustData("a", "1")
+	// What the account may not, the service may not, whatever the agent may: in fairlead-system as elsewhere.
+	for what, manifest := range map[string]string{
+		"secrets":      "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
+		"clusterroles": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + w.namespace + "-all}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n",
+		"configmaps":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: inventory." + w.namespace + ", namespace: fairlead-system}\n",
+	} {
+		bad := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": manifest})
+		report := w.hub.awaitPhase(t, name, bad, failed)
+		if want := `User "system:serviceaccount:` + w.namespace + `:deployer" cannot `; !strings.Contains(report.GetMessage(), want) || !strings.Contains(report.GetMessage(), what) {
+			t.Errorf("%s: got %s", what, report.GetMessage())
+		}
+		w.mustData("a", "1")
+	}
+	good := w.hub.push(t, name, w.namespace, map[string]string{"c.yaml": configMap("c", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+	w.hub.remove(name)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
+}
+
+func TestImpersonationCanBeRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.bounded = true
+	w.start()
+	name := w.service("web")
+	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), failed)
+	if !strings.Contains(report.GetMessage(), "spec.sync.impersonate") || !strings.Contains(report.GetMessage(), "nothing was applied") {
+		t.Errorf("got %s", report.GetMessage())
+	}
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+}

@@ -1,0 +1,55 @@
+// Package access is in whose name the agent works at the API server. A service may name a Kubernetes service account:
+// all that is done for it is done as that account then, so that the account's rights bound what the service can bring
+// into the cluster. What the agent keeps for itself, such as inventories, it does in its own name.
+package access
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+type key struct{}
+
+// As has requests made as a service account, written namespace/name; empty: as the agent itself.
+func As(ctx context.Context, account string) context.Context {
+	return context.WithValue(ctx, key{}, account)
+}
+
+// Own has requests made as the agent itself.
+func Own(ctx context.Context) context.Context { return As(ctx, "") }
+
+// Account is whom requests are made as; empty: the agent itself.
+func Account(ctx context.Context) string {
+	account, _ := ctx.Value(key{}).(string)
+	return account
+}
+
+// User is a service account as the API server names it.
+func User(account string) string {
+	return "system:serviceaccount:" + strings.Replace(account, "/", ":", 1)
+}
+
+// Transport sends requests as the account in their context, with the groups that every token of it has.
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	account := Account(r.Context())
+	if account == "" {
+		return t.next.RoundTrip(r)
+	}
+	namespace, _, _ := strings.Cut(account, "/")
+	r = r.Clone(r.Context())
+	r.Header.Set("Impersonate-User", User(account))
+	r.Header["Impersonate-Group"] = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	return t.next.RoundTrip(r)
+}
+
+// CloseIdleConnections ends those of the transport below.
+func (t transport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
