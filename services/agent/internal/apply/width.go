@@ -59,20 +59,26 @@ func (w *Width) Take(ctx context.Context) (give func(), err error) {
 		pause := w.until.Sub(w.now())
 		w.mu.Unlock()
 		if pause <= 0 {
-			return func() {
-				w.slots.Release(1)
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.settle()
-			}, nil
+			return w.give, nil
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			w.slots.Release(1)
+			w.give()
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// give ends a turn. Its slot is kept if there are too many.
+func (w *Width) give() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken < maxWidth-w.limit {
+		w.taken++
+		return
+	}
+	w.slots.Release(1)
 }
 
 // settle takes slots away, as far as they are free, or gives some back. The caller holds mu, if there is another.
@@ -147,7 +153,7 @@ func (w *Width) answered(took time.Duration) {
 		w.floor += (took - w.floor) / forget
 	}
 	w.since++
-	if took < slowdown*w.floor && w.since >= w.limit && w.limit < maxWidth {
+	if took <= slowdown*w.floor && w.since >= w.limit && w.limit < maxWidth {
 		w.limit, w.since = w.limit+1, 0
 		w.settle()
 	}
