@@ -18,7 +18,7 @@ type Session struct {
 	ours    Hello
 	accept  chan *Stream  // acceptor: opened by the peer, not taken yet; as large as the count of streams may be
 	ready   chan struct{} // closed when the handshake is over
-	gone    chan struct{} // closed when the peer sent GOAWAY
+	gone    chan struct{} // closed when the peer began to drain
 	drained chan struct{} // closed when GOAWAY was sent and no stream is left
 	done    chan struct{} // closed when the session ended
 	cut     chan struct{} // closed when the carrier is closed after that
@@ -133,7 +133,7 @@ func (s *Session) Run(ctx context.Context) error {
 // Ready is closed when the handshake is over.
 func (s *Session) Ready() <-chan struct{} { return s.ready }
 
-// Gone is closed when the peer has sent GOAWAY: it wants no new streams, and soon no session.
+// Gone is closed when the peer has begun to drain: it wants no new streams, and soon no session.
 func (s *Session) Gone() <-chan struct{} { return s.gone }
 
 // Done is closed when the session has ended.
@@ -201,7 +201,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 	s.lastID++
 	st := newStream(s, s.lastID)
 	st.out.credit = int64(s.peer.Window)
-	st.out.head = AppendFrame(nil, TypeOpen, st.id, open)
+	st.out.head = AppendFrame(make([]byte, 0, 2*headerSize+len(open)+len(part.Headers)), TypeOpen, st.id, open)
 	s.streams[st.id] = st
 	err := st.send(part)
 	s.unlockAndSend()
@@ -512,12 +512,13 @@ func (s *Session) onStreamFrame(f Frame) error {
 func (s *Session) onGoAway(f Frame) error {
 	last := binary.BigEndian.Uint32(f.Payload)
 	reason := &GoAwayError{Code: Code(binary.BigEndian.Uint16(f.Payload[4:])), Text: string(f.Payload[6:])}
-	if s.peerGoAway == nil {
-		close(s.gone)
-	}
+	first := s.peerGoAway == nil
 	s.peerGoAway = reason
 	if reason.Code != CodeNone {
 		return reason
+	}
+	if first {
+		close(s.gone)
 	}
 	for id, st := range s.streams {
 		if s.opens && id > last {

@@ -365,6 +365,19 @@ func TestGoAwayLetsRunningStreamsFinish(t *testing.T) {
 	}
 }
 
+// Who hears of a drain dials a replacement at once. A session that is ended is no drain: something is wrong.
+func TestCloseIsNoDrain(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.hub.Close(mux.CodeNone, "over")
+	<-p.agent.Done()
+	select {
+	case <-p.agent.Gone():
+		t.Error("the agent takes the end for a drain")
+	default:
+	}
+}
+
 func TestAgentGoAwayRefusesWhatItHasNotSeen(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

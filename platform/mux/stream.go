@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -108,7 +109,7 @@ func (st *Stream) send(p Part) error {
 		if len(p.Headers) > MaxHead || len(o.head)+len(p.Headers) > maxStreamHead {
 			return fmt.Errorf("send HEADERS: %d bytes, at most %d fit", len(p.Headers), MaxHead)
 		}
-		o.head = AppendFrame(o.head, TypeHeaders, st.id, p.Headers)
+		o.head = AppendFrame(slices.Grow(o.head, headerSize+len(p.Headers)), TypeHeaders, st.id, p.Headers)
 	}
 	if len(p.Trailers) > MaxHead {
 		return fmt.Errorf("send TRAILERS: %d bytes, at most %d fit", len(p.Trailers), MaxHead)

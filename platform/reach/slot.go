@@ -36,8 +36,12 @@ type slot struct {
 	second   bool         // is for another replica than those of the other slots, and empty if there is none
 }
 
-// errHeld: the replica has a session already.
-var errHeld = errors.New("there is a session to this replica already")
+var (
+	// errHeld: the replica has a session already.
+	errHeld = errors.New("there is a session to this replica already")
+	// errGoing: the session goes as planned, and is to be replaced at once.
+	errGoing = errors.New("the tunnel replica is going away")
+)
 
 // keep has one session to an endpoint at any time, as far as that is possible.
 func (r *Reach) keep(ctx context.Context, k *slot) {
@@ -59,7 +63,7 @@ func (r *Reach) keep(ctx context.Context, k *slot) {
 			r.setState(k, State{Endpoint: k.endpoint, Since: time.Now(), Err: err})
 		}
 		switch lived := time.Since(began) >= longLived; {
-		case connected && lived:
+		case connected && (lived || errors.Is(err, errGoing)):
 			failures = 0
 		case connected && errors.Is(err, mux.ErrDead):
 			over.remember(over.other()) // something on the way keeps frames to itself
@@ -196,7 +200,7 @@ func (k *slot) connect(ctx context.Context, over *way, log *slog.Logger) (connec
 	select {
 	case <-session.Gone():
 		k.running.Go(func() { linger(ctx, session, ended) })
-		return true, errors.New("the tunnel replica is going away")
+		return true, errGoing
 	case err := <-ended:
 		return true, k.explain(err)
 	case <-ctx.Done():

@@ -3,7 +3,9 @@ package kubehttp
 import (
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // StripRequest removes every field with which a request could forge an identity, and everything that
@@ -16,9 +18,9 @@ func StripRequest(h http.Header) {
 		}
 	}
 	for k, values := range h {
-		if lower := strings.ToLower(k); isForbidden(lower) {
+		if isForbidden(k) {
 			delete(h, k)
-		} else if lower == "sec-websocket-protocol" {
+		} else if strings.EqualFold(k, "Sec-Websocket-Protocol") {
 			stripTokens(h, k, values)
 		}
 	}
@@ -62,11 +64,34 @@ func deleteFold(h http.Header, name string) {
 	}
 }
 
-// isForbidden says whether with that request header field, in lower case, a client could pass for
-// somebody else: at the API server, at a proxy before it, or at what it proxies to.
-func isForbidden(lower string) bool {
-	// Some servers behind the API server read "_" as "-".
-	lower = strings.ReplaceAll(lower, "_", "-")
+// beginning is room for that of a field's name. It is longer than all names that matter here.
+type beginning [32]byte
+
+// of gives a name's beginning in ASCII's lower case.
+func (b *beginning) of(name string) []byte {
+	n := copy(b[:], name)
+	for i, c := range b[:n] {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return b[:n]
+}
+
+// isForbidden says whether with that request header field a client could pass for somebody else: at the API server, at a
+// proxy before it, or at what it proxies to.
+func isForbidden(name string) bool {
+	var room beginning
+	begin := room.of(name)
+	if slices.ContainsFunc(begin, func(c byte) bool { return c >= utf8.RuneSelf }) {
+		return true // no field is named so, and some letters have lower cases among those below
+	}
+	for i, c := range begin {
+		if c == '_' {
+			begin[i] = '-' // some servers behind the API server read it so
+		}
+	}
+	lower := string(begin)
 	switch lower {
 	case "authorization", "cookie", "forwarded", "x-real-ip", "x-forwarded", "x-original-url", "x-rewrite-url":
 		return true
@@ -85,8 +110,9 @@ func isForbidden(lower string) bool {
 // StripResponse removes fields of a cluster's response that would speak for the hub's own address:
 // cookies, other addresses for it, its CORS policy, and what its replicas tell each other.
 func StripResponse(h http.Header) {
+	var room beginning
 	for k := range h {
-		lower := strings.ToLower(k)
+		lower := string(room.of(k))
 		if lower == "set-cookie" || lower == "alt-svc" || lower == "strict-transport-security" ||
 			lower == "clear-site-data" || strings.HasPrefix(lower, "access-control-") || strings.HasPrefix(lower, "fairlead-") {
 			delete(h, k)

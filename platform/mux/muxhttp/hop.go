@@ -7,6 +7,17 @@ import (
 	"strings"
 )
 
+// hopByHop are about one connection: RFC 9110, 7.6.1.
+var hopByHop = [...]string{ //nolint:gochecknoglobals // constant
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// hasHopByHop says whether RemoveHopByHop would remove something.
+func hasHopByHop(h http.Header) bool {
+	return slices.ContainsFunc(hopByHop[:], func(name string) bool { return h[name] != nil })
+}
+
 // RemoveHopByHop removes the fields that are about one connection, and those that Connection names.
 func RemoveHopByHop(h http.Header) {
 	for _, line := range h["Connection"] {
@@ -16,12 +27,8 @@ func RemoveHopByHop(h http.Header) {
 			}
 		}
 	}
-	// RFC 9110, 7.6.1
-	for _, name := range [...]string{
-		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	} {
-		h.Del(name)
+	for _, name := range hopByHop {
+		delete(h, name)
 	}
 }
 

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -31,14 +31,43 @@ func CallerFrom(ctx context.Context) (Caller, bool) {
 // when all handlers have. A request's context ends with its stream. A handler that panics resets its
 // stream; http.ErrAbortHandler does so without a log line.
 func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.Logger) error {
-	var running sync.WaitGroup
-	defer running.Wait()
+	s := &server{session: session, handler: h, log: log}
+	s.waiting.Store(1)
+	s.running.Go(func() { s.serve(ctx) })
+	s.running.Wait()
+	return s.err
+}
+
+// mostWaiting is how many goroutines wait for streams. One that has served before has the stack that it takes.
+const mostWaiting = 8
+
+// server has goroutines that take a stream and serve it themselves. One waits at least, so that streams never do.
+type server struct {
+	session *mux.Session
+	handler http.Handler
+	log     *slog.Logger
+	running sync.WaitGroup
+	waiting atomic.Int64
+	ended   sync.Once
+	err     error // why; set by ended
+}
+
+func (s *server) serve(ctx context.Context) {
 	for {
-		st, err := session.Accept(ctx)
+		st, err := s.session.Accept(ctx)
 		if err != nil {
-			return err
+			s.ended.Do(func() { s.err = err })
+			return
 		}
-		running.Go(func() { serveStream(st, h, log) }) //nolint:contextcheck // a request's context ends with its stream
+		if s.waiting.Add(-1) == 0 {
+			s.waiting.Add(1)
+			s.running.Go(func() { s.serve(ctx) })
+		}
+		serveStream(st, s.handler, s.log) //nolint:contextcheck // a request's context ends with its stream
+		if s.waiting.Add(1) > mostWaiting {
+			s.waiting.Add(-1)
+			return
+		}
 	}
 }
 
@@ -84,7 +113,7 @@ func receiveRequest(st *mux.Stream) (*http.Request, error) {
 		return nil, fmt.Errorf("receive request: %w: target", errHead)
 	}
 	removeHopByHop(head.header, head.length == 0 && IsUpgrade(head.header))
-	head.header.Del("Content-Length")
+	delete(head.header, "Content-Length")
 	ctx := context.WithValue(st.Context(), callerKey{}, caller)
 	req := (&http.Request{
 		Method: head.method,
@@ -186,7 +215,7 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 	w.status = status
 	w.noBody = bodyless(w.method, status)
-	head := responseHead{status: status, length: -1, header: w.header.Clone()}
+	head := responseHead{status: status, length: -1, header: sendable(w.header)}
 	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		head.length = n
 	}
@@ -199,9 +228,8 @@ func (w *responseWriter) WriteHeader(status int) {
 		}
 	}
 	RemoveHopByHop(head.header)
-	head.header.Del("Content-Length")
+	delete(head.header, "Content-Length")
 	head.trailers = w.trailer
-	head.header = sendable(head.header)
 	if w.head = head.encode(); len(w.head) > mux.MaxHead {
 		w.cause = "response headers are too large"
 		panic(http.ErrAbortHandler)
@@ -215,7 +243,7 @@ func (w *responseWriter) WriteHeader(status int) {
 func sendable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	for k, values := range h {
-		if one := (http.Header{k: values}); !strings.HasPrefix(k, http.TrailerPrefix) && validHeader(one) == nil {
+		if !strings.HasPrefix(k, http.TrailerPrefix) && validField(k, values) == nil {
 			out[k] = values
 		}
 	}
@@ -288,18 +316,26 @@ func (w *responseWriter) finish() error {
 }
 
 func (w *responseWriter) trailers() http.Header {
-	t := make(http.Header)
+	var t http.Header
+	set := func(name string, values []string) {
+		if validField(name, values) != nil {
+			return
+		}
+		if t == nil {
+			t = make(http.Header)
+		}
+		t[name] = values
+	}
 	for _, name := range w.trailer {
 		if values, ok := w.header[name]; ok {
-			t[name] = values
+			set(name, values)
 		}
 	}
 	for k, values := range w.header {
 		if name, ok := strings.CutPrefix(k, http.TrailerPrefix); ok {
-			t[http.CanonicalHeaderKey(name)] = values
+			set(http.CanonicalHeaderKey(name), values)
 		}
 	}
-	maps.DeleteFunc(t, func(k string, v []string) bool { return validHeader(http.Header{k: v}) != nil })
 	return t
 }
 

@@ -101,9 +101,12 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // open begins the stream. A request that asks for an upgrade has no body and no end: what follows its 101 is
 // for the other protocol.
 func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream, error) {
-	header := req.Header.Clone()
-	removeHopByHop(header, upgrade)
-	header.Del("Content-Length")
+	header := req.Header
+	if hasHopByHop(header) || header["Content-Length"] != nil {
+		header = header.Clone()
+		removeHopByHop(header, upgrade)
+		delete(header, "Content-Length")
+	}
 	if err := errors.Join(validHeader(header), validHeader(req.Trailer)); err != nil {
 		return nil, &UnsentError{Err: err, Invalid: true}
 	}
@@ -237,7 +240,7 @@ func informational(ctx context.Context, head responseHead) error {
 
 func newResponse(head responseHead, req *http.Request) *http.Response {
 	removeHopByHop(head.header, head.status == http.StatusSwitchingProtocols)
-	head.header.Del("Content-Length")
+	delete(head.header, "Content-Length")
 	if head.length >= 0 {
 		head.header.Set("Content-Length", strconv.FormatInt(head.length, 10))
 	}

@@ -19,6 +19,8 @@ const (
 	maxGroups = 1000
 	maxMethod = 64
 	maxTarget = 64 << 10 // a LIST with long label selectors fits, as in the hub's listener
+
+	usualHead = 512 // bytes; room for most
 )
 
 // kindHTTP in the first byte of an OPEN payload says that the stream is an HTTP request. An upgraded
@@ -52,7 +54,7 @@ type responseHead struct {
 var errHead = errors.New("malformed head")
 
 func (c Caller) encode() []byte {
-	b := []byte{kindHTTP}
+	b := append(make([]byte, 0, usualHead), kindHTTP)
 	b = appendString(b, c.User)
 	b = appendStrings(b, c.Groups)
 	b = binary.AppendUvarint(b, uint64(len(c.Extra)))
@@ -63,7 +65,7 @@ func (c Caller) encode() []byte {
 }
 
 func decodeCaller(p []byte) (Caller, error) {
-	d := decoder{rest: p}
+	d := newDecoder(p)
 	var c Caller
 	if d.byte() != kindHTTP {
 		return c, fmt.Errorf("%w: stream is not an HTTP request", errHead)
@@ -88,7 +90,7 @@ func decodeCaller(p []byte) (Caller, error) {
 }
 
 func (h requestHead) encode() []byte {
-	b := appendString(nil, h.method)
+	b := appendString(make([]byte, 0, usualHead), h.method)
 	b = appendString(b, h.target)
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
@@ -96,7 +98,7 @@ func (h requestHead) encode() []byte {
 }
 
 func decodeRequest(p []byte) (requestHead, error) {
-	d := decoder{rest: p}
+	d := newDecoder(p)
 	h := requestHead{method: d.text(), target: d.text(), length: d.length(), header: d.header()}
 	h.trailers = d.names()
 	switch {
@@ -112,14 +114,14 @@ func decodeRequest(p []byte) (requestHead, error) {
 func notInTarget(r rune) bool { return r <= ' ' || r == 0x7f || r == '#' }
 
 func (h responseHead) encode() []byte {
-	b := binary.AppendUvarint(nil, uint64(h.status))
+	b := binary.AppendUvarint(make([]byte, 0, usualHead), uint64(h.status))
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
 	return appendStrings(b, h.trailers)
 }
 
 func decodeResponse(p []byte) (responseHead, error) {
-	d := decoder{rest: p}
+	d := newDecoder(p)
 	h := responseHead{status: int(min(d.uvarint(), 1000)), length: d.length(), header: d.header()}
 	h.trailers = d.names()
 	if h.status < 100 || h.status > 999 {
@@ -129,7 +131,7 @@ func decodeResponse(p []byte) (responseHead, error) {
 }
 
 func decodeTrailers(p []byte) (http.Header, error) {
-	d := decoder{rest: p}
+	d := newDecoder(p)
 	h := d.header()
 	return h, d.end()
 }
@@ -166,13 +168,8 @@ func appendHeader(b []byte, h http.Header) []byte {
 func validHeader(h http.Header) error {
 	n := 0
 	for k, values := range h {
-		if !httpguts.ValidHeaderFieldName(k) {
-			return fmt.Errorf("header field name %q is not valid", k)
-		}
-		for _, v := range values {
-			if !httpguts.ValidHeaderFieldValue(v) {
-				return fmt.Errorf("value of header field %q is not valid", k)
-			}
+		if err := validField(k, values); err != nil {
+			return err
 		}
 		n += len(values)
 	}
@@ -182,11 +179,26 @@ func validHeader(h http.Header) error {
 	return nil
 }
 
-// decoder takes a head apart. After the first error it returns zero values.
-type decoder struct {
-	rest []byte
-	err  error
+func validField(name string, values []string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("header field name %q is not valid", name)
+	}
+	for _, v := range values {
+		if !httpguts.ValidHeaderFieldValue(v) {
+			return fmt.Errorf("value of header field %q is not valid", name)
+		}
+	}
+	return nil
 }
+
+// decoder takes a head apart. After the first error it returns zero values. All texts are parts of one.
+type decoder struct {
+	whole string
+	rest  []byte // the end of it
+	err   error
+}
+
+func newDecoder(p []byte) decoder { return decoder{whole: string(p), rest: p} }
 
 func (d *decoder) fail(what string) {
 	if d.err == nil {
@@ -247,9 +259,9 @@ func (d *decoder) bytes() string {
 		d.fail("cut short")
 		return ""
 	}
-	s := string(d.rest[:n])
+	at := len(d.whole) - len(d.rest)
 	d.rest = d.rest[n:]
-	return s
+	return d.whole[at : at+int(n)]
 }
 
 func (d *decoder) text() string {
@@ -288,7 +300,8 @@ func (d *decoder) names() []string {
 func (d *decoder) header() http.Header {
 	n := d.count(maxFields)
 	h := make(http.Header, n)
-	for range n {
+	values := make([]string, n) // one for each field; most have one value
+	for i := range n {
 		k, v := d.bytes(), d.bytes()
 		if d.err != nil {
 			return nil
@@ -298,6 +311,11 @@ func (d *decoder) header() http.Header {
 			return nil
 		}
 		k = http.CanonicalHeaderKey(k)
+		if h[k] == nil {
+			values[i] = v
+			h[k] = values[i : i+1 : i+1]
+			continue
+		}
 		h[k] = append(h[k], v)
 	}
 	return h

@@ -3,7 +3,6 @@ package observe
 
 import (
 	"errors"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,29 +11,33 @@ import (
 
 // Metrics of a tunnel.
 type Metrics struct {
-	requests *prometheus.CounterVec
-	bytes    *prometheus.CounterVec
+	classes  [6]prometheus.Counter // of requests; 0: aborted
+	to, from prometheus.Counter    // bytes
 	ends     *prometheus.CounterVec
 }
 
 // New registers the metrics; counts is asked when they are collected.
 func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metrics, error) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_tunnel_requests_total", Help: "Requests to clusters that ended, by class of their status; aborted: the response broke off or nobody waited for it.",
+	}, []string{"code"})
+	bytes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_tunnel_bytes_total", Help: "Bytes of bodies, to and from clusters.",
+	}, []string{"direction"})
 	m := &Metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_tunnel_requests_total", Help: "Requests to clusters that ended, by class of their status; aborted: the response broke off or nobody waited for it.",
-		}, []string{"code"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_tunnel_bytes_total", Help: "Bytes of bodies, to and from clusters.",
-		}, []string{"direction"}),
+		to: bytes.WithLabelValues("to_cluster"), from: bytes.WithLabelValues("from_cluster"),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_tunnel_session_ends_total", Help: "Agents' sessions that ended, by reason.",
 		}, []string{"reason"}),
+	}
+	for i := range m.classes {
+		m.classes[i] = requests.WithLabelValues([...]string{"aborted", "1xx", "2xx", "3xx", "4xx", "5xx"}[i])
 	}
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
 	return m, errors.Join(
-		r.Register(m.requests), r.Register(m.bytes), r.Register(m.ends),
+		r.Register(requests), r.Register(bytes), r.Register(m.ends),
 		r.Register(gauge("fairlead_tunnel_sessions", "Agents' sessions that this replica holds.", func() int { n, _ := counts(); return n })),
 		r.Register(gauge("fairlead_tunnel_streams", "Requests that run over them.", func() int { _, n := counts(); return n })),
 	)
@@ -42,13 +45,13 @@ func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metri
 
 // Request counts a request that ended. Code 0: aborted.
 func (m *Metrics) Request(code int, sent, received int64) {
-	class := "aborted"
-	if code >= 100 && code < 600 {
-		class = strconv.Itoa(code/100) + "xx"
+	class := code / 100
+	if class >= len(m.classes) {
+		class = 0
 	}
-	m.requests.WithLabelValues(class).Inc()
-	m.bytes.WithLabelValues("to_cluster").Add(float64(sent))
-	m.bytes.WithLabelValues("from_cluster").Add(float64(received))
+	m.classes[class].Inc()
+	m.to.Add(float64(sent))
+	m.from.Add(float64(received))
 }
 
 // SessionEnd counts a session that ended.

@@ -3,13 +3,11 @@ package proxy
 import (
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/telemetry"
 )
 
 // record is a request in the audit trail. It never has queries, headers or bodies, which may hold secrets.
@@ -26,12 +24,12 @@ type record struct {
 
 // begin records a request's begin, if that is told on its own.
 func (x *exchange) begin(r *http.Request) *record {
-	info, path := x.about(r), x.plainPath()
-	x.class = kubehttp.ClassOf(r.Method, path, info)
+	info := x.info
+	x.class = kubehttp.ClassOf(r.Method, x.plain, info)
 	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
 	rec.event = audit.Event{
-		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, path), Namespace: info.Namespace, Name: info.Name,
-		TraceID: traceID(telemetry.Inject(r.Context())), Remote: host(r.RemoteAddr),
+		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, x.plain), Namespace: info.Namespace, Name: info.Name,
+		TraceID: traceID(x.trace), Remote: host(r.RemoteAddr),
 	}
 	return rec
 }
@@ -85,15 +83,6 @@ func resource(info kubehttp.Info, path string) string {
 		name += "/" + info.Subresource
 	}
 	return name
-}
-
-// plainPath is the path below the cluster without escapes.
-func (x *exchange) plainPath() string {
-	path, err := url.PathUnescape(x.path)
-	if err != nil {
-		return x.path
-	}
-	return path
 }
 
 // traceID is that of a traceparent: version-traceid-spanid-flags.

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/session"
 )
@@ -34,6 +35,7 @@ type Catalog interface {
 	Ready() error
 	Cluster(name string) (*consolev1.Cluster, bool)
 	Grants() []*consolev1.Grant
+	Roles() []*consolev1.Role
 }
 
 // Sessions finds the session for a request.
@@ -80,6 +82,9 @@ type exchange struct {
 	*Handler
 	cluster  string
 	path     string // escaped, below the cluster
+	plain    string // without escapes
+	info     kubehttp.Info
+	trace    string // W3C's parent; may be empty
 	caller   identity.Identity
 	relayed  bool // it comes from another replica, and goes to no third one
 	sent     counter
@@ -94,9 +99,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if identity.FromBrowser(r.Context()) {
 		sandbox(w.Header())
 	}
-	x := &exchange{Handler: h}
+	x := h.exchange(Prefix, r)
 	x.caller, _ = identity.FromContext(r.Context())
-	x.cluster, x.path = split(Prefix, r.URL.EscapedPath())
 	trail := x.begin(r)
 	defer func() {
 		h.Ended(x.code, x.sent.n.Load(), x.received)
@@ -108,6 +112,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	trail.admitted()
 	x.answer(w, r)
+}
+
+// exchange reads what a request is about.
+func (h *Handler) exchange(prefix string, r *http.Request) *exchange {
+	x := &exchange{Handler: h, trace: telemetry.Inject(r.Context())}
+	x.cluster, x.path = split(prefix, r.URL.EscapedPath())
+	var err error
+	if x.plain, err = url.PathUnescape(x.path); err != nil {
+		x.plain = x.path // to be refused
+	}
+	x.info = kubehttp.InfoOf(r.Method, x.plain, r.URL.Query())
+	return x
 }
 
 // answer asks the cluster and gives back what it says.
@@ -156,7 +172,7 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		x.sent.n.Add(sent)
 		return err
 	}
-	if x.about(r).Verb == "watch" {
+	if x.info.Verb == "watch" {
 		if watch := newWatch(resp, x.cluster); watch != nil {
 			resp.Body = watch
 			defer x.drain.add(watch)()
@@ -181,11 +197,6 @@ func sandbox(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// about is what the request is about.
-func (x *exchange) about(r *http.Request) kubehttp.Info {
-	return kubehttp.InfoOf(r.Method, x.plainPath(), r.URL.Query())
-}
-
 // request makes the cluster's request out of the user's.
 func (x *exchange) request(r *http.Request) *http.Request {
 	header := r.Header.Clone()
@@ -197,10 +208,9 @@ func (x *exchange) request(r *http.Request) *http.Request {
 	}
 	kubehttp.StripRequest(r.Trailer)
 	// Path and RawPath are of one string that was checked, so that RequestURI gives it back.
-	path, _ := url.PathUnescape(x.path)
 	out := (&http.Request{
 		Method:        r.Method,
-		URL:           &url.URL{Path: path, RawPath: x.path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
+		URL:           &url.URL{Path: x.plain, RawPath: x.path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
 		Header:        header,
 		ContentLength: r.ContentLength,
 		Trailer:       r.Trailer,

@@ -66,8 +66,8 @@ func decodeUser(h http.Header) (identity.Identity, error) {
 // replica that asks has authorised the user and records the request.
 func (h *Handler) Relayed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{Handler: h, relayed: true}
-		x.cluster, x.path = split(RelayPrefix, r.URL.EscapedPath())
+		x := h.exchange(RelayPrefix, r)
+		x.relayed = true
 		var err error
 		if x.caller, err = decodeUser(r.Header); err != nil {
 			x.refuse(w, &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("the relayed request does not say who asks: %v", err)})

@@ -9,7 +9,6 @@ import (
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel/internal/session"
 )
 
@@ -39,8 +38,7 @@ type route struct {
 // are tried; what was lost before an answer began is asked once again, if that changes nothing.
 func (x *exchange) ask(r *http.Request) (*http.Response, *kubehttp.Error) {
 	rt := &route{exchange: x, in: r, out: x.request(r)}
-	deadline := time.NewTimer(comeBack)
-	defer deadline.Stop()
+	var deadline <-chan time.Time // from the first time that there was nobody
 	for {
 		news := x.Peers.News()
 		if resp, failed := rt.here(); resp != nil || failed != nil {
@@ -52,7 +50,10 @@ func (x *exchange) ask(r *http.Request) (*http.Response, *kubehttp.Error) {
 		if resp, failed := rt.elsewhere(); resp != nil || failed != nil {
 			return resp, failed
 		}
-		if !rt.mayComeBack() || !rt.wait(news, deadline.C) {
+		if deadline == nil {
+			deadline = time.After(comeBack)
+		}
+		if !rt.mayComeBack() || !rt.wait(news, deadline) {
 			return nil, rt.unreachable()
 		}
 	}
@@ -60,7 +61,7 @@ func (x *exchange) ask(r *http.Request) (*http.Response, *kubehttp.Error) {
 
 // here tries this replica's sessions. Nil and nil: none takes the request.
 func (rt *route) here() (*http.Response, *kubehttp.Error) {
-	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: telemetry.Inject(rt.in.Context())}
+	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: rt.trace}
 	for range maxAttempts {
 		s, err := rt.Sessions.Pick(rt.cluster, rt.tried)
 		if err != nil {

@@ -255,32 +255,29 @@ func (r *Registry) remove(s *Session) {
 // fewest streams and the shortest round trip. The error is a *NotConnectedError. Those in tried are not picked.
 func (r *Registry) Pick(cluster string, tried []*Session) (*Session, error) {
 	r.mu.Lock()
-	type candidate struct {
-		s     *Session
-		stats mux.Stats
+	defer r.mu.Unlock()
+	now := time.Now()
+	better := func(a, b mux.Stats) bool {
+		return cmp.Or(
+			compareBool(now.Sub(a.Heard) > staleAfter, now.Sub(b.Heard) > staleAfter),
+			cmp.Compare(a.Streams, b.Streams),
+			cmp.Compare(a.RoundTrip, b.RoundTrip),
+		) < 0
 	}
-	var candidates []candidate
-	missing := &NotConnectedError{Since: r.left[cluster]}
+	var best *Session
+	var stats mux.Stats
+	ending := false
 	for s := range r.sessions[cluster] {
 		st := s.Stats()
-		missing.Ending = missing.Ending || !st.Usable
-		if st.Usable && !slices.Contains(tried, s) {
-			candidates = append(candidates, candidate{s, st})
+		ending = ending || !st.Usable
+		if st.Usable && !slices.Contains(tried, s) && (best == nil || better(st, stats)) {
+			best, stats = s, st
 		}
 	}
-	r.mu.Unlock()
-	if len(candidates) == 0 {
-		return nil, missing
+	if best == nil {
+		return nil, &NotConnectedError{Since: r.left[cluster], Ending: ending}
 	}
-	now := time.Now()
-	best := slices.MinFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(
-			compareBool(now.Sub(a.stats.Heard) > staleAfter, now.Sub(b.stats.Heard) > staleAfter),
-			cmp.Compare(a.stats.Streams, b.stats.Streams),
-			cmp.Compare(a.stats.RoundTrip, b.stats.RoundTrip),
-		)
-	})
-	return best.s, nil
+	return best, nil
 }
 
 func compareBool(a, b bool) int {
