@@ -210,7 +210,15 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 			return id.Foreign{}, refuse("the identity provider's answer does not fit together: try again")
 		}
 	}
-	return p.person(token, raw)
+	claims := map[string]any{}
+	// Some providers tell names and groups at this endpoint only.
+	info, err := found.UserInfo(oidc.ClientContext(ctx, p.http), oauth2.StaticTokenSource(tokens))
+	if err == nil && info.Subject == token.Subject {
+		if err := info.Claims(&claims); err != nil {
+			return id.Foreign{}, refuse("the identity provider's answer is not valid")
+		}
+	}
+	return p.person(token, raw, claims)
 }
 
 // Check turns an ID token that the command line got by the device flow into a person.
@@ -226,7 +234,7 @@ func (p *Provider) Check(ctx context.Context, raw string) (id.Foreign, error) {
 	if p.now().Sub(token.IssuedAt) > freshFor {
 		return id.Foreign{}, refuse("the ID token is older than %s: log in again", freshFor)
 	}
-	return p.person(token, raw)
+	return p.person(token, raw, map[string]any{})
 }
 
 // algorithms are those with public keys: neither none nor HMAC is one.
@@ -269,9 +277,9 @@ func network(err error) bool {
 	return ok || strings.Contains(err.Error(), "fetching keys")
 }
 
-// person reads who it is. Groups that mean something here by themselves come from nowhere else.
-func (p *Provider) person(token *oidc.IDToken, raw string) (id.Foreign, error) {
-	var claims map[string]any
+// person reads who it is; what the token says comes before what else is claimed. Groups that mean something here by themselves
+// come from nowhere else.
+func (p *Provider) person(token *oidc.IDToken, raw string, claims map[string]any) (id.Foreign, error) {
 	if err := token.Claims(&claims); err != nil {
 		return id.Foreign{}, refuse("the ID token is not valid")
 	}
