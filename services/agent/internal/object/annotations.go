@@ -129,7 +129,7 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	}
 	moments := map[string]Hook{
 		HookAnnotation + "pre-sync": PreSync, HookAnnotation + "sync": Sync, HookAnnotation + "post-sync": PostSync,
-		HookAnnotation + "sync-fail": SyncFail,
+		HookAnnotation + "sync-fail":     SyncFail,
 		"argocd.argoproj.io/hookPreSync": PreSync, "argocd.argoproj.io/hookSync": Sync, "argocd.argoproj.io/hookPostSync": PostSync,
 		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPostDelete": Never,
 		"argocd.argoproj.io/hookSkip": Never, "argocd.argoproj.io/hookPreDelete": Never,
