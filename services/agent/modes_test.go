@@ -101,6 +101,11 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	w.delete("a")
 	w.start()
 	w.eventually("it comes back", func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
+	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
+	w.eventually("it is put right", func() bool {
+		obj, err := w.get("v1", "ConfigMap", w.namespace, "b")
+		return err == nil && obj.Object["data"].(map[string]any)["x"] == "1"
+	})
 	w.mustData("a", "1")
 	w.mustData("b", "1")
 	off := w.hub.sync(name, nil)

@@ -17,7 +17,6 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
@@ -99,7 +98,7 @@ func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Ve
 	return k.stance.verdict
 }
 
-// stand looks after a service that nothing new is applied of now.
+// stand looks after a service that nothing new is applied of now. What others change is repaired beside it.
 func (k *keeper) stand(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	wait := idle
 	if k.stance.verdict.Diff {
@@ -112,9 +111,6 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 		}
 		wait = next
 	}
-	if k.stance.verdict.Repair && k.Memory.Summary(k.name).Missing > 0 {
-		wait = min(wait, k.mend(ctx, patience, service, record))
-	}
 	if record.Applied.Digest == "" && len(record.Entries) == 0 {
 		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
 	} else {
@@ -124,39 +120,6 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 		wait = min(wait, hub.Spread(dependencyLook))
 	}
 	return wait
-}
-
-// mend makes anew what is gone of the state that is applied, and says when to look again.
-func (k *keeper) mend(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	objects, err := k.appliedSet(record)
-	if err != nil {
-		k.log.Warn("what is gone is not made anew while the service is held: the disk does not have what was applied", "err", err)
-		return idle
-	}
-	defer func() { _ = objects.Close() }()
-	release, ok := k.slot(patience)
-	if !ok {
-		return 0
-	}
-	defer release()
-	request, failures := apply.Request{Service: k.name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, 0
-	for _, key := range k.Memory.Damaged(k.name) {
-		if known, ok := k.Memory.Get(key); !ok || known.State != memory.Gone {
-			continue
-		}
-		item, ok, err := objects.Find(key)
-		if err != nil || !ok {
-			continue
-		}
-		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
-			k.log.Warn("not made anew", "object", item.String(), "err", problem.Text)
-			failures++
-		}
-	}
-	if failures > 0 {
-		return k.backoff.Next()
-	}
-	return idle
 }
 
 // color puts a verdict into a report on health.

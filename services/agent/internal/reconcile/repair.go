@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
@@ -30,7 +31,7 @@ const prepareSoon = 5 * time.Second
 // Repair applies one object as it was applied last.
 func (c *Controller) Repair(ctx context.Context, name string, key object.Key, tell bool) (repair.Outcome, error) {
 	var outcome repair.Outcome
-	err := c.withApplied(ctx, name, key, func(k *keeper, request apply.Request, item set.Item) error {
+	err := c.withApplied(ctx, name, key, func(ctx context.Context, k *keeper, request apply.Request, item set.Item) error {
 		if tell {
 			obj, _, err := request.Set.Object(item)
 			if err != nil {
@@ -54,7 +55,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 
 // Verify compares an object with the cluster by a dry run of its apply.
 func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (same bool, err error) {
-	err = c.withApplied(ctx, name, key, func(k *keeper, request apply.Request, item set.Item) error {
+	err = c.withApplied(ctx, name, key, func(ctx context.Context, k *keeper, request apply.Request, item set.Item) error {
 		before, _ := k.Memory.Get(key)
 		answer, problem := k.Applier.One(ctx, request, item, true)
 		if problem != nil {
@@ -69,7 +70,7 @@ func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (s
 }
 
 // withApplied gives do an object of what is applied of a service. Nothing new is applied of it meanwhile.
-func (c *Controller) withApplied(ctx context.Context, name string, key object.Key, do func(*keeper, apply.Request, set.Item) error) error {
+func (c *Controller) withApplied(ctx context.Context, name string, key object.Key, do func(context.Context, *keeper, apply.Request, set.Item) error) error {
 	k := c.keeper(name)
 	if k == nil || !k.settled.Load() || !k.applying.TryRLock() {
 		return repair.ErrNotNow
@@ -80,6 +81,7 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	if !ok || what != desired.Apply || !record.Complete || !mode.Decide(k.facts(service, record)).Repair {
 		return repair.ErrNotNow
 	}
+	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	objects, err := k.applied(ctx, service, record)
 	if err != nil {
 		return err
@@ -92,7 +94,7 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	if !found {
 		return fmt.Errorf("%s is not among what was applied", key)
 	}
-	return do(k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
+	return do(ctx, k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
 }
 
 // applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted.
