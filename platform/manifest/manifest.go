@@ -36,6 +36,7 @@ type Kind string
 
 // The kinds, and the list of any of them that `get -o json` prints.
 const (
+	Role    Kind = "Role"
 	Secret  Kind = "Secret"
 	Source  Kind = "Source"
 	Project Kind = "Project"
@@ -44,15 +45,23 @@ const (
 	Service Kind = "Service"
 	Grant   Kind = "Grant"
 
+	ServiceAccount Kind = "ServiceAccount"
+
 	list Kind = "List"
 )
 
 // Kinds in the order in which they depend on each other.
-func Kinds() []Kind { return []Kind{Secret, Source, Project, Cluster, Global, Service, Grant} }
+func Kinds() []Kind {
+	return []Kind{Role, ServiceAccount, Secret, Source, Project, Cluster, Global, Service, Grant}
+}
 
 // new returns an empty message of the kind; nil if there is no such kind.
 func (k Kind) new() Message {
 	switch k {
+	case Role:
+		return &consolev1.Role{}
+	case ServiceAccount:
+		return &consolev1.ServiceAccount{}
 	case Secret:
 		return &consolev1.Secret{}
 	case Source:

@@ -57,6 +57,9 @@ hub, write them in.`,
 					return err
 				}
 				for _, m := range found {
+					if m.GetMetadata().GetUid() == "" {
+						continue // a role that is always there
+					}
 					if set == "" || m.GetMetadata().GetLabels()[setLabel] == set {
 						if project == "" || ofProject(m, project) {
 							all = append(all, asWritten(m))
@@ -81,6 +84,8 @@ func ofProject(m manifest.Message, project string) bool {
 		return m.GetMetadata().GetName() == project
 	case *consolev1.Service:
 		return m.GetSpec().GetProject() == project
+	case *consolev1.GlobalService:
+		return m.GetSpec().GetTemplate().GetProject() == project
 	}
 	return false
 }

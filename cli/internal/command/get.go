@@ -28,7 +28,7 @@ func (a *app) get() *cobra.Command {
 	var format string
 	var chosen objectFlags
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|sessions|objects [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 

@@ -28,7 +28,7 @@ func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind()}
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
 }
 
 // findKind takes a kind in singular or plural.
@@ -155,6 +155,60 @@ func projectKind() kind {
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Projects.DeleteProject(ctx, &consolev1.DeleteProjectRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func globalServiceKind() kind {
+	return kind{
+		kind: manifest.Global,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
+			return res.GetGlobalService(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Globals.ListGlobalServices(ctx, &consolev1.ListGlobalServicesRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetGlobalServices()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+			_, err := h.Globals.DeleteGlobalService(ctx, &consolev1.DeleteGlobalServiceRequest{Name: name, Confirmation: confirmation})
+			return err
+		},
+	}
+}
+
+func roleKind() kind {
+	return kind{
+		kind: manifest.Role,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Roles.GetRole(ctx, &consolev1.GetRoleRequest{Name: name})
+			return res.GetRole(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Roles.ListRoles(ctx, &consolev1.ListRolesRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetRoles()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Roles.DeleteRole(ctx, &consolev1.DeleteRoleRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func serviceAccountKind() kind {
+	return kind{
+		kind: manifest.ServiceAccount,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Accounts.GetServiceAccount(ctx, &consolev1.GetServiceAccountRequest{Name: name})
+			return res.GetServiceAccount(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Accounts.ListServiceAccounts(ctx, &consolev1.ListServiceAccountsRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetServiceAccounts()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Accounts.DeleteServiceAccount(ctx, &consolev1.DeleteServiceAccountRequest{Name: name})
 			return err
 		},
 	}

@@ -116,6 +116,7 @@ service's message names the guard, which stands for exactly these objects; after
   fairlead confirm prune shop 5be1f0c2a9d34417`,
 		Args: wants(3, 3),
 	}
+	cmd.AddCommand(a.confirmGlobal())
 	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "prune" {

@@ -54,6 +54,12 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.grants(found), nil
 	case manifest.Project:
 		return v.projects(found), nil
+	case manifest.Global:
+		return v.globals(found)
+	case manifest.Role:
+		return v.roles(found), nil
+	case manifest.ServiceAccount:
+		return v.accounts(found), nil
 	default:
 		return v.secrets(found), nil
 	}

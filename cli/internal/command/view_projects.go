@@ -23,6 +23,44 @@ func (v view) projects(found []manifest.Message) *table.Table {
 	return t
 }
 
+func (v view) globals(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "CLUSTERS", "HEALTHY", "HELD-BACK"}, "CHOSEN", "SOURCE", "REF", "PATH", "NAMESPACE", "PROJECT")
+	var notes []note
+	for _, m := range found {
+		g := m.(*consolev1.GlobalService)
+		name, s, status := g.GetMetadata().GetName(), g.GetSpec(), g.GetStatus()
+		v.row(t, []string{name, strconv.Itoa(int(status.GetClusters())), strconv.Itoa(int(status.GetHealthy())), strconv.Itoa(int(status.GetHeldBackTotal()))},
+			chosen(s.GetClusters()), s.GetTemplate().GetSource(), s.GetTemplate().GetRef(), s.GetTemplate().GetPath(), s.GetTemplate().GetNamespace(), s.GetTemplate().GetProject())
+		if n := status.GetHeldBackTotal(); n > 0 {
+			notes = append(notes, note{about: name, text: "the guard keeps services of clusters that are not chosen any more: " +
+				v.listed(status.GetHeldBack()) + ". To delete them: `fairlead confirm global " + name + "`"})
+		}
+	}
+	return t, notes
+}
+
+func (v view) roles(found []manifest.Message) *table.Table {
+	t := v.newTable([]string{"NAME", "RULES", "KUBERNETES"}, "DESCRIPTION")
+	for _, m := range found {
+		r := m.(*consolev1.Role)
+		var rules []string
+		for _, rule := range r.GetSpec().GetRules() {
+			rules = append(rules, strings.Join(rule.GetVerbs(), ",")+" "+strings.Join(rule.GetKinds(), ","))
+		}
+		v.row(t, []string{r.GetMetadata().GetName(), strings.Join(rules, "; "), r.GetSpec().GetKubernetes()}, r.GetSpec().GetDescription())
+	}
+	return t
+}
+
+func (v view) accounts(found []manifest.Message) *table.Table {
+	t := v.newTable([]string{"NAME", "DISABLED"}, "DESCRIPTION")
+	for _, m := range found {
+		a := m.(*consolev1.ServiceAccount)
+		v.row(t, []string{a.GetMetadata().GetName(), strconv.FormatBool(a.GetSpec().GetDisabled())}, a.GetSpec().GetDescription())
+	}
+	return t
+}
+
 // chosen says which clusters are.
 func chosen(s *consolev1.ClusterSelector) string {
 	switch {

@@ -39,6 +39,9 @@ type Hub struct {
 	Secrets  consolev1connect.SecretServiceClient
 	Grants   consolev1connect.GrantServiceClient
 	Projects consolev1connect.ProjectServiceClient
+	Globals  consolev1connect.GlobalServiceServiceClient
+	Roles    consolev1connect.RoleServiceClient
+	Accounts consolev1connect.ServiceAccountServiceClient
 	Applies  consolev1connect.ApplyServiceClient
 	Audit    consolev1connect.AuditServiceClient
 	Levers   consolev1connect.SyncServiceClient
@@ -80,6 +83,9 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Secrets:  consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
 		Grants:   consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
 		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
+		Globals:  consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
+		Roles:    consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
+		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
 		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),

@@ -168,8 +168,7 @@ func (s *serviceAccounts) ListServiceAccounts(ctx context.Context, req *consolev
 }
 
 func (s *serviceAccounts) UpdateServiceAccount(ctx context.Context, req *consolev1.UpdateServiceAccountRequest) (*consolev1.UpdateServiceAccountResponse, error) {
-	in := catalog.Resource[catalog.ServiceAccountSpec]{Meta: decodeMeta(req.GetServiceAccount().GetMetadata())}
-	in.Spec.Description, in.Spec.Disabled = req.GetServiceAccount().GetSpec().GetDescription(), req.GetServiceAccount().GetSpec().GetDisabled()
+	in := decodeServiceAccount(req.GetServiceAccount())
 	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.ServiceAccounts(), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -190,6 +189,12 @@ func (s *serviceAccounts) DeleteServiceAccount(ctx context.Context, req *console
 func (d Deps) reload(ctx context.Context) {
 	if err := d.Authority.Reload(ctx); err != nil {
 		d.Log.WarnContext(ctx, "revocation is not in force yet", "err", err)
+	}
+}
+
+func decodeServiceAccount(a *consolev1.ServiceAccount) catalog.Resource[catalog.ServiceAccountSpec] {
+	return catalog.Resource[catalog.ServiceAccountSpec]{
+		Meta: decodeMeta(a.GetMetadata()), Spec: catalog.ServiceAccountSpec{Description: a.GetSpec().GetDescription(), Disabled: a.GetSpec().GetDisabled()},
 	}
 }
 

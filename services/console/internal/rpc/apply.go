@@ -45,17 +45,13 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 	return out, nil
 }
 
-// revoked puts the revocations of agents in force whose clusters are gone.
+// revoked puts the revocations in force of clusters' agents and of service accounts.
 func (d Deps) revoked(ctx context.Context, written []catalog.Written) {
 	for _, w := range written {
-		if w.Kind != store.KindCluster || w.Outcome != catalog.Removed {
-			continue
+		if w.Kind == store.KindCluster && w.Outcome == catalog.Removed || w.Kind == store.KindServiceAccount && w.Outcome != catalog.Unchanged {
+			d.reload(ctx)
+			return
 		}
-		// They are durable; without this they would be seen here only at the next reload.
-		if err := d.Authority.Reload(ctx); err != nil {
-			d.Log.WarnContext(ctx, "revocation is not in force yet", "cluster", w.Name, "err", err)
-		}
-		return
 	}
 }
 
@@ -95,6 +91,14 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 		if in, err = decodeProject(r.Project); err == nil {
 			e, err = catalog.Projects().Draft(in, want(in.Meta))
 		}
+	case *consolev1.Resource_Role:
+		m, kind = r.Role, store.KindRole
+		in := catalog.Resource[catalog.RoleSpec]{Meta: decodeMeta(r.Role.GetMetadata()), Spec: decodeRole(r.Role.GetSpec())}
+		e, err = catalog.Roles().Draft(in, want(in.Meta))
+	case *consolev1.Resource_ServiceAccount:
+		m, kind = r.ServiceAccount, store.KindServiceAccount
+		in := decodeServiceAccount(r.ServiceAccount)
+		e, err = catalog.ServiceAccounts().Draft(in, want(in.Meta))
 	case *consolev1.Resource_GlobalService:
 		m, kind = r.GlobalService, store.KindGlobalService
 		var in catalog.GlobalService
@@ -172,14 +176,19 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil
 	}
-	if r.Kind == store.KindGlobalService {
+	switch r.Kind { // of which followers are not told
+	case store.KindGlobalService:
 		global, err := catalog.GlobalServices().Decode(*r)
 		if err != nil {
 			return nil, err
 		}
-		m := encodeGlobal(global)
-		m.Metadata = &consolev1.Metadata{Name: r.Name, Labels: r.Labels}
-		return manifest.YAML(m)
+		return manifest.YAML(&consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()})
+	case store.KindServiceAccount:
+		account, err := catalog.ServiceAccounts().Decode(*r)
+		if err != nil {
+			return nil, err
+		}
+		return manifest.YAML(&consolev1.ServiceAccount{Metadata: head(r), Spec: encodeServiceAccount(account).GetSpec()})
 	}
 	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
 	if err != nil {
@@ -190,31 +199,35 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 			return nil, err
 		}
 	}
-	m := written(encodeChange(decoded))
+	m := written(encodeChange(decoded), head(r))
 	if m == nil {
 		return nil, fmt.Errorf("%s %q can't be shown", r.Kind, r.Name)
 	}
 	return manifest.YAML(m)
 }
 
+// head is the part of the metadata that people write.
+func head(r *store.Resource) *consolev1.Metadata {
+	return &consolev1.Metadata{Name: r.Name, Labels: r.Labels}
+}
+
 // written is what people write down of a resource that a change brings.
-func written(c *consolev1.Change) manifest.Message {
-	head := func(m *consolev1.Metadata) *consolev1.Metadata {
-		return &consolev1.Metadata{Name: m.GetName(), Labels: m.GetLabels()}
-	}
+func written(c *consolev1.Change, head *consolev1.Metadata) manifest.Message {
 	switch c := c.GetChange().(type) {
 	case *consolev1.Change_Source:
-		return &consolev1.Source{Metadata: head(c.Source.GetMetadata()), Spec: c.Source.GetSpec()}
+		return &consolev1.Source{Metadata: head, Spec: c.Source.GetSpec()}
 	case *consolev1.Change_Cluster:
-		return &consolev1.Cluster{Metadata: head(c.Cluster.GetMetadata()), Spec: c.Cluster.GetSpec()}
+		return &consolev1.Cluster{Metadata: head, Spec: c.Cluster.GetSpec()}
 	case *consolev1.Change_Service:
-		return &consolev1.Service{Metadata: head(c.Service.GetMetadata()), Spec: c.Service.GetSpec()}
+		return &consolev1.Service{Metadata: head, Spec: c.Service.GetSpec()}
 	case *consolev1.Change_Secret:
-		return &consolev1.Secret{Metadata: head(c.Secret.GetMetadata()), Data: c.Secret.GetData()}
+		return &consolev1.Secret{Metadata: head, Data: c.Secret.GetData()}
 	case *consolev1.Change_Grant:
-		return &consolev1.Grant{Metadata: head(c.Grant.GetMetadata()), Spec: c.Grant.GetSpec()}
+		return &consolev1.Grant{Metadata: head, Spec: c.Grant.GetSpec()}
 	case *consolev1.Change_Project:
-		return &consolev1.Project{Metadata: head(c.Project.GetMetadata()), Spec: c.Project.GetSpec()}
+		return &consolev1.Project{Metadata: head, Spec: c.Project.GetSpec()}
+	case *consolev1.Change_Role:
+		return &consolev1.Role{Metadata: head, Spec: c.Role.GetSpec()}
 	}
 	return nil
 }

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+func (a *app) confirmGlobal() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "global NAME",
+		Short: "Let services of a global service go that the guard held back",
+		Long: `Let services of a global service go that the guard held back.
+
+Within ten minutes no more services of a global service go than spec.maxDeletions says (a tenth, if it says
+nothing), so that a wrong label does not empty a fleet. This shows the others and, on a terminal or
+with --yes, deletes them.`,
+		Example: "  fairlead confirm global logs",
+		Args:    wants(1, 1),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		name := args[0]
+		current, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
+		if err != nil {
+			return globalServiceKind().missing(name, err)
+		}
+		preview, err := h.Globals.PreviewGlobalService(ctx, &consolev1.PreviewGlobalServiceRequest{GlobalService: current.GetGlobalService()})
+		if err != nil {
+			return err
+		}
+		held := current.GetGlobalService().GetStatus()
+		if preview.GetConfirmation() == "" {
+			return fmt.Errorf("globalservice %q: nothing is held back", name)
+		}
+		a.notef("%d services of clusters that are not chosen any more are deleted, and their objects with them\n", held.GetHeldBackTotal())
+		for _, service := range held.GetHeldBack() {
+			a.notef("  %s\n", service)
+		}
+		if !yes && !a.agreed() {
+			return errors.New("nothing was done: say --yes to go on")
+		}
+		if _, err := h.Globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{Name: name, Confirmation: preview.GetConfirmation()}); err != nil {
+			return err
+		}
+		return a.printf("globalservice/%s confirmed\n", name)
+	})
+	return cmd
+}
