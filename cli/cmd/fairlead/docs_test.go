@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -67,6 +69,27 @@ func blocks(t *testing.T, page string) []string {
 // every field that there is.
 func TestSourcesPageCanBeApplied(t *testing.T) {
 	t.Parallel()
+	written, seen := applyPage(t, "sources.md", []string{"sources", "services"})
+	if len(written) < 20 {
+		t.Fatalf("the page has %d resources only", len(written))
+	}
+	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
+		shows(t, m, seen, "namespace", "render", "sync") // these are about objects, not about sources
+	}
+}
+
+// What the page on syncing tells people to write can be applied, too, and has all of it.
+func TestSyncingPageCanBeApplied(t *testing.T) {
+	t.Parallel()
+	_, seen := applyPage(t, "syncing.md", []string{"services"})
+	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time") // which a lever sets
+	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")       // which is another page's
+	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore")
+}
+
+// applyPage applies what a page shows, and expects it back as it was written. seen are the fields that are set.
+func applyPage(t *testing.T, page string, kinds []string) (written map[string]proto.Message, seen map[protoreflect.FullName]bool) {
+	t.Helper()
 	url, secret := startConsole(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	fairlead := func(stdin string, args ...string) string {
@@ -82,10 +105,10 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 		return out.String()
 	}
 	fairlead("", "login", url, "--hub-secret-file", secret)
-	written := map[string]proto.Message{}
-	for _, block := range blocks(t, "sources.md") {
+	written = map[string]proto.Message{}
+	for _, block := range blocks(t, page) {
 		fairlead(block, "apply", "-f", "-")
-		objects, err := manifest.Decode("sources.md", []byte(block))
+		objects, err := manifest.Decode(page, []byte(block))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,11 +116,8 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 			written[o.Ref()] = o.Message
 		}
 	}
-	if len(written) < 20 {
-		t.Fatalf("the page has %d resources only", len(written))
-	}
-	seen := map[protoreflect.FullName]bool{}
-	for _, kind := range []string{"sources", "services"} {
+	seen = map[protoreflect.FullName]bool{}
+	for _, kind := range kinds {
 		back := fairlead("", "get", kind, "-o", "yaml")
 		for line := range strings.Lines(fairlead(back, "apply", "-f", "-")) {
 			if !strings.HasSuffix(line, " unchanged\n") {
@@ -115,20 +135,20 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 			collect(o.Message.ProtoReflect(), seen)
 		}
 	}
-	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
-		fields := m.ProtoReflect().Descriptor().Fields()
-		for i := range fields.Len() {
-			name := fields.Get(i).FullName()
-			if fields.Get(i).Number() >= 30 {
-				continue // about what bounds and configures a service
-			}
-			switch name {
-			case "fairlead.console.v1.ServiceSpec.namespace", "fairlead.console.v1.ServiceSpec.render", "fairlead.console.v1.ServiceSpec.sync":
-				continue // these are about objects, not about sources
-			}
-			if !seen[name] {
-				t.Errorf("the page does not show %s", name)
-			}
+	return written, seen
+}
+
+// shows expects that a page has all fields of a message, but for some.
+func shows(t *testing.T, m proto.Message, seen map[protoreflect.FullName]bool, but ...string) {
+	t.Helper()
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.Number() >= 30 || slices.Contains(but, string(fd.Name())) {
+			continue // from 30 on it is about what bounds and configures a service
+		}
+		if !seen[fd.FullName()] {
+			t.Errorf("the page does not show %s", fd.FullName())
 		}
 	}
 }
