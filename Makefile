@@ -27,6 +27,7 @@ up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--em
 build: ## Build all deployables into bin/
 	@mkdir -p bin
 	@for s in $(PROGRAMS); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
+	@echo "build agent-render" >&2; $(GOBUILD) -o bin/agent-render ./services/agent/cmd/agent-render
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)

@@ -108,6 +108,8 @@ func (c *Config) Validate() error {
 type Deps struct {
 	Log       *slog.Logger
 	Telemetry *telemetry.Telemetry
+	// Renderer is the program that renders, with its arguments. Default: agent-render, beside this one.
+	Renderer []string
 }
 
 // Agent is the agent of one cluster.
@@ -126,6 +128,7 @@ type Agent struct {
 	desired      *desired.Store
 	artifacts    *artifact.Store
 	sets         *set.Store
+	renderer     []string
 	reporter     *report.Reporter
 	details      *report.Details
 	inventory    *inventory.Store
@@ -153,7 +156,10 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
+	if len(deps.Renderer) == 0 {
+		deps.Renderer = besideThis("agent-render")
+	}
+	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -302,7 +308,9 @@ func (a *Agent) wire() {
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
 		Inventory: a.inventory,
 		Sets:      a.sets,
-		Renderer:  render.New(),
+		Renderer:  render.New(a.renderer...),
+		Scope:     a.scope,
+		Lookup:    a.lookup,
 		Scopes:    a.cluster,
 		Applier:   apply.New(a.cluster, a.width, a.memory),
 		Pruner:    prune.New(a.cluster, a.inventory, a.width),
@@ -311,13 +319,13 @@ func (a *Agent) wire() {
 		Reports:   a.reporter,
 		Details:   a.details,
 		Compare:   a.cluster,
+		Metadata:  a.cluster.Metadata,
 
 		RequireImpersonation: a.cfg.RequireImpersonation,
 
-		Metadata: a.cluster.Metadata,
-		Tracer:   tracer,
-		Metrics:  a.telemetry.Registry,
-		Log:      a.log,
+		Tracer:  tracer,
+		Metrics: a.telemetry.Registry,
+		Log:     a.log,
 	})
 	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
 	a.poller = deliver.New(deliver.Deps{

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -187,6 +188,35 @@ func (p *Reader) object(at Position, content map[string]any, depth int) error {
 		return err
 	}
 	return p.add(&unstructured.Unstructured{Object: content}, at)
+}
+
+// Check makes sure that an object has all that an object needs, and takes away what only the server writes.
+func Check(content map[string]any, at Position) error {
+	_, kind, err := typeOf(at, content)
+	if err != nil {
+		return err
+	}
+	if tooDeep(content, 0) {
+		return &Error{Position: at, Line: at.Line, Problem: fmt.Sprintf("%s is nested more than %d levels deep", kind, maxDepth)}
+	}
+	return checkMetadata(at, kind, content)
+}
+
+func tooDeep(value any, depth int) bool {
+	if depth > maxDepth {
+		return true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, item := range value {
+			if tooDeep(item, depth+1) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return tooDeep(item, depth+1) })
+	}
+	return false
 }
 
 // isList tells a List, and not a custom resource whose kind happens to end with the word: that has a name.

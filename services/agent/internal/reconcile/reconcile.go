@@ -65,22 +65,25 @@ type Deps struct {
 	Inventory *inventory.Store
 	Sets      *set.Store
 	Renderer  *render.Renderer
-	Scopes    set.Scopes
-	Applier   *apply.Applier
-	Pruner    *prune.Pruner
-	Memory    *memory.Memory
-	Watcher   *watch.Watcher
-	Reports   Reports
-	Details   Details
+	// Scope is what the templates of a service see; Lookup reads the cluster for them, as the service may.
+	Scope   func(ctx context.Context, service desired.Service) (render.Scope, error)
+	Lookup  func(service desired.Service) render.Lookup
+	Scopes  set.Scopes
+	Applier *apply.Applier
+	Pruner  *prune.Pruner
+	Memory  *memory.Memory
+	Watcher *watch.Watcher
+	Reports Reports
+	Details Details
 	// Compare is the cluster, for dry runs.
 	Compare diff.API
-	// RequireImpersonation refuses services that name no account to be applied as.
-	RequireImpersonation bool
 	// Metadata reads that of one object.
 	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
-	Tracer   trace.Tracer
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// RequireImpersonation refuses services that name no account to be applied as.
+	RequireImpersonation bool
+	Tracer               trace.Tracer
+	Metrics              prometheus.Registerer
+	Log                  *slog.Logger
 }
 
 // Controller runs the keepers.

@@ -22,12 +22,17 @@ func setOf(service desired.Service) set.ID { return set.IDOf(service.Content(), 
 
 // objects opens the set of what is wanted, and renders it first if that was not done yet.
 func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
-	found, err := k.Sets.Open(k.name, setOf(service))
-	if err == nil {
-		return found, nil
-	}
 	before := staysAsItWas(record)
-	if !errors.Is(err, fs.ErrNotExist) {
+	found, err := k.Sets.Open(k.name, setOf(service))
+	switch {
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()):
+		return found, nil
+	case err == nil: // A sync was asked for since: what the cluster told a chart may be different now.
+		err = found.Close()
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
 		return nil, retried(err).because(before)
 	}
 	rendered, err := k.renderSet(ctx, patience, service, record)
@@ -55,11 +60,19 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			return nil, err
 		}
 	}
-	if err := k.Renderer.Render(ctx, render.Input{
-		Service: service,
-		Open:    func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) },
-		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
-	}, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
+	in := render.Input{
+		Lookup: k.Lookup(service),
+		Memo:   func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
+	}
+	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
+		return nil, err
+	}
+	if in.Folder.Scoped() {
+		if in.Scope, err = k.Scope(ctx, service); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
 		return nil, err
 	}
 	if building.Len() == 0 {

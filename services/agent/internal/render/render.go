@@ -8,56 +8,70 @@ package render
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path"
-	"strings"
+	"time"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/manifest"
 )
 
-// Input is what is rendered.
+const (
+	// Plain manifests above one of these are read by a child: what a parser makes of them takes many times the room.
+	inlineFile   = 1 << 20
+	inlineFolder = 16 << 20
+	// children bounds the child processes at work.
+	children = 2
+)
+
+// Input is what is rendered, and what renderers may ask for.
 type Input struct {
-	Service desired.Service
-	// Open gives the folder, a verified tar. It is called more than once.
-	Open func() (io.ReadCloser, error)
+	Folder *Folder
+	Scope  Scope
+	// Lookup may be nil: then nothing is found.
+	Lookup Lookup
 	// Memo may be nil.
 	Memo manifest.Memo
 }
 
-// Renderer renders folders.
-type Renderer struct{}
+// Renderer renders folders. It is safe for concurrent use.
+type Renderer struct {
+	// CPU is how much of a processor a child gets, in whole seconds.
+	CPU time.Duration
 
-// New returns a renderer.
-func New() *Renderer { return &Renderer{} }
+	program []string
+	slots   chan struct{}
+}
+
+// New returns a renderer whose children are this program with its arguments, see package child.
+func New(program ...string) *Renderer {
+	const usual = 30 * time.Second
+	return &Renderer{CPU: usual, program: program, slots: make(chan struct{}, children)}
+}
 
 // Render gives the objects of a service to add, in the order in which they are written down. A
 // *manifest.Error is a mistake in the folder.
 func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error {
-	folder, err := scan(in)
-	if err != nil {
-		return err
+	f := in.Folder
+	if f.Renderer == deliveryv1.Renderer_RENDERER_RAW && f.largest <= inlineFile && f.bytes <= inlineFolder {
+		return Plain(f, add, in.Memo)
 	}
-	if err := folder.plain(); err != nil {
-		return err
-	}
-	return raw(in, add)
+	return r.child(ctx, in, add)
 }
 
-// raw reads plain manifests.
-func raw(in Input, add manifest.Add) error {
-	reader := manifest.NewReader(add, in.Memo)
-	err := walk(in, func(entry artifact.Entry, content io.Reader) error {
-		if entry.Link != "" || !wanted(entry.Path) {
+// Plain reads a folder of plain manifests.
+func Plain(f *Folder, add manifest.Add, memo manifest.Memo) error {
+	reader := manifest.NewReader(add, memo)
+	err := f.Walk(func(entry artifact.Entry, content io.Reader) error {
+		if entry.Link != "" || !f.Plain(entry.Path) {
 			return nil
 		}
 		data, err := io.ReadAll(io.LimitReader(content, manifest.MaxFileBytes+1))
 		if err != nil {
 			return err
 		}
-		if !reader.Read(path.Join(in.Service.Path, entry.Path), data) {
+		if !reader.Read(path.Join(f.Service.Path, entry.Path), data) {
 			return errEnough
 		}
 		return nil
@@ -66,42 +80,4 @@ func raw(in Input, add manifest.Add) error {
 		return err
 	}
 	return reader.Err()
-}
-
-// errEnough ends a walk early; what follows is not needed.
-var errEnough = errors.New("enough")
-
-// walk reads the folder once.
-func walk(in Input, visit func(artifact.Entry, io.Reader) error) error {
-	content, err := in.Open()
-	if err != nil {
-		return err
-	}
-	err = artifact.Walk(content, artifact.Limits{}, visit)
-	if closeErr := content.Close(); err == nil && closeErr != nil {
-		err = closeErr
-	}
-	if err != nil && !errors.Is(err, errEnough) {
-		return fmt.Errorf("read artifact: %w", err)
-	}
-	return err
-}
-
-// mistake is an error at a file of the folder.
-func mistake(service desired.Service, file, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: path.Join(service.Path, file)}, Problem: problem}
-}
-
-// wanted tells the files that hold plain manifests. Names that begin with a dot are left out (.github/, .sops.yaml).
-func wanted(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") {
-			return false
-		}
-	}
-	switch path.Ext(name) {
-	case ".yaml", ".yml", ".json":
-		return true
-	}
-	return false
 }

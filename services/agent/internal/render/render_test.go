@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/manifest"
@@ -53,7 +54,11 @@ func open(tar []byte) func() (io.ReadCloser, error) {
 func renderAll(t testing.TB, service desired.Service, tar []byte) ([]string, error) {
 	t.Helper()
 	var list []string
-	err := render.New().Render(t.Context(), render.Input{Service: service, Open: open(tar)}, func(obj *unstructured.Unstructured, at manifest.Position) error {
+	folder, err := render.Scan(service, open(tar))
+	if err != nil {
+		return nil, err
+	}
+	err = render.New().Render(t.Context(), render.Input{Folder: folder}, func(obj *unstructured.Unstructured, at manifest.Position) error {
 		list = append(list, manifest.Object{Unstructured: obj, Position: at}.String())
 		return nil
 	})
@@ -96,12 +101,75 @@ func TestDamagedArtifactIsAnError(t *testing.T) {
 	}
 }
 
-func TestFoldersForOtherToolsAreNamed(t *testing.T) {
+// How a folder is rendered is said by its spec, or else by its files; what is in doubt is an error.
+func TestRendererIsFound(t *testing.T) {
 	t.Parallel()
-	for file, tool := range map[string]string{"kustomization.yaml": "Kustomize", "deep/Chart.yaml": "Helm"} {
-		_, err := renderAll(t, desired.Service{Path: "apps"}, pack(t, map[string]string{"a.yaml": configMap, file: "name: x"}))
-		if err == nil || !strings.Contains(err.Error(), "apps/"+file+": the folder is made for "+tool) {
-			t.Errorf("%s: %v", file, err)
-		}
+	const chart, kustomization = "Chart.yaml", "kustomization.yaml"
+	tests := map[string]struct {
+		files []string
+		spec  *deliveryv1.RenderSpec
+		want  deliveryv1.Renderer
+		err   string
+	}{
+		"plain":                       {[]string{"a.yaml"}, nil, deliveryv1.Renderer_RENDERER_RAW, ""},
+		"a chart":                     {[]string{chart}, nil, deliveryv1.Renderer_RENDERER_HELM, ""},
+		"a kustomization":             {[]string{"Kustomization", "base/" + kustomization}, nil, deliveryv1.Renderer_RENDERER_KUSTOMIZE, ""},
+		"both":                        {[]string{chart, kustomization}, nil, 0, "the folder also has Chart.yaml. Remove one, or say in render.renderer which is meant"},
+		"both, and said":              {[]string{chart, kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, deliveryv1.Renderer_RENDERER_HELM, ""},
+		"a path":                      {[]string{"a.yaml", "prod/" + kustomization}, &deliveryv1.RenderSpec{Path: "prod"}, deliveryv1.Renderer_RENDERER_KUSTOMIZE, ""},
+		"a path that is not there":    {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Path: "prod"}, 0, "apps/prod: there is no such folder"},
+		"deeper, and not said":        {[]string{"a.yaml", "deep/" + chart}, nil, 0, "apps/deep/Chart.yaml: the folder is made for helm"},
+		"beside the path":             {[]string{"a/a.yaml", "deep/" + chart}, &deliveryv1.RenderSpec{Path: "a"}, deliveryv1.Renderer_RENDERER_RAW, ""},
+		"plain, but a kustomization":  {[]string{kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}, 0, "made for kustomize"},
+		"no chart":                    {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, 0, "there is no Chart.yaml"},
+		"no kustomization":            {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_KUSTOMIZE}, 0, "there is no kustomization.yaml"},
+		"templates are never guessed": {[]string{"a.yaml", "_a.tpl"}, nil, deliveryv1.Renderer_RENDERER_RAW, ""},
 	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{}
+			for _, file := range test.files {
+				files[file] = "x: y"
+			}
+			folder, err := render.Scan(desired.Service{Path: "apps", Render: test.spec}, open(pack(t, files)))
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got %v, want %s", err, test.err)
+				}
+			} else if err != nil || folder.Renderer != test.want {
+				t.Errorf("got %v %v, want %v", folder, err, test.want)
+			}
+		})
+	}
+}
+
+// FuzzFrames: whatever a child says, nothing but an error comes of it, or an object with a name.
+func FuzzFrames(f *testing.F) {
+	var whole bytes.Buffer
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+	payload, err := render.EncodeObject(obj, manifest.Position{File: "a.yaml"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := render.WriteFrame(&whole, render.FrameObject, payload); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole.Bytes())
+	f.Add([]byte("o\x00\x7f\xff\xffx"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := bytes.NewReader(data)
+		for {
+			kind, payload, err := render.ReadFrame(r)
+			if err != nil {
+				return
+			}
+			if kind != render.FrameObject {
+				continue
+			}
+			if obj, _, err := render.DecodeObject(payload); err == nil && (obj.GetName() == "" || obj.GetKind() == "") {
+				t.Errorf("an object has no identity: %v", obj.Object)
+			}
+		}
+	})
 }

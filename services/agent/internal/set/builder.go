@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -290,7 +291,7 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	if err := os.Rename(b.file.Name(), b.path); err != nil {
 		return nil, fmt.Errorf("write objects of %s: %w", b.Service, err)
 	}
-	s := &Set{file: b.file, path: b.path, footer: end}
+	s := &Set{file: b.file, path: b.path, footer: end, made: time.Now()}
 	b.file = nil
 	if err := durable.SyncDir(filepath.Dir(b.path)); err != nil {
 		return nil, errors.Join(err, s.Close())

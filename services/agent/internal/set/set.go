@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -109,6 +110,7 @@ func (st *Store) Keep(service string, ids ...ID) error {
 type Set struct {
 	footer
 
+	made time.Time
 	file *os.File
 	path string
 }
@@ -132,11 +134,14 @@ func open(file *os.File) (*Set, error) {
 	if !ok || string(head) != magic {
 		return nil, errDamaged
 	}
-	return &Set{file: file, path: file.Name(), footer: foot}, nil
+	return &Set{file: file, path: file.Name(), footer: foot, made: info.ModTime()}, nil
 }
 
 // Close ends the use of a set. One that was removed meanwhile is gone then.
 func (s *Set) Close() error { return s.file.Close() }
+
+// Made is when the set was written.
+func (s *Set) Made() time.Time { return s.made }
 
 // Len is how many objects there are.
 func (s *Set) Len() int { return int(s.count) }

@@ -1,0 +1,185 @@
+// Package child is the process that renders one folder: it reads a job and a tar, tells objects, and
+// ends. See package render for the other side, and for what is said between them.
+//
+// It opens no file and no connection, has no environment, and little time and memory. What the
+// libraries would fetch or run is refused before, in words; the limits are there for what was missed.
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/render"
+)
+
+const (
+	// memoryTarget is where the collector begins to work hard, in bytes.
+	memoryTarget = 384 << 20
+	// maxStack ends a recursion before it has eaten the memory, in bytes.
+	maxStack = 64 << 20
+)
+
+// Main renders what it is told on in, and returns the exit code.
+func Main(in io.Reader, out io.Writer, answers io.Reader) int {
+	debug.SetMemoryLimit(memoryTarget)
+	debug.SetMaxStack(maxStack)
+	http.DefaultTransport = noNetwork{}
+	w := bufio.NewWriterSize(out, 64<<10)
+	j := &job{out: w, answers: bufio.NewReader(answers)}
+	err := j.run(in)
+	if err != nil && !errors.Is(err, errGone) {
+		var payload []byte
+		if payload, err = json.Marshal(render.FailureOf(err)); err == nil {
+			err = render.WriteFrame(w, render.FrameFailed, payload)
+		}
+	} else if err == nil {
+		err = render.WriteFrame(w, render.FrameDone, nil)
+	}
+	if err != nil || w.Flush() != nil {
+		return 1
+	}
+	return 0
+}
+
+type noNetwork struct{}
+
+func (noNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("%s is not fetched: what is rendered comes from the service's folder", r.URL.Redacted())
+}
+
+// errGone: nobody listens any more.
+var errGone = errors.New("the agent is gone")
+
+// job is what is rendered.
+type job struct {
+	render.Job
+
+	spec    *deliveryv1.RenderSpec
+	folder  *render.Folder
+	out     *bufio.Writer
+	answers io.Reader
+}
+
+func (j *job) run(in io.Reader) error {
+	input := bufio.NewReader(in)
+	kind, payload, err := render.ReadFrame(input)
+	if err != nil || kind != render.FrameJob {
+		return fmt.Errorf("read job: %w", errors.Join(err, errGone))
+	}
+	if err := json.Unmarshal(payload, &j.Job); err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	if err := confine(j.Seconds); err != nil {
+		return err
+	}
+	if j.spec, err = j.Spec(); err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	tar, err := io.ReadAll(io.LimitReader(input, artifact.DefaultBytes+1))
+	if err != nil {
+		return fmt.Errorf("read folder: %w", err)
+	}
+	service := desired.Service{Name: j.Name, Namespace: j.Namespace, Path: j.Path, Render: j.spec}
+	if j.folder, err = render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(tar)), nil }); err != nil {
+		return err
+	}
+	switch j.folder.Renderer {
+	case deliveryv1.Renderer_RENDERER_RAW:
+		return render.Plain(j.folder, j.tell, nil)
+	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:
+		return j.kustomize()
+	case deliveryv1.Renderer_RENDERER_HELM:
+		return j.helm()
+	case deliveryv1.Renderer_RENDERER_TEMPLATE:
+		return j.templates()
+	}
+	return fmt.Errorf("this agent knows no renderer %d. Update the agent", j.folder.Renderer)
+}
+
+// tell passes an object on.
+func (j *job) tell(obj *unstructured.Unstructured, at manifest.Position) error {
+	payload, err := render.EncodeObject(obj, at)
+	if err != nil {
+		return err
+	}
+	if err := render.WriteFrame(j.out, render.FrameObject, payload); err != nil {
+		return errors.Join(errGone, err)
+	}
+	return nil
+}
+
+// lookup asks the agent for an object of the cluster; without a name for a list.
+func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, error) {
+	payload, err := json.Marshal(render.LookupRequest{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(render.WriteFrame(j.out, render.FrameLookup, payload), j.out.Flush()); err != nil {
+		return nil, errors.Join(errGone, err)
+	}
+	_, payload, err = render.ReadFrame(j.answers)
+	if err != nil {
+		return nil, errors.Join(errGone, err)
+	}
+	var answer render.LookupAnswer
+	if err := json.Unmarshal(payload, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Error != "" {
+		return nil, errors.New(answer.Error)
+	}
+	found := map[string]any{}
+	if len(answer.Object) > 0 {
+		err = json.Unmarshal(answer.Object, &found)
+	}
+	return found, err
+}
+
+// mistake is an error at a file of the folder, or of the folder itself.
+func (j *job) mistake(file, problem string) error { return render.Mistake(j.Path, file, problem) }
+
+// files reads those below a folder, with paths relative to it.
+func (j *job) files(root string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
+		name, ok := entry.Path, true
+		if root != "." {
+			name, ok = strings.CutPrefix(entry.Path, root+"/")
+		}
+		if !ok || entry.Link != "" {
+			return nil
+		}
+		data, err := io.ReadAll(content)
+		files[name] = data
+		return err
+	})
+	return files, err
+}
+
+// read reads rendered text as manifests.
+func (j *job) read(texts []text) error {
+	reader := manifest.NewReader(j.tell, nil)
+	for _, one := range texts {
+		if !reader.Read(path.Join(j.Path, one.file), []byte(one.text)) {
+			break
+		}
+	}
+	return reader.Err()
+}
+
+// text is what a file was rendered to.
+type text struct{ file, text string }

@@ -1,0 +1,230 @@
+package child
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/ignore"
+)
+
+// helm renders a chart as `helm template` does, for the real cluster.
+func (j *job) helm() error {
+	log.SetOutput(io.Discard) // libraries that warn have nobody to tell
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	files, err := j.files(j.folder.Root())
+	if err != nil {
+		return err
+	}
+	loaded, err := load(files)
+	if err != nil {
+		return j.mistake(j.folder.Root(), err.Error())
+	}
+	values, err := j.values(loaded)
+	if err != nil {
+		return err
+	}
+	if err := j.schemas(loaded); err != nil {
+		return err
+	}
+	texts, err := j.templatesOf(loaded, values)
+	if err != nil {
+		return err
+	}
+	return j.read(texts)
+}
+
+// load reads a chart with what is in its charts/ folder.
+func load(files map[string][]byte) (*chart.Chart, error) {
+	rules := ignore.Empty()
+	if text, ok := files[ignore.HelmIgnore]; ok {
+		var err error
+		if rules, err = ignore.Parse(bytes.NewReader(text)); err != nil {
+			return nil, fmt.Errorf("%s: %w", ignore.HelmIgnore, err)
+		}
+	}
+	rules.AddDefaults()
+	var kept []*archive.BufferedFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !ignored(rules, name) {
+			kept = append(kept, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(files[name], []byte("\xef\xbb\xbf"))})
+		}
+	}
+	return loader.LoadFiles(kept)
+}
+
+// ignored tells whether .helmignore leaves a file out, or a folder that it is in.
+func ignored(rules *ignore.Rules, name string) bool {
+	for i, c := range name {
+		if c == '/' && rules.Ignore(name[:i], entry{name: name[:i], folder: true}) {
+			return true
+		}
+	}
+	return rules.Ignore(name, entry{name: name})
+}
+
+// entry is a file as .helmignore's rules look at it.
+type entry struct {
+	name   string
+	folder bool
+}
+
+func (e entry) Name() string { return path.Base(e.name) }
+func (e entry) Size() int64  { return 0 }
+func (e entry) Mode() fs.FileMode {
+	if e.folder {
+		return fs.ModeDir
+	}
+	return 0
+}
+func (e entry) ModTime() time.Time { return time.Time{} }
+func (e entry) IsDir() bool        { return e.folder }
+func (e entry) Sys() any           { return nil }
+
+// values puts together what .Values is: files, the spec's own, and the configuration.
+func (j *job) values(loaded *chart.Chart) (map[string]any, error) {
+	files, err := j.files(".")
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]any{}
+	for _, name := range j.spec.GetHelm().GetValuesFiles() {
+		text, ok := files[path.Clean(name)]
+		if !ok {
+			return nil, j.mistake(name, "there is no such file of values. Mend render.helm.valuesFiles, or push it")
+		}
+		more, err := loader.LoadValues(bytes.NewReader(text))
+		if err != nil {
+			return nil, j.mistake(name, err.Error())
+		}
+		given = loader.MergeMaps(given, more)
+	}
+	more, err := loader.LoadValues(strings.NewReader(j.spec.GetHelm().GetValues()))
+	if err != nil {
+		return nil, j.mistake("", "render.helm.values: "+err.Error())
+	}
+	given = loader.MergeMaps(given, more)
+	if len(j.Scope.Configuration) > 0 {
+		given["configuration"] = j.Scope.Configuration
+	}
+	if err := util.ProcessDependencies(loaded, given); err != nil {
+		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), err.Error())
+	}
+	for _, wanted := range loaded.Metadata.Dependencies {
+		if !slices.ContainsFunc(loaded.Dependencies(), func(c *chart.Chart) bool { return c.Name() == wanted.Name || c.Name() == wanted.Alias }) {
+			return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf(
+				"dependency %s is not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/", wanted.Name))
+		}
+	}
+	return given, nil
+}
+
+// schemas refuses those that would be fetched.
+func (j *job) schemas(c *chart.Chart) error {
+	if len(c.Schema) > 0 {
+		var schema any
+		if json.Unmarshal(c.Schema, &schema) == nil {
+			if what := foreign(schema); what != "" {
+				return j.mistake(path.Join(j.folder.Root(), "values.schema.json"), fmt.Sprintf("chart %s refers to %q, and nothing is fetched. Write it out", c.Name(), what))
+			}
+		}
+	}
+	for _, dependency := range c.Dependencies() {
+		if err := j.schemas(dependency); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foreign finds a reference that leads out of a schema.
+func foreign(schema any) string {
+	switch schema := schema.(type) {
+	case []any:
+		for _, item := range schema {
+			if what := foreign(item); what != "" {
+				return what
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(schema)) {
+			text, isText := schema[key].(string)
+			switch {
+			case !isText:
+				if what := foreign(schema[key]); what != "" {
+					return what
+				}
+			case strings.HasSuffix(key, "Ref") || key == "$ref":
+				if !strings.HasPrefix(text, "#") {
+					return text
+				}
+			case key == "$schema" && !strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://"), "json-schema.org/"):
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// templatesOf renders the CRDs, which are no templates, and the templates.
+func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, error) {
+	version, err := common.ParseKubeVersion(j.Scope.Cluster.KubernetesVersion)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's version: %w", err)
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion, capabilities.APIVersions = *version, j.Scope.Cluster.APIVersions
+	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !util.IsCompatibleRange(wanted, version.String()) {
+		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf("the chart is for Kubernetes %s, and the cluster has %s", wanted, version))
+	}
+	release := j.spec.GetHelm().GetReleaseName()
+	if release == "" {
+		release = j.Name
+	}
+	top, err := chartutil.ToRenderValues(loaded, given, common.ReleaseOptions{Name: release, Namespace: j.Namespace, Revision: 1, IsInstall: true}, capabilities)
+	if err != nil {
+		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
+	}
+	if about, ok := top["Release"].(map[string]any); ok {
+		about["Service"] = "Fairlead"
+	}
+	helm := engine.Engine{CustomTemplateFuncs: map[string]any{"lookup": j.lookup}}
+	rendered, err := helm.Render(loaded, top)
+	if err != nil {
+		return nil, j.mistake(j.folder.Root(), "helm: "+strings.TrimSpace(err.Error()))
+	}
+	var texts []text
+	for _, crd := range loaded.CRDObjects() {
+		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		base := path.Base(name)
+		if strings.HasPrefix(base, "_") || base == "NOTES.txt" || strings.Contains(name, "/templates/tests/") || strings.TrimSpace(rendered[name]) == "" {
+			continue
+		}
+		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name]})
+	}
+	return texts, nil
+}
+
+// fileOf is where the service's folder has what the engine calls by the chart's name: "web/templates/a.yaml".
+func (j *job) fileOf(loaded *chart.Chart, name string) string {
+	name = strings.TrimPrefix(name, loaded.Name()+"/")
+	return path.Join(j.folder.Root(), name)
+}

@@ -1,0 +1,147 @@
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"fairlead.dev/services/agent/internal/manifest"
+)
+
+// kustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
+// may be away.
+func (j *job) kustomize() error {
+	files, err := j.files(".")
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if isKustomization(name) {
+			if err := j.local(name, files); err != nil {
+				return err
+			}
+		}
+	}
+	fs := filesys.MakeFsInMemory()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := fs.WriteFile("/"+name, files[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	options := krusty.MakeDefaultOptions() // no plugins, no Helm
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	root := j.folder.Root()
+	built, err := krusty.MakeKustomizer(options).Run(fs, path.Join("/", root))
+	at := path.Join(root, "kustomization.yaml")
+	if err != nil {
+		return j.mistake(at, "kustomize build: "+err.Error())
+	}
+	for i, resource := range built.Resources() {
+		fields, err := resource.Map()
+		if err != nil {
+			return j.mistake(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
+		}
+		place := manifest.Position{File: path.Join(j.Path, at), Item: i + 1}
+		if err := manifest.Check(fields, place); err != nil {
+			return err
+		}
+		if err := j.tell(&unstructured.Unstructured{Object: fields}, place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isKustomization(name string) bool {
+	switch path.Base(name) {
+	case "kustomization.yaml", "kustomization.yml", "Kustomization":
+		return true
+	}
+	return false
+}
+
+// local refuses what a kustomization would fetch or run.
+func (j *job) local(name string, files map[string][]byte) error {
+	var root yaml.Node
+	if yaml.NewDecoder(bytes.NewReader(files[name])).Decode(&root) != nil || len(root.Content) == 0 {
+		return nil // Kustomize has the better words
+	}
+	for i := 0; i+1 < len(root.Content[0].Content); i += 2 {
+		key, value := root.Content[0].Content[i], root.Content[0].Content[i+1]
+		switch key.Value {
+		case "helmCharts", "helmChartInflationGenerator", "helmGlobals":
+			return j.at(name, key.Line, key.Value+" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
+		case "resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patches",
+			"patchesStrategicMerge", "patchesJson6902", "configMapGenerator", "secretGenerator", "replacements", "openapi":
+			if err := j.localValue(name, value, files); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path.
+func (j *job) localValue(name string, node *yaml.Node, files map[string][]byte) error {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		if remote(node.Value) && !there(path.Join(path.Dir(name), node.Value), files) {
+			return j.at(name, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. Copy it into the folder", node.Value))
+		}
+	case yaml.SequenceNode:
+		for _, item := range node.Content {
+			if err := j.localValue(name, item, files); err != nil {
+				return err
+			}
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			switch node.Content[i].Value {
+			case "path", "files", "envs", "env":
+				if err := j.localValue(name, node.Content[i+1], files); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// remote tells texts that Kustomize takes for something to fetch.
+func remote(text string) bool {
+	if strings.Contains(text, "\n") { // an object, written right there
+		return false
+	}
+	for _, mark := range []string{"://", "git@", "git::", "?ref=", "?version=", "github.com", "gitlab.com", "bitbucket.org"} {
+		if strings.Contains(text, mark) {
+			return true
+		}
+	}
+	return strings.Contains(text, "//") || strings.HasSuffix(text, ".git")
+}
+
+func there(name string, files map[string][]byte) bool {
+	if _, ok := files[name]; ok {
+		return true
+	}
+	for file := range files {
+		if strings.HasPrefix(file, name+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// at is a mistake in a line.
+func (j *job) at(file string, line int, problem string) error {
+	return &manifest.Error{Position: manifest.Position{File: path.Join(j.Path, file)}, Line: line, Problem: problem}
+}

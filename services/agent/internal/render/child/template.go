@@ -1,0 +1,90 @@
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/Masterminds/sprig/v3"
+
+	"fairlead.dev/platform/artifact"
+)
+
+// templates renders plain manifests that are templates. Files named _*.tpl only define.
+func (j *job) templates() error {
+	root := template.New("").Option("missingkey=error").Funcs(functions())
+	includes := 0
+	root.Funcs(template.FuncMap{"include": func(name string, data any) (string, error) {
+		const maxIncludes = 200
+		if includes++; includes > maxIncludes {
+			return "", fmt.Errorf("%s: include is nested more than %d deep", name, maxIncludes)
+		}
+		defer func() { includes-- }()
+		var out strings.Builder
+		err := root.ExecuteTemplate(&out, name, data)
+		return out.String(), err
+	}})
+	var names []string
+	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
+		defines := strings.HasPrefix(path.Base(entry.Path), "_") && path.Ext(entry.Path) == ".tpl"
+		if entry.Link != "" || !defines && !j.folder.Plain(entry.Path) {
+			return nil
+		}
+		data, err := io.ReadAll(content)
+		if err != nil {
+			return err
+		}
+		if _, err := root.New(entry.Path).Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))); err != nil {
+			return j.mistake(entry.Path, err.Error())
+		}
+		if !defines {
+			names = append(names, entry.Path)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	scope := map[string]any{
+		"Configuration": j.Scope.Configuration,
+		"Cluster": map[string]any{
+			"Name": j.Scope.Cluster.Name, "Labels": j.Scope.Cluster.Labels,
+			"KubernetesVersion": j.Scope.Cluster.KubernetesVersion, "APIVersions": j.Scope.Cluster.APIVersions,
+		},
+		"Service": map[string]any{"Name": j.Scope.Service.Name, "Namespace": j.Scope.Service.Namespace},
+	}
+	var texts []text
+	for _, name := range names {
+		var out limited
+		if err := root.ExecuteTemplate(&out, name, scope); err != nil {
+			return j.mistake(name, err.Error())
+		}
+		texts = append(texts, text{file: name, text: out.String()})
+	}
+	return j.read(texts)
+}
+
+// functions are sprig's that always give the same, but for what is random by its purpose.
+func functions() template.FuncMap {
+	all := template.FuncMap(sprig.HermeticTxtFuncMap())
+	maps.DeleteFunc(all, func(name string, _ any) bool {
+		return slices.Contains([]string{"env", "expandenv", "getHostByName"}, name)
+	})
+	return all
+}
+
+// limited is text that does not grow without an end.
+type limited struct{ strings.Builder }
+
+func (l *limited) Write(p []byte) (int, error) {
+	const most = 16 << 20
+	if l.Len()+len(p) > most {
+		return 0, fmt.Errorf("renders to more than %d bytes", most)
+	}
+	return l.Builder.Write(p)
+}

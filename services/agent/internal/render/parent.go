@@ -1,0 +1,320 @@
+package render
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/platform/subprocess"
+	"fairlead.dev/services/agent/internal/manifest"
+)
+
+const (
+	// maxTime is how long a child may take, by the clock.
+	maxTime = 60 * time.Second
+	// maxMemory is what a child may have in memory, in bytes; it is looked at every memoryPause.
+	maxMemory   = 512 << 20
+	memoryPause = 50 * time.Millisecond
+	// maxOutput bounds what a child tells, in bytes.
+	maxOutput = 64 << 20
+	// maxLookups bounds what a child asks of the cluster.
+	maxLookups = 1000
+)
+
+// child renders in a process of its own. However that ends, it is the service's error and nobody else's.
+func (r *Renderer) child(ctx context.Context, in Input, add manifest.Add) error {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c, err := r.start()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	var helpers sync.WaitGroup
+	helpers.Go(func() { c.feed(in) })
+	helpers.Go(func() { c.guard(ctx) })
+	err = c.listen(ctx, in, add)
+	c.stop(err)
+	helpers.Wait()
+	return c.verdict(ctx, in.Folder, err)
+}
+
+// child is a child process at work.
+type child struct {
+	process *subprocess.Process
+	cmd     *exec.Cmd
+	said    *head
+	cpu     time.Duration
+	// stdin, stdout and answers are our ends of its pipes, ours all of them.
+	stdin, stdout, answers *os.File
+	ours                   []*os.File
+
+	mu sync.Mutex // guards why
+	// why it was killed, "" if it was not.
+	why string
+}
+
+func (r *Renderer) start() (*child, error) {
+	if len(r.program) == 0 {
+		return nil, errors.New("start renderer: the program is missing")
+	}
+	c := &child{cpu: r.CPU, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)}
+	theirs, err := c.pipes()
+	defer closeAll(theirs) // the child has its own
+	if err != nil {
+		closeAll(c.ours)
+		return nil, fmt.Errorf("start renderer: %w", err)
+	}
+	c.cmd.Stderr = c.said
+	c.cmd.Env = []string{} // nothing of the agent's
+	c.cmd.Dir = "/"
+	if c.process, err = subprocess.Start(c.cmd); err != nil {
+		closeAll(c.ours)
+		return nil, fmt.Errorf("start renderer: %w. It belongs beside the agent", err)
+	}
+	return c, nil
+}
+
+// pipes makes the child's pipes, and returns its ends.
+func (c *child) pipes() (theirs []*os.File, err error) {
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, err
+		}
+		if len(c.ours) == 1 { // its stdout
+			c.ours, theirs = append(c.ours, r), append(theirs, w)
+		} else {
+			c.ours, theirs = append(c.ours, w), append(theirs, r)
+		}
+	}
+	c.stdin, c.stdout, c.answers = c.ours[0], c.ours[1], c.ours[2]
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.ExtraFiles = theirs[0], theirs[1], theirs[2:]
+	return theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		_ = file.Close()
+	}
+}
+
+// feed writes the job and the folder. That the child reads no more is told by its end.
+func (c *child) feed(in Input) {
+	defer func() { _ = c.stdin.Close() }()
+	spec, err := protojson.Marshal(in.Folder.Service.Render)
+	if err != nil {
+		c.kill("the spec can't be encoded: " + err.Error())
+		return
+	}
+	service := in.Folder.Service
+	job, err := json.Marshal(Job{
+		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Scope: in.Scope, Seconds: uint64(c.cpu.Seconds()),
+	})
+	if err != nil {
+		c.kill("the scope can't be encoded: " + err.Error())
+		return
+	}
+	if WriteFrame(c.stdin, FrameJob, job) != nil {
+		return
+	}
+	content, err := in.Folder.open()
+	if err != nil {
+		c.kill("the folder can't be read: " + err.Error())
+		return
+	}
+	_, err = io.Copy(c.stdin, content)
+	if closeErr := content.Close(); err == nil {
+		err = closeErr
+	}
+	if pathErr := (*os.PathError)(nil); err != nil && !errors.As(err, &pathErr) {
+		c.kill("the folder can't be read: " + err.Error())
+	}
+}
+
+// guard kills a child that takes too long, or too much.
+func (c *child) guard(ctx context.Context) {
+	ticker := time.NewTicker(memoryPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.process.Ended():
+			return
+		case <-ctx.Done():
+			c.process.Kill()
+			return
+		case <-ticker.C:
+			if resident(c.process.Pid()) > maxMemory {
+				c.kill(tooLarge)
+			}
+		}
+	}
+}
+
+// The words for what a child was killed for; each is a mistake of the folder.
+const (
+	tooLarge = "takes more than 512 MiB of memory to render"
+	tooMuch  = "renders to more than 64 MiB"
+)
+
+func (c *child) kill(why string) {
+	c.mu.Lock()
+	if c.why == "" {
+		c.why = why
+	}
+	c.mu.Unlock()
+	c.process.Kill()
+}
+
+// listen reads what the child tells, until it says that this was all.
+func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
+	limited := &io.LimitedReader{R: c.stdout, N: maxOutput}
+	frames := bufio.NewReaderSize(limited, 64<<10)
+	objects, lookups := 0, 0
+	for {
+		kind, payload, err := ReadFrame(frames)
+		if err != nil {
+			if limited.N <= 0 {
+				return in.Folder.mistake("", tooMuch)
+			}
+			return &endedError{err}
+		}
+		switch kind {
+		case FrameObject:
+			if objects++; objects > manifest.MaxDocuments {
+				return in.Folder.mistake("", fmt.Sprintf("renders to more than %d objects. Split the service", manifest.MaxDocuments))
+			}
+			obj, at, err := DecodeObject(payload)
+			if err != nil {
+				return err
+			}
+			if err := add(obj, at); err != nil {
+				return err
+			}
+		case FrameLookup:
+			if lookups++; lookups > maxLookups {
+				return in.Folder.mistake("", fmt.Sprintf("looks up more than %d objects of the cluster", maxLookups))
+			}
+			if err := c.answer(ctx, in.Lookup, payload); err != nil {
+				return err
+			}
+		case FrameFailed:
+			var failure Failure
+			if err := json.Unmarshal(payload, &failure); err != nil {
+				return fmt.Errorf("read the renderer's error: %w", err)
+			}
+			return failure.Err()
+		case FrameDone:
+			return nil
+		default:
+			return fmt.Errorf("the renderer said %q, which means nothing", kind)
+		}
+	}
+}
+
+// endedError is the end of a child that had not said that it was done.
+type endedError struct{ error }
+
+// answer looks something up for the child.
+func (c *child) answer(ctx context.Context, lookup Lookup, payload []byte) error {
+	var request LookupRequest
+	if err := json.Unmarshal(payload, &request); err != nil {
+		return fmt.Errorf("read the renderer's lookup: %w", err)
+	}
+	var answer LookupAnswer
+	if lookup != nil {
+		found, err := lookup(ctx, schema.FromAPIVersionAndKind(request.APIVersion, request.Kind), request.Namespace, request.Name)
+		if err == nil && found != nil {
+			answer.Object, err = json.Marshal(found)
+		}
+		if err != nil {
+			answer = LookupAnswer{Error: err.Error()}
+		}
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	if err := WriteFrame(c.answers, FrameAnswer, text); err != nil {
+		return &endedError{err}
+	}
+	return nil
+}
+
+// stop ends the child: what it has to say was said.
+func (c *child) stop(err error) {
+	if err != nil {
+		if ended := (*endedError)(nil); !errors.As(err, &ended) {
+			c.process.Kill()
+		}
+	}
+	_ = c.stdout.Close()
+	_ = c.answers.Close()
+	_ = c.process.Wait() // its end is judged by verdict
+}
+
+// verdict finds the words for how a child ended.
+func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
+	ended := (*endedError)(nil)
+	if !errors.As(err, &ended) {
+		return err
+	}
+	c.mu.Lock()
+	why := c.why
+	c.mu.Unlock()
+	state := c.cmd.ProcessState
+	said := c.said.String()
+	switch {
+	case why == tooLarge:
+		return f.mistake("", tooLarge+". Split the service")
+	case why != "":
+		return errors.New("render: " + why)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the folder takes more than %s to render", maxTime)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.cpu:
+		return f.mistake("", fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.cpu))
+	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
+		return f.mistake("", tooLarge+". Split the service")
+	case strings.Contains(said, "stack exceeds") || strings.Contains(said, "stack overflow"):
+		return f.mistake("", "calls itself without an end: look for a template that includes itself")
+	}
+	return fmt.Errorf("the renderer ended in the middle (%s)", state)
+}
+
+// head keeps the beginning of what is written to it: a Go program that dies says first why.
+type head struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (t *head) Write(p []byte) (int, error) {
+	const most = 16 << 10
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p[:min(len(p), most-len(t.text))]...)
+	return len(p), nil
+}
+
+func (t *head) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

@@ -1,0 +1,40 @@
+package render
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// Scope is what templates see besides the folder.
+type Scope struct {
+	// Configuration of the service.
+	Configuration map[string]any `json:"configuration"`
+	Cluster       ClusterScope   `json:"cluster"`
+	Service       ServiceScope   `json:"service"`
+}
+
+// ClusterScope is the cluster that a template is rendered for.
+type ClusterScope struct {
+	Name              string            `json:"name"`
+	Labels            map[string]string `json:"labels"`
+	KubernetesVersion string            `json:"kubernetesVersion"`
+	// APIVersions are those that the API server has: "apps/v1" and "apps/v1/Deployment".
+	APIVersions []string `json:"apiVersions"`
+}
+
+// ServiceScope is the service that a template is rendered for.
+type ServiceScope struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
+// Lookup reads an object of the cluster, or without a name a list of them, as the service may. Nil: there is none.
+type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]any, error)
+
+// Scoped tells whether a folder's objects depend on the scope.
+func (f *Folder) Scoped() bool {
+	return f.Renderer == deliveryv1.Renderer_RENDERER_HELM || f.Renderer == deliveryv1.Renderer_RENDERER_TEMPLATE
+}
