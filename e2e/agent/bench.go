@@ -60,7 +60,7 @@ func (b *bench) stop() error {
 	if b.proxy != nil {
 		b.proxy.Stop()
 	}
-	return b.World.Stop()
+	return b.Stop()
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
@@ -284,7 +284,7 @@ func (b *bench) unchanged(ctx context.Context) error {
 	if err := b.clear(ctx, "flux"); err != nil {
 		return err
 	}
-	if err := b.hits(ctx, "hit_ratio", unchangedName); err != nil {
+	if err := b.hits(ctx, "hit_ratio", unchangedName, load); err != nil {
 		return err
 	}
 	return b.untouched(ctx)
@@ -312,32 +312,16 @@ func (b *bench) untouched(ctx context.Context) error {
 	return nil
 }
 
-// hits counts how often the agent finds an object unchanged, over syncs of a service.
-func (b *bench) hits(ctx context.Context, figure, name string) error {
-	count := func() (all, hits float64, err error) {
-		if all, err = b.Metric(ctx, "fairlead_agent_decisions_total"); err != nil {
-			return 0, 0, err
-		}
-		hits, err = b.Metric(ctx, "fairlead_agent_decisions_total", `reason="unchanged"`)
-		return all, hits, err
-	}
-	all, hits, err := count()
-	if err != nil {
-		return err
-	}
+// hits counts how often the agent leaves an object alone, over syncs of a service in which nothing changed.
+func (b *bench) hits(ctx context.Context, figure, name string, objects int) error {
+	mark := b.Proxy.Mark()
 	for range rounds {
 		if err := b.Sync(ctx, name); err != nil {
 			return err
 		}
 	}
-	allNow, hitsNow, err := count()
-	if err != nil {
-		return err
-	}
-	if allNow == all {
-		return errors.New("the agent decided about no object")
-	}
-	b.say("BENCH agent.%s %.4f", figure, (hitsNow-hits)/(allNow-all))
+	sent := b.Proxy.Since(mark, in(name), func(r Request) bool { return r.writes() || r.Verb == "dryrun" })
+	b.say("BENCH agent.%s %.4f", figure, 1-float64(len(sent))/float64(rounds*objects))
 	return nil
 }
 
@@ -476,7 +460,7 @@ func (b *bench) unhealthy(ctx context.Context) error {
 		return err
 	}
 	mark := b.Proxy.Mark()
-	if err := b.hits(ctx, "hit_ratio_10pct_unhealthy", name); err != nil {
+	if err := b.hits(ctx, "hit_ratio_10pct_unhealthy", name, count); err != nil {
 		return err
 	}
 	b.say("requests about them meanwhile: %s", tally(b.Proxy.Since(mark, in(name))))
@@ -485,7 +469,7 @@ func (b *bench) unhealthy(ctx context.Context) error {
 
 // restart kills the agent, and counts what the next one asks until it knows all objects.
 func (b *bench) restart(ctx context.Context) error {
-	want, err := b.Metric(ctx, "fairlead_agent_objects", `state="present"`)
+	want, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
 	if err != nil {
 		return err
 	}
@@ -497,9 +481,13 @@ func (b *bench) restart(ctx context.Context) error {
 		return err
 	}
 	err = b.await(ctx, "the agent knows all objects", func(ctx context.Context) error {
-		now, err := b.Metric(ctx, "fairlead_agent_objects", `state="present"`)
-		if err == nil && now != want {
-			err = fmt.Errorf("it knows %.0f of %.0f", now, want)
+		all, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
+		if err != nil {
+			return err
+		}
+		unseen, err := b.Metric(ctx, "fairlead_agent_objects", `state="unseen"`)
+		if err == nil && (all != want || unseen != 0) {
+			err = fmt.Errorf("it knows of %.0f of %.0f, and has not seen %.0f", all, want, unseen)
 		}
 		return err
 	})

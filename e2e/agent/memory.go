@@ -53,7 +53,7 @@ func Memory(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	objects, err := b.Metric(ctx, "fairlead_agent_objects")
+	objects, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
 	if err != nil {
 		return err
 	}

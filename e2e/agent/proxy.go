@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"fairlead.dev/platform/localca"
 )
@@ -109,10 +110,11 @@ func StartProxy(ctx context.Context, dir string, kube *Kube) (*Proxy, error) {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = &http.Server{
-		Handler:   p.count(reverse),
-		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 1000}, // 300 kinds are 300 watches; the API server allows as many by more connections
+		Handler:           p.count(reverse),
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000}, // 300 kinds are 300 watches; the API server allows as many by more connections
 	}
 	go func() {
 		defer close(p.ended)

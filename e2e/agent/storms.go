@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +36,14 @@ func Storms(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 		name  string
 		storm Storm
 	}{
-		{"throttled", Throttled(500)}, {"restart", Restarted(5)}, {"expired", Expired(500)},
-		{"drift", Drift(10_000)}, {"kinds", Kinds(300)}, {"webhook", SlowWebhook(200)}, {"double edit", DoubleEdit(50)}, {"stripped label", StrippedLabel(50)},
+		{"throttled", Throttled(500)},
+		{"restart", Restarted(5)},
+		{"expired", Expired(500)},
+		{"drift", Drift(10_000)},
+		{"kinds", Kinds(300)},
+		{"webhook", SlowWebhook(200)},
+		{"double edit", DoubleEdit(50)},
+		{"stripped label", StrippedLabel(50)},
 		{"fight", Fight()},
 	} {
 		begin := time.Now()
@@ -187,50 +192,49 @@ func Fight() Storm {
 		if err := w.Deploy(ctx, name, []Object{widget(name, "fought", "first"), configMap(name, "bystander", "first")}); err != nil {
 			return "", err
 		}
-		mark := w.Proxy.Mark()
 		rival, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- w.fight(rival) }()
-		defer func() {
-			stop()
-			if ctx.Err() == nil && err == nil {
-				err = <-ended
-			} else {
-				<-ended
-			}
-		}()
-		if err := w.fightIsTold(ctx, name); err != nil {
-			return "", err
-		}
-		// Others are repaired as ever meanwhile.
-		if _, err := w.repaired(ctx, pathOf(configMap(name, "bystander", "first"))); err != nil {
-			return "", err
-		}
-		if err := wait(ctx, 15*time.Second); err != nil {
-			return "", err
-		}
-		if said, err = asked(w.Proxy.Since(mark, in(name)), 20); err != nil {
-			return said, err
-		}
-		ignore := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Kind: "Widget", Name: "fought", Pointers: []string{"/spec/value"}}}}
-		if err := w.Serve(ctx, name, ignore); err != nil {
-			return said, err
-		}
-		return said, w.await(ctx, "peace", func(ctx context.Context) error {
-			svc, err := w.Service(ctx, name)
-			if err != nil {
-				return err
-			}
-			obj, err := w.Kube.Get(ctx, fightPath)
-			if err != nil {
-				return err
-			}
-			if svc.GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || text(obj, "spec", "value") != "better" {
-				return fmt.Errorf("%v: %s; the value is %q", svc.GetStatus().GetState(), svc.GetStatus().GetStateMessage(), text(obj, "spec", "value"))
-			}
-			return nil
-		})
+		said, err = w.fought(ctx, name)
+		stop()
+		return said, errors.Join(err, <-ended)
 	}
+}
+
+// fought is how a fight goes.
+func (w *World) fought(ctx context.Context, name string) (said string, err error) {
+	mark := w.Proxy.Mark()
+	if err := w.fightIsTold(ctx, name); err != nil {
+		return "", err
+	}
+	// Others are repaired as ever meanwhile.
+	if _, err := w.repaired(ctx, pathOf(configMap(name, "bystander", "first"))); err != nil {
+		return "", err
+	}
+	if err := wait(ctx, 15*time.Second); err != nil {
+		return "", err
+	}
+	if said, err = asked(w.Proxy.Since(mark, in(name)), 20); err != nil {
+		return said, err
+	}
+	ignore := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Kind: "Widget", Name: "fought", Pointers: []string{"/spec/value"}}}}
+	if err := w.Serve(ctx, name, ignore); err != nil {
+		return said, err
+	}
+	return said, w.await(ctx, "peace", func(ctx context.Context) error {
+		svc, err := w.Service(ctx, name)
+		if err != nil {
+			return err
+		}
+		obj, err := w.Kube.Get(ctx, fightPath)
+		if err != nil {
+			return err
+		}
+		if svc.GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || text(obj, "spec", "value") != "better" {
+			return fmt.Errorf("%v: %s; the value is %q", svc.GetStatus().GetState(), svc.GetStatus().GetStateMessage(), text(obj, "spec", "value"))
+		}
+		return nil
+	})
 }
 
 // fight is the controller.
@@ -258,12 +262,11 @@ func (w *World) fightIsTold(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		for _, one := range svc.GetStatus().GetCluster().GetReport().GetObjects() {
-			if one.GetName() == "fought" && one.GetRival() == Rival && slices.Contains(one.GetFields(), "/spec/value") {
-				return nil
-			}
+		report := svc.GetStatus().GetCluster().GetReport()
+		if said := report.GetMessage(); report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED || !strings.Contains(said, Rival) || !strings.Contains(said, "/spec/value") {
+			return fmt.Errorf("%v: %s", report.GetPhase(), said)
 		}
-		return fmt.Errorf("the report is %v", svc.GetStatus().GetCluster().GetReport())
+		return nil
 	})
 }
 
@@ -408,7 +411,7 @@ func Kinds(n int) Storm {
 		if err := w.Remove(ctx, name); err != nil {
 			return said, err
 		}
-		gone, err := asked(w.Proxy.Since(mark, isOurs), 10*n+50)
+		gone, err := asked(w.Proxy.Since(mark, isOurs), 20*n+50)
 		return said + "; removed with " + gone, err
 	}
 }

@@ -33,8 +33,6 @@ const (
 	cluster = "bench"
 	// patience is for a busy machine.
 	patience = 10 * time.Minute
-	// look is between two looks at something that is waited for.
-	look = 100 * time.Millisecond
 )
 
 // World is a hub in one process, one cluster, and its agent.
@@ -46,8 +44,9 @@ type World struct {
 	dir      string
 	hub      *stack.Stack
 	local    *kubetest.Cluster
-	metrics  string // URL
-	http     *http.Client
+	metrics  string       // URL of the agent's own door
+	door     *http.Client // to it
+	http     *http.Client // to the hub
 	services consolev1connect.ServiceServiceClient
 	syncs    consolev1connect.SyncServiceClient
 
@@ -58,7 +57,7 @@ type World struct {
 
 // Start brings all up, with the kind of the load's custom resources, and waits until the agent is ready.
 func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err error) {
-	w = &World{dir: dir}
+	w = &World{dir: dir, door: &http.Client{Transport: &http.Transport{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Stop())
@@ -106,6 +105,7 @@ func (w *World) Stop() error {
 	if w.http != nil {
 		w.http.CloseIdleConnections()
 	}
+	w.door.CloseIdleConnections()
 	return errors.Join(errs...)
 }
 
@@ -182,7 +182,7 @@ func (w *World) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	resp, err := w.http.Do(req)
+	resp, err := w.door.Do(req)
 	if err != nil {
 		return "", err
 	}
