@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -73,7 +72,7 @@ func TestThresholdOfTheGuardIsTheServices(t *testing.T) {
 	w.start()
 	strict, lax := w.service("strict"), w.service("lax")
 	percent := func(n int32) *deliveryv1.SyncSpec {
-		return &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: proto.Int32(n)}}
+		return &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: new(n)}}
 	}
 	w.hub.awaitPhase(t, strict, w.hub.pushSynced(t, strict, w.namespace, configMaps(0, 10), percent(0)), healthy)
 	w.hub.awaitPhase(t, lax, w.hub.pushSynced(t, lax, w.namespace, configMaps(20, 30), percent(100)), healthy)

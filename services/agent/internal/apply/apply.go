@@ -121,11 +121,12 @@ func (p *Progress) Done() map[object.Key]inventory.Entry {
 	return maps.Clone(p.done)
 }
 
-func (p *Progress) note(item set.Item, meta metav1.Object) {
+// note takes an object for done.
+func (p *Progress) note(item set.Item, uid types.UID, owned object.Sum) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done[item.Key] = inventory.Entry{
-		Ref: item.Ref, UID: meta.GetUID(), Sum: item.Sum, Owned: object.Owned(meta), Wave: item.Wave, Hook: item.Hook != 0,
+		Ref: item.Ref, UID: uid, Sum: item.Sum, Owned: owned, Wave: item.Wave, Hook: item.Hook != 0,
 	}
 }
 
@@ -235,9 +236,8 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 		}
 		known, ok := p.known.of(item.Key)
 		if Decide(item, known, ok) == "" {
-			if ok {
-				p.note(item, &metav1.ObjectMeta{UID: known.UID})
-				p.own1(item, known.Owned)
+			if ok && known.Manifest == item.Sum { // else it is held, and stays as it was
+				p.note(item, known.UID, known.Owned)
 			}
 			return nil
 		}
@@ -246,7 +246,7 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 			pending.add(item, wait)
 		}
 		if answer != nil {
-			p.note(item, answer)
+			p.note(item, answer.GetUID(), object.Owned(answer))
 			a.wrote(p, item, answer)
 		}
 		return problem
@@ -255,15 +255,6 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 		return Result{Failures: failures}
 	}
 	return a.waits(p, pending.items, time.Hour)
-}
-
-// own1 keeps what is known of the fields of an object that was not sent.
-func (p *Progress) own1(item set.Item, owned object.Sum) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	entry := p.done[item.Key]
-	entry.Owned = owned
-	p.done[item.Key] = entry
 }
 
 // one sends one object. wait says what has to happen first.
@@ -347,10 +338,12 @@ func (a *Applier) wrote(p *Progress, item set.Item, answer *unstructured.Unstruc
 func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err error) {
 	const again = "is being deleted, to be made anew"
 	meta, err := a.api.Metadata(ctx, item.Ref)
-	if err != nil && !notThere(err) {
+	switch {
+	case notThere(err):
+		return again, nil
+	case err != nil:
 		return "", err
-	}
-	if err != nil || meta.DeletionTimestamp != nil {
+	case meta.DeletionTimestamp != nil:
 		return again, nil
 	}
 	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {

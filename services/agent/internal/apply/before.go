@@ -146,7 +146,7 @@ func Shrinks(spec *deliveryv1.PruneSpec, content string, before, going []invento
 	var text strings.Builder
 	text.WriteString(content)
 	for _, entry := range going {
-		text.WriteString("\n" + entry.Group + "/" + entry.Key.String())
+		text.WriteString("\n" + entry.Group + "/" + entry.String())
 	}
 	id = fmt.Sprintf("%016x", uint64(object.SumOf([]byte(text.String()))))
 	return id, spec.GetConfirmed() != id

@@ -67,7 +67,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	case meta.DeletionTimestamp != nil:
 		return "of an earlier sync is being deleted", nil
 	case meta.Annotations[runAnnotation] == r.Digest:
-		p.note(item, meta)
+		p.note(item, meta.UID, object.Owned(meta))
 		return "", nil
 	}
 	if owner := object.Owner(meta); owner != "" && owner != r.Service {
@@ -94,7 +94,7 @@ func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set
 	if err != nil {
 		return explain(item, err)
 	}
-	p.note(item, made)
+	p.note(item, made.GetUID(), object.Owned(made))
 	return nil
 }
 

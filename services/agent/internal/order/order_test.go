@@ -68,7 +68,8 @@ func TestPlan(t *testing.T) {
 		want  string
 	}{
 		{
-			"kinds", []set.Item{
+			"kinds",
+			[]set.Item{
 				item("ValidatingWebhookConfiguration", "hook"), item("Deployment", "web"), item("Boat", "boat"), item("ConfigMap", "config"),
 				item("Role", "role"), item("CustomResourceDefinition", "crd", wave(7)), item("Namespace", "space"),
 			},
@@ -80,7 +81,8 @@ func TestPlan(t *testing.T) {
 		{"depends on another service's", []set.Item{item("Deployment", "web", needs("Deployment", "elsewhere"))}, "[elsewhere] web"},
 		{"depends on a namespace", []set.Item{item("Deployment", "web", needs("Namespace", "space")), item("Namespace", "space")}, "space [space] web"},
 		{
-			"hooks", []set.Item{
+			"hooks",
+			[]set.Item{
 				item("Deployment", "web"), item("Job", "second", hook(object.PreSync), wave(2)), item("Job", "first", hook(object.PreSync)), item("Namespace", "space"),
 				item("Job", "after", hook(object.PostSync)), item("Job", "fail", hook(object.SyncFail)), item("Job", "with", hook(object.Sync)), item("Job", "test", hook(object.Never)),
 			},

@@ -347,8 +347,8 @@ func union(record inventory.Record, items, needed []set.Item) (superset inventor
 		entry.Version, entry.Wave, entry.Hook = item.Version, item.Wave, item.Hook != 0
 		if send[item.Key] {
 			entry.Sum = 0
-		} else if !entry.Hook && item.Flags&object.Hold == 0 {
-			entry.Sum = item.Sum
+		} else if entry.Sum == 0 && !entry.Hook && item.Flags&object.Hold == 0 {
+			entry.Sum = item.Sum // sent before, by an attempt that did not come to its end
 		}
 		changed = changed || entry != all[i] || entry.Hook
 		all[i] = entry
