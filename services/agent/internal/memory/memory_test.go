@@ -43,7 +43,7 @@ func live(name string, uid, version int, ours string) *metav1.PartialObjectMetad
 	}}
 	if ours != "" {
 		meta.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + ours + `":{}}`)},
+			Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:` + ours + `":{}}`),
 		}}
 	}
 	return meta

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -86,11 +85,10 @@ func (r *record) state() State {
 }
 
 const (
-	pageSize  = 256       // records
-	arenaPage = 64 << 10  // bytes; no name is longer
-	sparse    = 3         // there are at most 2/sparse of the index in use
-	firstSize = 1 << 8    // of the index
-	maxName   = 1<<16 - 1 // bytes
+	pageSize  = 256      // records
+	arenaPage = 64 << 10 // bytes; no name is longer
+	sparse    = 3        // there are at most 2/sparse of the index in use
+	firstSize = 1 << 8   // of the index
 )
 
 // records holds the records, and finds them by key.
@@ -124,13 +122,12 @@ func (s *records) used() iter.Seq[uint32] {
 func (m *Memory) key(id uint32) object.Key {
 	r := m.at(id)
 	gvk := m.kinds.of(r.kind)
-	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: m.namespaces.of(r.namespace), Name: strings.Clone(m.name(r))}
+	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: m.namespaces.of(r.namespace), Name: string(m.name(r))}
 }
 
-// name is good until the arena is compacted.
-func (s *records) name(r *record) string {
-	page := s.arena[r.name/arenaPage]
-	return unsafe.String(&page[r.name%arenaPage], int(r.nameLen))
+// name is not to be changed, and good until the arena is compacted.
+func (s *records) name(r *record) []byte {
+	return s.arena[r.name/arenaPage][r.name%arenaPage:][:r.nameLen]
 }
 
 // add makes a record with nothing but its name.
@@ -184,7 +181,7 @@ func (s *records) compact() {
 	s.arena, s.bytes, s.dead = nil, 0, 0
 	for id := range s.used() {
 		r := s.at(id)
-		r.name, r.nameLen = s.keep(old.name(r))
+		r.name, r.nameLen = s.keep(string(old.name(r)))
 	}
 }
 
@@ -208,7 +205,7 @@ func (m *Memory) find(key object.Key) (uint32, bool) {
 func (m *Memory) is(id uint32, key object.Key) bool {
 	r := m.at(id)
 	gvk := m.kinds.of(r.kind)
-	return m.name(r) == key.Name && m.namespaces.of(r.namespace) == key.Namespace && gvk.Kind == key.Kind && gvk.Group == key.Group
+	return string(m.name(r)) == key.Name && m.namespaces.of(r.namespace) == key.Namespace && gvk.Kind == key.Kind && gvk.Group == key.Group
 }
 
 // index makes a record findable.

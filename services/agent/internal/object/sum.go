@@ -82,7 +82,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) map[string]any {
 		return nil
 	}
 	var fields map[string]any
-	if json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+	if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return nil
 	}
 	return fields

@@ -83,7 +83,7 @@ func FuzzContent(f *testing.F) {
 
 func managed(manager string, operation metav1.ManagedFieldsOperationType, second int, fields string) metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Time: &at, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 func TestOwnedChangesWithOurFieldsOnly(t *testing.T) {
@@ -127,11 +127,13 @@ func TestRivalsAreNamed(t *testing.T) {
 		{"nothing", whole, `{"f:spec":{"f:paused":{}}}`, "", nil},
 		{
 			"a scalar", `{"f:metadata":{"f:labels":{"f:x/y":{}}},"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{},"f:ports":{}}}}}}}`,
-			`{"f:spec":{"f:replicas":{}}}`, "hpa", []string{"/spec/replicas"},
+			`{"f:spec":{"f:replicas":{}}}`, "hpa",
+			[]string{"/spec/replicas"},
 		},
 		{
 			"in a list", `{"f:metadata":{"f:labels":{"f:x/y":{}}},"f:spec":{"f:replicas":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:ports":{}}}}}}}`,
-			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{}}}}}}}`, "hpa", []string{"/spec/template/spec/containers/0/image"},
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{}}}}}}}`, "hpa",
+			[]string{"/spec/template/spec/containers/0/image"},
 		},
 		{
 			"gone", `{"f:metadata":{},"f:spec":{"f:template":{}}}`, `{"f:spec":{"f:paused":{}}}`, "hpa", []string{"/spec/replicas"},

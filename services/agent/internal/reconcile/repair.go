@@ -81,6 +81,9 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	if !ok || what != desired.Apply || !record.Complete || !mode.Decide(k.facts(service, record)).Repair {
 		return repair.ErrNotNow
 	}
+	if service.Sync.GetImpersonate() == "" && k.RequireImpersonation {
+		return repair.ErrNotNow
+	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	objects, err := k.applied(ctx, service, record)
 	if err != nil {

@@ -67,7 +67,7 @@ func (w *world) meta(name, field string) *metav1.PartialObjectMetadata {
 	w.version++
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: "n", UID: types.UID("u-" + name), ResourceVersion: fmt.Sprint(w.version), Labels: map[string]string{object.ServiceLabel: service},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + field + `":{}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:` + field + `":{}}`)}},
 	}}
 }
 

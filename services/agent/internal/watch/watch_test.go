@@ -134,7 +134,7 @@ func live(gvk schema.GroupVersionKind, name string, version int) *metav1.Partial
 		TypeMeta: metav1.TypeMeta{Kind: gvk.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(version), Labels: map[string]string{object.ServiceLabel: service},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 		},
 	}
 }
