@@ -55,7 +55,7 @@ func managersOf(obj *unstructured.Unstructured) []manager {
 	var out []manager
 	for _, entry := range obj.GetManagedFields() {
 		var fields map[string]any
-		if entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		name := entry.Manager

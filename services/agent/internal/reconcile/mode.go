@@ -135,7 +135,13 @@ func (k *keeper) color(service desired.Service, report *deliveryv1.ServiceReport
 	if v.Phase == deliveryv1.Phase_PHASE_DIFFERS {
 		text += " " + summary(k.stance.diff)
 	}
-	if v.Phase != deliveryv1.Phase_PHASE_UNSPECIFIED && !(v.Phase == deliveryv1.Phase_PHASE_DIFFERS && changes(k.stance.diff) == 0) {
+	switch v.Phase {
+	case deliveryv1.Phase_PHASE_UNSPECIFIED:
+	case deliveryv1.Phase_PHASE_DIFFERS:
+		if changes(k.stance.diff) > 0 {
+			report.Phase = v.Phase
+		}
+	default:
 		report.Phase = v.Phase
 	}
 	report.Message = strings.TrimSpace(text + " " + report.GetMessage())
