@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/render/child"
 )
 
 var kube kubetest.Shared
@@ -38,7 +39,13 @@ var kube kubetest.Shared
 // asAgent makes this test binary be the agent: for the tests that kill it.
 const asAgent = "AGENT_TEST_RUN"
 
+// asRenderer, as the only argument, makes it render.
+const asRenderer = "render"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == asRenderer {
+		os.Exit(child.Main(os.Stdin, os.Stdout, os.NewFile(3, "answers")))
+	}
 	if os.Getenv(asAgent) != "" {
 		runAgent()
 		return
@@ -116,7 +123,7 @@ func (w *world) start() (stop func()) {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: telemetry.Discard()})
+	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: telemetry.Discard(), Renderer: []string{os.Args[0], asRenderer}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -59,6 +59,7 @@ type testHub struct {
 	syncs     int
 	downloads int
 	watchers  map[chan struct{}]bool
+	rendering map[string]rendering
 }
 
 func newHub(t *testing.T) *testHub {
@@ -73,7 +74,7 @@ func newHub(t *testing.T) *testHub {
 	}
 	h := &testHub{
 		cluster: "edge", store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{}, removed: map[string]bool{},
-		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, watchers: map[chan struct{}]bool{},
+		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, watchers: map[chan struct{}]bool{}, rendering: map[string]rendering{},
 	}
 	h.cond = sync.NewCond(&h.mu)
 	mux := http.NewServeMux()
@@ -237,6 +238,7 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
 	sent.Sync = h.services[service].GetSync()
+	sent.Render, sent.ClusterLabels = h.rendering[service].spec, h.rendering[service].labels
 	seal(sent)
 	h.services[service] = sent
 	delete(h.removed, service)
