@@ -132,6 +132,11 @@ func TestListsShowNothingForeign(t *testing.T) {
 		wantCode(t, err, connect.CodePermissionDenied, `user "bob" may not view service "b" (cluster "edge-2")`, `grant "one" is for other projects or clusters`)
 		_, err = one.secrets.GetSecret(t.Context(), &consolev1.GetSecretRequest{Name: "git"})
 		wantCode(t, err, connect.CodePermissionDenied, "needs a grant with role admin")
+		// That nothing would change tells nobody what a value is.
+		for _, guess := range []string{"x", "y"} {
+			_, err = one.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": guess}}})
+			wantCode(t, err, connect.CodePermissionDenied, "may not edit secret")
+		}
 		_, err = one.grants.GetGrant(t.Context(), &consolev1.GetGrantRequest{Name: "ops"})
 		wantCode(t, err, connect.CodePermissionDenied, "ops")
 		_, err = one.objects.GetServiceDiff(t.Context(), &consolev1.GetServiceDiffRequest{Name: "c"})

@@ -157,6 +157,9 @@ func (e *Edit) ref() store.Ref { return store.Ref{Kind: e.draft.Kind, Name: e.dr
 
 // fault notes a refusal; any other error ends all.
 func (w *writing) fault(i int, err error) error {
+	if err == nil {
+		return nil
+	}
 	refusal, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err
@@ -296,7 +299,11 @@ func (w *writing) change(ctx context.Context, i int) error {
 	}
 	if bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels) {
 		w.out[i].After, w.out[i].Outcome = before, Unchanged
-		return nil
+		if w.reader == nil {
+			return nil
+		}
+		// Else "unchanged" would tell anybody what is there, the values of a secret included.
+		return w.fault(i, w.reader.MayWrite(ctx, w.by, *before))
 	}
 	if err := forgetMoved(ctx, w.tx, *before, d); err != nil {
 		return err

@@ -361,6 +361,27 @@ func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, 
 	return nil
 }
 
+// MayWrite implements catalog.Reader.
+func (k *Keeper) MayWrite(ctx context.Context, by catalog.By, r store.Resource) error {
+	if by.Self() || by.Identity.Has(platform.RoleAdmin) {
+		return nil
+	}
+	at, err := k.Target(ctx, r)
+	if err != nil {
+		return err
+	}
+	refused := k.check(ctx, by.Identity, access.Edit, at)
+	if refused != nil && k.check(ctx, by.Identity, access.Deploy, at) == nil {
+		return nil // a lever that is as it was
+	}
+	return refused
+}
+
+// Clear implements catalog.Clearer: nobody without the right to delete a resource is told who names it.
+func (k *Keeper) Clear(ctx context.Context, tx *store.Tx, by catalog.By, current store.Resource) error {
+	return k.Wrote(ctx, tx, by, &current, nil)
+}
+
 // onlyLevers tells whether nothing of a service changed but what sync, hold, resume, pin and rollback set.
 func onlyLevers(before, after *store.Resource) bool {
 	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
