@@ -108,7 +108,6 @@ func detail[M proto.Message](t testing.TB, err error) M {
 func shopProject() *consolev1.Project {
 	return &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{
 		Description: "the shop", Sources: []string{"shop*"}, Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"env": "prod"}},
-		Namespaces: []string{"shop", "shop-*"}, Kinds: []string{"*.apps", "ConfigMap"}, DeniedKinds: []string{"DaemonSet.apps"},
 	}}
 }
 
@@ -158,7 +157,9 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 		}
 		for word, change := range map[string]func(*consolev1.ProjectSpec){
 			"spec.sources[0]":     func(s *consolev1.ProjectSpec) { s.Sources = []string{"Shop!"} },
-			"spec.namespaces[0]":  func(s *consolev1.ProjectSpec) { s.Namespaces = []string{"a.b"} },
+			"spec.namespaces":     func(s *consolev1.ProjectSpec) { s.Namespaces = []string{"shop"} },
+			"spec.kinds":          func(s *consolev1.ProjectSpec) { s.Kinds = []string{"*"} },
+			"spec.deniedKinds":    func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret"} },
 			"spec.clusters.where": func(s *consolev1.ProjectSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "name = a"} },
 			"spec.config": func(s *consolev1.ProjectSpec) {
 				s.Config = map[string]*consolev1.ConfigSetting{"a": {Value: &consolev1.ConfigSetting_Flag{Flag: true}}}

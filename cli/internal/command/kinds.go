@@ -17,9 +17,9 @@ const pageSize = 500
 
 // kind is how a kind of resource is reached.
 type kind struct {
-	kind   manifest.Kind
-	get    func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
-	page   func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
+	kind manifest.Kind
+	get  func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
+	page func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
 	// remove deletes a resource; confirmation is what a call before asked for.
 	remove func(ctx context.Context, h *hub.Hub, name, confirmation string) error
 }

@@ -12,13 +12,12 @@ import (
 )
 
 func (v view) projects(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "SERVICES", "CLUSTERS"}, "SOURCES", "NAMESPACES", "KINDS", "DENIED-KINDS", "DESCRIPTION")
+	t := v.newTable([]string{"NAME", "SERVICES", "CLUSTERS"}, "SOURCES", "DESCRIPTION")
 	for _, m := range found {
 		p := m.(*consolev1.Project)
 		s := p.GetSpec()
 		v.row(t, []string{p.GetMetadata().GetName(), strconv.Itoa(int(p.GetStatus().GetServices())), chosen(s.GetClusters())},
-			strings.Join(s.GetSources(), ", "), strings.Join(s.GetNamespaces(), ", "), strings.Join(s.GetKinds(), ", "),
-			strings.Join(s.GetDeniedKinds(), ", "), s.GetDescription())
+			strings.Join(s.GetSources(), ", "), s.GetDescription())
 	}
 	return t
 }

@@ -17,10 +17,6 @@ type ProjectSpec struct {
 	Sources []string `json:"sources,omitempty"`
 	// Clusters is nil for none.
 	Clusters *Selector `json:"clusters,omitempty"`
-	// Namespaces, Kinds and DeniedKinds bound the objects: agents look at them.
-	Namespaces  []string `json:"namespaces,omitempty"`
-	Kinds       []string `json:"kinds,omitempty"`
-	DeniedKinds []string `json:"deniedKinds,omitempty"`
 }
 
 // Selector chooses clusters. One of its fields is set.
@@ -52,20 +48,13 @@ type Project = Resource[ProjectSpec]
 // Projects is their kind.
 func Projects() Type[ProjectSpec] {
 	return Type[ProjectSpec]{Kind: store.KindProject, Check: func(p *Project) error {
-		if err := checkPatterns("sources", p.Spec.Sources); err != nil {
-			return err
+		for i, pattern := range p.Spec.Sources {
+			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+				return refuse(Invalid, "spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
+			}
 		}
-		return checkPatterns("namespaces", p.Spec.Namespaces)
+		return nil
 	}}
-}
-
-func checkPatterns(field string, patterns []string) error {
-	for i, pattern := range patterns {
-		if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-			return refuse(Invalid, "spec.%s[%d] %q: must be a name, in which * stands for any text", field, i, pattern)
-		}
-	}
-	return nil
 }
 
 // CountServices says how many services are of each of these projects.
@@ -78,7 +67,7 @@ func (c *Catalog) CountServices(ctx context.Context, projects []string) (counts 
 }
 
 // Bounds is a Hook: it refuses services that their project does not allow, and changes of projects that their
-// services would break. Namespaces and kinds are for agents to look at, who see the objects.
+// services would break.
 type Bounds struct{}
 
 // Wrote looks at services and projects.

@@ -74,10 +74,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 		return out, err
 	}
 	out.Meta = decodeMeta(p.GetMetadata())
-	out.Spec = catalog.ProjectSpec{
-		Description: spec.GetDescription(), Sources: spec.GetSources(),
-		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
-	}
+	out.Spec = catalog.ProjectSpec{Description: spec.GetDescription(), Sources: spec.GetSources()}
 	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
 	return out, err
 }
@@ -85,7 +82,6 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters),
-		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds,
 	}}
 }
 

@@ -27,8 +27,15 @@ func unbuilt(who string, spec proto.Message) error {
 			field = "config"
 		}
 	case *consolev1.ProjectSpec:
-		if len(s.GetConfig()) > 0 {
+		switch {
+		case len(s.GetConfig()) > 0:
 			field = "config"
+		case len(s.GetNamespaces()) > 0: // agents do not look at these yet
+			field = "namespaces"
+		case len(s.GetKinds()) > 0:
+			field = "kinds"
+		case len(s.GetDeniedKinds()) > 0:
+			field = "deniedKinds"
 		}
 	}
 	if field == "" {
