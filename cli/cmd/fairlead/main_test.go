@@ -96,8 +96,24 @@ func TestScripts(t *testing.T) {
 			env.Setenv("USER", "tester")
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke},
 	})
+}
+
+// follow logs in with a link that is in a file: follow FILE FLAGS...
+func follow(ts *testscript.TestScript, neg bool, args []string) {
+	fairlead(ts, neg, append([]string{"login", strings.TrimSpace(ts.ReadFile(args[0]))}, args[1:]...))
+}
+
+// revoke revokes the API token that is in a file: revoke FILE.
+func revoke(ts *testscript.TestScript, neg bool, args []string) {
+	fairlead(ts, neg, []string{"token", "revoke", strings.Split(ts.ReadFile(args[0]), "_")[1]})
+}
+
+func fairlead(ts *testscript.TestScript, neg bool, args []string) {
+	if err := ts.Exec("fairlead", args...); (err != nil) != neg {
+		ts.Fatalf("fairlead %s: %v", args[0], err)
+	}
 }
 
 // ask asks the tunnel for a cluster's API as the owner of a kubectl credential, and expects a status: ask CREDENTIAL CLUSTER STATUS.

@@ -18,7 +18,31 @@ func (a *app) admin() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.adminToken())
+	cmd.AddCommand(a.adminToken(), a.adminLoginLink())
+	return cmd
+}
+
+func (a *app) adminLoginLink() *cobra.Command {
+	var groups []string
+	cmd := &cobra.Command{
+		Use:   "login-link USER",
+		Short: "Make a link with which a person logs in, once, within an hour",
+		Long: `Make a link with which a person logs in, once, within an hour: in a browser, or with "fairlead login LINK".
+
+What the person may do, grants decide: see "fairlead get grants".`,
+		Example: "  fairlead admin login-link ada --group fairlead:admins",
+		Args:    wants(1, 1),
+	}
+	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		res, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: args[0], Groups: groups})
+		if err != nil {
+			return err
+		}
+		return a.printf("%s\n", res.GetLink())
+	})
 	return cmd
 }
 

@@ -14,7 +14,7 @@ func (a *app) cluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cluster",
 		Aliases: []string{"clusters"},
-		Short:   "Join clusters",
+		Short:   "Let clusters join and leave",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -27,6 +27,20 @@ The token goes to stdout, and how to use it to stderr.`,
 		Example: "  fairlead cluster join-token edge-1 > join-token",
 		Args:    wants(1, 1),
 		RunE:    a.hubCommand(a.joinToken),
+	}, &cobra.Command{
+		Use:   "leave NAME",
+		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
+		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,
+there or here: what is applied stays. It joins again with a new join token.`,
+		Args: wants(1, 1),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			if _, err := h.Logins.LeaveCluster(ctx, &consolev1.LeaveClusterRequest{Cluster: args[0]}); err != nil {
+				return clusterKind().missing(args[0], err)
+			}
+			return a.printf("cluster/%s has left\n", args[0])
+		}),
 	})
 	return cmd
 }

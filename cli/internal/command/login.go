@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,12 @@ import (
 	"fairlead.dev/cli/internal/table"
 )
 
+// linkPath is what a login link has behind the URL of the hub.
+const linkPath = "/v1/login/once#"
+
+// loginTimeout is how long a person may take at the identity provider.
+const loginTimeout = 10 * time.Minute
+
 // maxSecretBytes bounds a file that should hold one secret.
 const maxSecretBytes = 4096
 
@@ -21,14 +28,15 @@ func (a *app) login() *cobra.Command {
 	var l hub.Login
 	var secretFile, tokenFile, caFile string
 	cmd := &cobra.Command{
-		Use:   "login URL --hub-secret-file FILE | --token-file FILE",
+		Use:   "login URL|LINK [--hub-secret-file FILE | --token-file FILE]",
 		Short: "Log in to a hub",
-		Long: `Log in to a hub, as an administrator with the hub's secret, or with a token of "fairlead admin token", and keep the
-token in a context that becomes the current one.
+		Long: `Log in to a hub, and keep the token in a context that becomes the current one: at the hub's identity provider, in a
+browser on any device; with a login link, which works once; as an administrator with the hub's secret; or with a token
+of "fairlead admin token" or "fairlead token create".
 
 The token is good for 12 hours and is renewed by use. The file of contexts is $FAIRLEAD_CONFIG, or
 fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
-		Example: "  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
+		Example: "  fairlead login https://fairlead.example.com\n  fairlead login 'https://fairlead.example.com/v1/login/once#...'\n  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
 		Args:    wants(1, 1),
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
@@ -36,17 +44,22 @@ fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
 	cmd.Flags().StringVar(&l.User, "user", "", "name that the audit trail shall show; default: $USER, or admin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if (secretFile == "") == (tokenFile == "") {
+		if secretFile != "" && tokenFile != "" {
 			return usage(cmd)
 		}
 		l.URL, l.Context = args[0], a.context
+		if at, code, ok := strings.Cut(args[0], linkPath); ok && code != "" {
+			l.URL, l.Link = at, code
+		}
+		l.Tell = func(url, code string) { a.notef("Open %s and enter the code %s\n", url, code) }
 		if l.User == "" {
 			l.User = a.defaultUser()
 		}
 		var err error
-		if tokenFile != "" {
+		switch {
+		case tokenFile != "":
 			l.Token, err = readSecretFile(tokenFile, a.Stdin)
-		} else {
+		case secretFile != "":
 			l.HubSecret, err = a.readSecret(secretFile)
 		}
 		if err != nil {
@@ -76,7 +89,11 @@ func (a *app) doLogin(ctx context.Context, l hub.Login) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	limit := callTimeout
+	if l.Link == "" && l.Token == "" && l.HubSecret == "" {
+		limit = loginTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c, err := l.Do(ctx)
 	if err != nil {

@@ -44,6 +44,9 @@ type Hub struct {
 	Accounts consolev1connect.ServiceAccountServiceClient
 	Applies  consolev1connect.ApplyServiceClient
 	Audit    consolev1connect.AuditServiceClient
+	Access   consolev1connect.AccessServiceClient
+	Tokens   consolev1connect.TokenServiceClient
+	Logins   consolev1connect.LoginServiceClient
 	Levers   consolev1connect.SyncServiceClient
 	Objects  consolev1connect.ObjectServiceClient
 }
@@ -88,6 +91,9 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
+		Access:   consolev1connect.NewAccessServiceClient(hc, c.URL, opts...),
+		Tokens:   consolev1connect.NewTokenServiceClient(hc, c.URL, opts...),
+		Logins:   consolev1connect.NewLoginServiceClient(hc, c.URL, opts...),
 		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
 		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
 	}, nil
@@ -151,8 +157,11 @@ type Login struct {
 	CA        string // PEM.
 	HubSecret string
 	User      string
-	// Token is used instead of the hub secret, if there is one.
+	// Token is used instead of the hub secret, if there is one, and Link before both.
 	Token string
+	Link  string
+	// Tell is told where to log in at the identity provider, if neither is given.
+	Tell func(url, code string)
 }
 
 // Do exchanges the hub secret for an administrator's token and returns the context to keep.
@@ -174,7 +183,10 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	at := newExplainer(c)
 	at.loggingIn = true
 	opts := append(client.Options(), connect.WithInterceptors(at))
-	if l.Token != "" {
+	switch {
+	case l.Link != "" || l.Token == "" && l.HubSecret == "":
+		return l.person(ctx, c, consolev1connect.NewLoginServiceClient(hc, base, opts...))
+	case l.Token != "":
 		return l.take(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, append(opts, client.WithToken(identity.StaticToken(l.Token)))...))
 	}
 	api := consolev1connect.NewIdentityServiceClient(hc, base, opts...)
@@ -185,6 +197,35 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	if err != nil {
 		return c, err
 	}
+	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+}
+
+// person logs in by a link, or else at the identity provider.
+func (l Login) person(ctx context.Context, c contexts.Context, api consolev1connect.LoginServiceClient) (contexts.Context, error) {
+	if l.Link != "" {
+		res, err := api.ExchangeLoginLink(ctx, &consolev1.ExchangeLoginLinkRequest{Link: l.Link})
+		if err != nil {
+			return c, err
+		}
+		c.User = res.GetUser()
+		return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+	}
+	options, err := api.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
+	if err != nil {
+		return c, err
+	}
+	if options.GetOidc() == nil {
+		return c, fmt.Errorf("%s has no identity provider: log in with a link, --hub-secret-file or --token-file", c.URL)
+	}
+	token, err := deviceFlow(ctx, options.GetOidc(), l.Tell)
+	if err != nil {
+		return c, err
+	}
+	res, err := api.ExchangeIDToken(ctx, &consolev1.ExchangeIDTokenRequest{IdToken: token})
+	if err != nil {
+		return c, err
+	}
+	c.User = res.GetUser()
 	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
