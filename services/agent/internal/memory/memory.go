@@ -412,15 +412,21 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 	}
 }
 
-// Fought notes who keeps changing fields of an object, or with no manager and no fields that nobody does.
+// Fought notes who keeps changing fields of an object. Without fields it is deleted again and again.
 func (m *Memory) Fought(key object.Key, manager string, fields []string) {
 	m.update(key, func(id uint32, r *record) {
-		r.flags ^= rivalTold // so that the change is news
-		if manager == "" && len(fields) == 0 {
-			delete(m.rivals, id)
-			return
-		}
 		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields}
+		r.flags ^= rivalTold // so that the change is news
+	})
+}
+
+// Peace notes that nobody does any more.
+func (m *Memory) Peace(key object.Key) {
+	m.update(key, func(id uint32, r *record) {
+		if rival, ok := m.rivals[id]; ok && !rival.Webhook {
+			delete(m.rivals, id)
+			r.flags ^= rivalTold
+		}
 	})
 }
 

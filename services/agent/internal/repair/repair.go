@@ -302,7 +302,7 @@ func (r *Repair) sweep(now time.Time) {
 			continue
 		}
 		if h.level > 0 {
-			r.memory.Fought(key, "", nil)
+			r.memory.Peace(key)
 		}
 		delete(r.histories, key)
 	}

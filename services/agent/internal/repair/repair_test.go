@@ -217,6 +217,21 @@ func TestFightBacksOffAndEnds(t *testing.T) {
 	})
 }
 
+func TestDeletingAgainAndAgainIsAFight(t *testing.T) {
+	t.Parallel()
+	run(t, 1, func(t *testing.T, w *world) {
+		w.after = func(name string) { time.AfterFunc(time.Second, func() { w.memory.Gone(key(name), "", 0) }) }
+		w.memory.Gone(key("o0"), "", 0)
+		<-time.After(50 * time.Second)
+		if n := w.counted("o0"); n != 3 {
+			t.Errorf("%d repairs", n)
+		}
+		if summary := w.memory.Summary(service); len(summary.Rivals) != 1 || len(summary.Rivals[0].Fields) != 0 {
+			t.Errorf("rivals: %+v", summary.Rivals)
+		}
+	})
+}
+
 // Edits of different fields are no fight, but no more often than the bucket has it.
 func TestBucketBoundsRepairs(t *testing.T) {
 	t.Parallel()
