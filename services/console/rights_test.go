@@ -39,7 +39,7 @@ func (a api) let(t testing.TB, group, role string, clusters *consolev1.GrantClus
 func (a api) putProject(t testing.TB, name string) {
 	t.Helper()
 	_, err := a.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{AllowMissing: true, Project: &consolev1.Project{
-		Metadata: meta(name), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}, Namespaces: []string{"*"}},
+		Metadata: meta(name), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}},
 	}})
 	if err != nil {
 		t.Fatal(err)
