@@ -39,7 +39,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT)
+	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE)
 	if err != nil {
 		return nil, err
 	}

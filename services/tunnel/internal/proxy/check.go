@@ -52,7 +52,7 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 	if !ok {
 		return &kubehttp.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster)}
 	}
-	if why := access.Check(x.caller, x.class, cluster, x.Catalog.Grants()); why != "" {
+	if why := access.Check(x.caller, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
 	}
 	return nil
