@@ -374,10 +374,10 @@ func (b *bench) small(ctx context.Context) error {
 // drift edits single objects, and waits for each until it is as it was.
 func (b *bench) drift(ctx context.Context) error {
 	var all []time.Duration
+	objects := Mixed(unchangedName, load, nil)
 	mark := b.Proxy.Mark()
 	for i := range edits {
-		obj := Mixed(unchangedName, load, nil)[i*17]
-		took, err := b.repaired(ctx, pathOf(obj))
+		took, err := b.repaired(ctx, pathOf(objects[i*17]))
 		if err != nil {
 			return err
 		}

@@ -395,7 +395,7 @@ func Kinds(n int) Storm {
 		if err := w.Deploy(ctx, name, objects); err != nil {
 			return "", err
 		}
-		said, err := asked(w.Proxy.Since(mark, isOurs), 10*n+50)
+		said, err := asked(w.Proxy.Since(mark, isOurs), 20*n+50)
 		if err != nil {
 			return said, err
 		}
