@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,12 +165,21 @@ func TestFightNamesTheRivalAndBacksOff(t *testing.T) {
 	}
 	w.kubectl("patch", "deployment", "web", "--type=merge", "--field-manager=scaler", `-p={"spec":{"replicas":7}}`)
 	want := "Deployment " + w.namespace + "/web: scaler keeps changing /spec/replicas: add it to sync.ignore, or take it out of Git."
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == degraded && r.GetMessage() == want })
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == degraded && r.GetMessage() == want && r.GetObjectsDrifted() == 1 && slices.ContainsFunc(r.GetObjects(), func(o *deliveryv1.ObjectReport) bool {
+			return o.GetName() == "web" && o.GetVersion() == "v1" && o.GetRival() == "scaler" && slices.Equal(o.GetFields(), []string{"/spec/replicas"})
+		})
+	})
 	if replicas() != "7" {
 		t.Error("there is no truce")
 	}
 	if patches := w.api.patches("/deployments/web") - before; patches != 3 {
 		t.Errorf("%d patches", patches)
+	}
+	digest := w.hub.sync(name, &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Pointers: []string{"/spec/replicas"}}}})
+	w.hub.awaitPhase(t, name, digest, healthy) // long before the truce is over
+	if replicas() != "7" {
+		t.Errorf("the rival was given the field, and there are %s", replicas())
 	}
 }
 

@@ -67,6 +67,7 @@ type Known struct {
 // Rival is somebody else who keeps changing fields of ours.
 type Rival struct {
 	Key     object.Key
+	Health  health.Health // of the object, in a Summary
 	Manager string
 	Fields  []string
 	// Webhook: they are changed on their way into the cluster.

@@ -42,10 +42,11 @@ func (m *Memory) Summary(service string) Summary {
 		if m.at(id).manifest == 0 {
 			continue
 		}
+		h := m.health(id)
 		if rival, ok := m.rivals[id]; ok {
+			rival.Health = h
 			summary.Rivals = append(summary.Rivals, rival)
 		}
-		h := m.health(id)
 		if h.State == health.Healthy {
 			summary.Healthy++
 			continue

@@ -243,6 +243,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		}
 		k.looks.left(left)
 	}
+	isNew := record.Applied.Digest != service.Digest
 	record.Entries = entries
 	record.Complete = true
 	record.Progress = inventory.Progress{}
@@ -252,6 +253,11 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		return retried(err).because("all objects are applied")
 	}
 	k.keepSets(record)
+	if isNew { // who quarrelled about the fields of before may have been given them
+		for _, rival := range k.Memory.Summary(k.name).Rivals {
+			k.Memory.Peace(rival.Key)
+		}
+	}
 	return nil
 }
 

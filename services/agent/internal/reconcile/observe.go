@@ -23,6 +23,8 @@ const (
 	// unseenPatience is how long a state is not reported while the watches of an agent that has just started
 	// have not told of all objects.
 	unseenPatience = 30 * time.Second
+	// mostObjects bounds the objects that a report names.
+	mostObjects = 100
 )
 
 // looks is what a keeper knows of its objects besides what the memory does.
@@ -127,8 +129,23 @@ func (k *keeper) state(summary memory.Summary) *deliveryv1.ServiceReport {
 	report := &deliveryv1.ServiceReport{
 		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
 	}
+	report.ObjectsDrifted = int32(len(summary.Rivals))
+	quarrels := make(map[object.Key]memory.Rival, len(summary.Rivals))
+	for _, rival := range summary.Rivals {
+		quarrels[rival.Key] = rival
+	}
 	for _, h := range summary.Bad {
-		report.Objects = append(report.Objects, objectReport(h.Ref, shown(h.State), h.Message))
+		one := objectReport(h.Ref, shown(h.State), h.Message)
+		one.Rival, one.Fields = quarrels[h.Ref.Key].Manager, quarrels[h.Ref.Key].Fields
+		delete(quarrels, h.Ref.Key)
+		report.Objects = append(report.Objects, one)
+	}
+	for _, rival := range summary.Rivals {
+		if _, left := quarrels[rival.Key]; left && len(report.Objects) < mostObjects {
+			one := objectReport(rival.Health.Ref, shown(rival.Health.State), quarrel(rival))
+			one.Rival, one.Fields = rival.Manager, rival.Fields
+			report.Objects = append(report.Objects, one)
+		}
 	}
 	switch summary.Worst.State {
 	case health.Healthy:
