@@ -174,6 +174,18 @@ func TestSessionIsWorthNoMoreThanItsLogin(t *testing.T) {
 	if _, err := verifier(identity.Revocation{TokenID: session.TokenID}).Verify(login); err != nil {
 		t.Errorf("who logs out of the browser is out everywhere: %v", err)
 	}
+	// Of an API token, and not only of the hour that it was exchanged for.
+	_, exchanged, err := keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "kim", Parent: "api", Final: true}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, _, err := keys.Session(exchanged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verifier(identity.Revocation{TokenID: "api"}).Verify(of); err == nil {
+		t.Error("the API token is revoked, the session goes on")
+	}
 	over := renewed
 	over.Until = time.Now()
 	if _, _, err := keys.Session(over); err == nil {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -202,7 +203,8 @@ func (k *KeySet) Session(verified Identity) (token string, signed Identity, err 
 		return "", Identity{}, errors.New("begin session: there is no token to begin it with")
 	}
 	if verified.Until.IsZero() {
-		verified.Parent, verified.Until, verified.TokenID = verified.TokenID, verified.ExpiresAt, rand.Text()
+		verified.Parent = cmp.Or(verified.Parent, verified.TokenID) // of what an API token was exchanged for: the API token
+		verified.Until, verified.TokenID = verified.ExpiresAt, rand.Text()
 	}
 	ttl := min(SessionLifetime, time.Until(verified.Until))
 	if ttl < time.Second {

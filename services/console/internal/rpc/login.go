@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 	"golang.org/x/oauth2"
@@ -125,7 +126,7 @@ func (b *browsers) redirect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	back := r.URL.Query().Get("return")
-	if !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
+	if !isOwnPath(back) {
 		back = ""
 	}
 	pending := login.Pending{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: back, Expire: time.Now().Add(pendingFor)}
@@ -142,6 +143,11 @@ func (b *browsers) redirect(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, pendingCookie(base64.RawURLEncoding.EncodeToString(b.Seal.Seal(pendingPurpose, text)), int(pendingFor.Seconds())))
 	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// isOwnPath holds for a path of this host. Browsers take \ for /, and leave tabs and line ends out: of /<tab>/host they make //host.
+func isOwnPath(to string) bool {
+	return strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsFunc(to, func(c rune) bool { return c == '\\' || unicode.IsControl(c) })
 }
 
 // pendingCookie comes back when the provider sends the browser here, which is another site: so it can't be strict.
