@@ -117,6 +117,26 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	})
 }
 
+// What an apply was about to change has no sum in the inventory, as what is on its way out has none.
+func TestHoldInTheMiddleOfAnApplyRemovesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")}), healthy)
+	stuck := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: db}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": annotated("a", "2", `fairlead.dev/wave: "1"`) + "---\n" + configMap("b", "1"), "d.yaml": stuck,
+	})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return strings.Contains(r.GetMessage(), "what comes after it waits") })
+	w.hub.awaitPhase(t, name, w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, "")), held)
+	w.mustData("a", "1")
+	w.mustData("b", "1")
+	if _, err := w.get("apps/v1", "Deployment", w.namespace, "db"); err != nil {
+		t.Errorf("what was applied already is gone: %v", err)
+	}
+}
+
 func TestHoldByAnnotation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

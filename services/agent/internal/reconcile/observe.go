@@ -71,6 +71,9 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 
 // leave tries again to remove what should have gone with the last apply.
 func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.Record {
+	if !record.Complete { // what has no sum was to be sent, by an apply that was held up
+		return record
+	}
 	var staying, leaving []inventory.Entry
 	for _, entry := range record.Entries {
 		if entry.Sum == 0 {
