@@ -38,6 +38,8 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 		return connect.NewError(connect.CodeUnauthenticated, login)
 	}
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded) // the caller's own
 	case errors.Is(err, login.ErrAway):
 		log.WarnContext(ctx, "identity provider does not answer", "err", err)
 		return connect.NewError(connect.CodeUnavailable, login.ErrAway)
