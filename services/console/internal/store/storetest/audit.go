@@ -112,14 +112,15 @@ func testAuditKeeps(t *testing.T, open Open) {
 
 // testAuditFollower: whoever has read up to a number has all before it, however many write at once.
 func testAuditFollower(t *testing.T, open Open) {
-	const writers, each = 6, 30
+	const writers, each = 6, 15
 	stores := []*store.Store{open(store.Options{}), open(store.Options{})}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for w := range writers {
 		running.Go(func() {
 			for i := range each {
-				if err := stores[w%2].AppendAudit(t.Context(), []store.AuditEvent{event(w*1000+2*i, "user:ada", "", "x"), event(w*1000+2*i+1, "user:ada", "", "x")}); err != nil {
+				events := []store.AuditEvent{event(w*1000+2*i, "user:ada", "", "x"), event(w*1000+2*i+1, "user:ada", "", "x")}
+				if _, err := answered(func() error { return stores[w%2].AppendAudit(t.Context(), events) }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -127,7 +128,7 @@ func testAuditFollower(t *testing.T, open Open) {
 		})
 	}
 	seen := map[string]bool{}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for at := int64(0); len(seen) < writers*each*2; {
 		if time.Now().After(deadline) || t.Failed() {
 			t.Fatalf("followed %d of %d events", len(seen), writers*each*2)

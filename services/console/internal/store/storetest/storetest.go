@@ -62,6 +62,20 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 	}
 }
 
+// patience bounds waits for what happens at once on a machine that has time.
+const patience = 3 * time.Minute
+
+// answered calls until the database answers, and says how often: on a busy machine a write may wait for
+// longer than the store lets it.
+func answered(call func() error) (tries int64, err error) {
+	for began := time.Now(); ; {
+		tries++
+		if err = call(); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > patience {
+			return tries, err
+		}
+	}
+}
+
 func draft(kind store.Kind, name, spec string, refs ...store.Ref) store.Draft {
 	return store.Draft{Kind: kind, Name: name, Labels: map[string]string{"team": "web"}, Spec: []byte(spec), Refs: refs}
 }
@@ -591,29 +605,33 @@ func testSigningKeys(t *testing.T, open Open) {
 // testConcurrentWriters follows the log while writers of several consoles write: every change that is
 // the last of its resource must come, in order, and no resource twice in the same state.
 func testConcurrentWriters(t *testing.T, open Open) {
-	const writers, rounds = 4, 25
+	const writers, rounds = 4, 15
 	done := make(chan struct{})
+	var again atomic.Int64 // writes that were tried again: they may have been committed
 	var wg sync.WaitGroup
 	for w := range writers {
 		s := open(store.Options{})
 		wg.Go(func() {
 			for i := range rounds {
 				name := fmt.Sprintf("r%d", (w+i)%5)
-				err := s.Write(t.Context(), "x", func(ctx context.Context, tx *store.Tx) error {
-					current, err := tx.Get(ctx, store.KindCluster, name)
-					switch {
-					case errors.Is(err, store.ErrNotFound):
-						_, err = tx.Create(ctx, draft(store.KindCluster, name, `{}`))
-					case err == nil && i%7 == 6:
-						err = tx.Delete(ctx, current)
-					case err == nil:
-						_, err = tx.Update(ctx, current, draft(store.KindCluster, name, fmt.Sprintf(`{"v":"%d-%d"}`, w, i)))
-					}
-					return err
+				tries, err := answered(func() error {
+					return s.Write(t.Context(), "x", func(ctx context.Context, tx *store.Tx) error {
+						current, err := tx.Get(ctx, store.KindCluster, name)
+						switch {
+						case errors.Is(err, store.ErrNotFound):
+							_, err = tx.Create(ctx, draft(store.KindCluster, name, `{}`))
+						case err == nil && i%7 == 6:
+							err = tx.Delete(ctx, current)
+						case err == nil:
+							_, err = tx.Update(ctx, current, draft(store.KindCluster, name, fmt.Sprintf(`{"v":"%d-%d"}`, w, i)))
+						}
+						return err
+					})
 				})
 				if err != nil {
 					t.Error(err)
 				}
+				again.Add(tries - 1)
 			}
 		})
 	}
@@ -647,7 +665,7 @@ func testConcurrentWriters(t *testing.T, open Open) {
 		default:
 		}
 	}
-	if at != writers*rounds {
+	if at < writers*rounds || at > writers*rounds+again.Load() {
 		t.Errorf("%d writes gave %d changes", writers*rounds, at)
 	}
 	for _, r := range read(t, s, func(ctx context.Context, v store.View) ([]store.Resource, error) {
@@ -699,7 +717,7 @@ func testWake(t *testing.T, open Open) {
 	// The listener's own writes always wake it, those of other consoles where there can be any.
 	await := func(s *store.Store) {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
+		deadline := time.After(patience)
 		for i := 0; ; i++ {
 			create(t, s, draft(store.KindSource, fmt.Sprintf("%p-%d", s, i), `{}`))
 			select {
