@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// maxTime is how long a child may take, by the clock.
-	maxTime = 60 * time.Second
 	// maxMemory is what a child may have in memory, in bytes; it is looked at every memoryPause.
 	maxMemory   = 512 << 20
 	memoryPause = 50 * time.Millisecond
@@ -44,7 +42,7 @@ func (r *Renderer) child(ctx context.Context, in Input, add manifest.Add) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	ctx, cancel := context.WithTimeout(ctx, r.Time)
 	defer cancel()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { c.feed(in) })
@@ -60,7 +58,8 @@ type child struct {
 	process *subprocess.Process
 	cmd     *exec.Cmd
 	said    *head
-	cpu     time.Duration
+	// cpu and time are what it may take.
+	cpu, time time.Duration
 	// stdin, stdout and answers are our ends of its pipes, ours all of them.
 	stdin, stdout, answers *os.File
 	ours                   []*os.File
@@ -74,7 +73,7 @@ func (r *Renderer) start() (*child, error) {
 	if len(r.program) == 0 {
 		return nil, errors.New("start renderer: the program is missing")
 	}
-	c := &child{cpu: r.CPU, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)}
+	c := &child{cpu: r.CPU, time: r.Time, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)}
 	theirs, err := c.pipes()
 	defer closeAll(theirs) // the child has its own
 	if err != nil {
@@ -286,7 +285,7 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	case why != "":
 		return errors.New("render: " + why)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the folder takes more than %s to render", maxTime)
+		return fmt.Errorf("the folder takes more than %s to render", c.time)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.cpu:

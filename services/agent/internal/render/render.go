@@ -23,6 +23,9 @@ const (
 	inlineFolder = 16 << 20
 	// children bounds the child processes at work.
 	children = 2
+
+	usualCPU  = 30 * time.Second
+	usualTime = 60 * time.Second
 )
 
 // Input is what is rendered, and what renderers may ask for.
@@ -39,6 +42,8 @@ type Input struct {
 type Renderer struct {
 	// CPU is how much of a processor a child gets, in whole seconds.
 	CPU time.Duration
+	// Time is how long a child may take, by the clock.
+	Time time.Duration
 
 	program []string
 	slots   chan struct{}
@@ -46,8 +51,7 @@ type Renderer struct {
 
 // New returns a renderer whose children are this program with its arguments, see package child.
 func New(program ...string) *Renderer {
-	const usual = 30 * time.Second
-	return &Renderer{CPU: usual, program: program, slots: make(chan struct{}, children)}
+	return &Renderer{CPU: usualCPU, Time: usualTime, program: program, slots: make(chan struct{}, children)}
 }
 
 // Render gives the objects of a service to add, in the order in which they are written down. A

@@ -65,6 +65,9 @@ func scope() render.Scope {
 	}
 }
 
+// patience is for a machine that has much else to do.
+const patience = 10 * time.Minute
+
 // run renders a folder in a child, and lists the objects as JSON by name.
 func run(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string, lookup render.Lookup) (map[string]string, error) {
 	t.Helper()
@@ -76,7 +79,7 @@ func run(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string, loo
 	}
 	objects := map[string]string{}
 	renderer := render.New(os.Args[0], asChild)
-	renderer.CPU = 2 * time.Second
+	renderer.CPU, renderer.Time = processor, patience
 	err = renderer.Render(t.Context(), render.Input{Folder: folder, Scope: scope(), Lookup: lookup},
 		func(obj *unstructured.Unstructured, _ manifest.Position) error {
 			text, err := json.Marshal(obj.Object)
@@ -228,14 +231,18 @@ func TestEndlessTemplateLoop(t *testing.T) {
 	t.Parallel()
 	refuses(t, with(templates), map[string]string{"a.yaml": `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`}, "exceeded maximum template depth")
 	refuses(t, with(templates), map[string]string{"a.yaml": `{{ define "a" }}{{ include "a" . }}{{ end }}{{ template "a" . }}`}, "include is nested more than 200 deep")
-	refuses(t, with(templates), map[string]string{"a.yaml": `{{ range until 2000000000 }}{{ end }}`}, "to render")
-	refuses(t, with(templates), map[string]string{"a.yaml": `{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}`}, "takes more than 2s of processor time to render. Look for a loop")
+	if memoryIsTold {
+		refuses(t, with(templates), map[string]string{"a.yaml": `{{ range until 2000000000 }}{{ end }}`}, "to render")
+	}
+	refuses(t, with(templates), map[string]string{"a.yaml": `{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}`}, fmt.Sprintf("takes more than %s of processor time to render. Look for a loop", processor))
 }
 
 func TestTemplateThatPrintsForever(t *testing.T) {
 	t.Parallel()
 	refuses(t, with(templates), map[string]string{"a.yaml": `{{ range until 1000000 }}{{ repeat 1000 "x" }}{{ end }}`}, "renders to more than")
-	refuses(t, with(templates), map[string]string{"a.yaml": `{{ repeat 2000000000 "x" }}`}, "of memory")
+	if memoryIsTold {
+		refuses(t, with(templates), map[string]string{"a.yaml": `{{ repeat 2000000000 "x" }}`}, "of memory")
+	}
 }
 
 func TestHelmRecursiveInclude(t *testing.T) {
