@@ -208,7 +208,7 @@ func (r *Rules) beyond(limits *identity.Limits, verb Verb, at Target) string {
 	if verb == View && isCommon(at.Kind) {
 		return ""
 	}
-	if len(limits.Projects) > 0 && !slices.Contains(limits.Projects, at.Project) && (verb != View || at.Kind != Cluster) {
+	if len(limits.Projects) > 0 && (!slices.Contains(limits.Projects, at.Project) || at.isBound(verb)) && (verb != View || at.Kind != Cluster) {
 		return fmt.Sprintf("the token is limited to projects %s", strings.Join(limits.Projects, ", "))
 	}
 	if limits.Clusters != nil && !inSelector(limits.Clusters, verb, at) {
@@ -224,10 +224,13 @@ func inSelector(s *identity.Clusters, verb Verb, at Target) bool {
 	return s.All || matches(s.Names, s.Labels, at.Cluster, at.ClusterLabels)
 }
 
+// isBound holds for changes of a project: it bounds what is in it, so rights within it are none over it.
+func (t Target) isBound(verb Verb) bool { return t.Kind == Project && verb != View }
+
 // covers tells whether a resource is in a grant's scope.
 func covers(g *consolev1.Grant, verb Verb, at Target) bool {
 	clusters, projects := g.GetSpec().GetClusters(), g.GetSpec().GetProjects()
-	inProject := slices.Contains(projects, at.Project)
+	inProject := slices.Contains(projects, at.Project) && !at.isBound(verb)
 	// Who may see what is in a cluster sees the cluster.
 	if len(projects) > 0 && !inProject && (at.Kind != Cluster || verb != View) {
 		return false

@@ -52,12 +52,13 @@ func TestRolesTimesScopes(t *testing.T) {
 			grant("shop-all", "operator", all, []string{"shop"}, "group:leads"),
 			grant("whole", "admin", all, nil, "group:ops"),
 			grant("ci", "release", all, nil, "serviceaccount:ci"),
+			grant("tenant", "all", all, []string{"shop"}, "group:tenants"),
 			grant("gone", "no-such-role", all, nil, "user:gus"),
 		},
 		Roles: []*consolev1.Role{{Metadata: &consolev1.Metadata{Name: "release"}, Spec: &consolev1.RoleSpec{
 			Rules:      []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"*"}}, {Verbs: []string{"*"}, Kinds: []string{"Sink"}}},
 			Kubernetes: "viewer",
-		}}},
+		}}, {Metadata: &consolev1.Metadata{Name: "all"}, Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}}}},
 	}
 	service := func(project, cluster, env string) access.Target {
 		return access.Target{Kind: access.Service, Name: "web", Project: project, Cluster: cluster, ClusterLabels: map[string]string{"env": env}}
@@ -99,6 +100,9 @@ func TestRolesTimesScopes(t *testing.T) {
 		{"configuration of the project, seen", user("bob", "shop"), access.View, set("shop"), `grant "shop"`},
 		{"configuration of the project, changed", user("bob", "shop"), access.Edit, set("shop"), "!other projects or clusters"},
 		{"configuration of the project, changed by its leads", user("bob", "leads"), access.Edit, set("shop"), `grant "shop-all"`},
+		{"bounds of one's own project", user("eve", "tenants"), access.Edit, access.Target{Kind: access.Project, Name: "shop", Project: "shop"}, "!other projects or clusters"},
+		{"one's own project", user("eve", "tenants"), access.View, access.Target{Kind: access.Project, Name: "shop", Project: "shop"}, `grant "tenant"`},
+		{"bounds of the project of a token", limited(admin, identity.Limits{Projects: []string{"shop"}}), access.Edit, access.Target{Kind: access.Project, Name: "shop", Project: "shop"}, "!limited to projects shop"},
 		{"secrets in scope", user("kim", "ops"), access.Edit, of(access.Secret), `grant "whole" (role admin)`},
 		{"grants of grants", user("kim", "ops"), access.Edit, of(access.Grant), "!only members of fairlead:admins"},
 		{"own role", identity.ServiceAccount("ci"), access.Deploy, service("shop", "edge-1", ""), `grant "ci" (role release)`},

@@ -254,6 +254,60 @@ func TestMovingBetweenProjectsNeedsBoth(t *testing.T) {
 	})
 }
 
+func TestNobodyIsToldWhatWouldGoButWhoMayDeleteIt(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putProject(t, "shop")
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+		admin.putGlobal(t, newGlobal("logs", prod()))
+		if _, err := admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Resources: anyOf(newService("web", "shop", "a"), newService("api", "shop", "b"))}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "shop", "operator", &consolev1.GrantClusters{Names: []string{"a"}}, "shop")
+		for _, group := range []string{"none", "shop"} {
+			user := r.user(t, "eve", group)
+			_, err := user.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true})
+			wantCode(t, err, connect.CodePermissionDenied, "you may not see")
+			_, err = user.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
+			wantCode(t, err, connect.CodePermissionDenied, "may not delete global service")
+		}
+	})
+}
+
+func TestASecretGoesToNoHostThatAStrangerChose(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "x"}}}); err != nil {
+			t.Fatal(err)
+		}
+		source := func(url, secret, interval string) *consolev1.Source {
+			s := newSource("shop")
+			s.Spec.Git.Url, s.Spec.Git.Secret = url, secret
+			if interval != "" {
+				s.Metadata.Labels = map[string]string{"news": interval}
+			}
+			return s
+		}
+		const at = "https://git.example.com/shop.git"
+		admin.must(t, source(at, "git", ""))
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
+			Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "sources", "sources", &consolev1.GrantClusters{All: true})
+		user := r.user(t, "eve", "sources")
+		user.must(t, source(at, "git", "yes"))
+		for _, url := range []string{"https://evil.example.com/shop.git", at + "/"} {
+			_, err := user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(source(url, "git", ""))})
+			wantCode(t, err, connect.CodePermissionDenied, `may not view secret "git"`)
+		}
+		user.must(t, source("https://evil.example.com/shop.git", "", ""))
+		_, err := user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(source(at, "git", ""))})
+		wantCode(t, err, connect.CodePermissionDenied, `may not view secret "git"`)
+	})
+}
+
 func TestCheckAccessSaysWhatWritesSay(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

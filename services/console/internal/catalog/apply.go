@@ -49,6 +49,9 @@ func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Wr
 			if err != nil {
 				return err
 			}
+			if err := c.mayDelete(ctx, by, old...); err != nil {
+				return err
+			}
 			if err := c.mayPrune(by, a, old, total); err != nil {
 				return err
 			}
@@ -83,6 +86,26 @@ func leftover(ctx context.Context, tx *store.Tx, a Application) (old []store.Res
 	}
 	old = slices.DeleteFunc(slices.Clone(all), func(r store.Resource) bool { return stays[store.Ref{Kind: r.Kind, Name: r.Name}] })
 	return old, len(all), nil
+}
+
+// mayDelete comes before what would go is told. What the caller does not even see is not named.
+func (c *Catalog) mayDelete(ctx context.Context, by By, old ...store.Resource) error {
+	if c.reader == nil {
+		return nil
+	}
+	sees, err := c.reader.Sees(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range old {
+		if sees != nil && !sees(r) {
+			return refuse(Forbidden, "resources would be deleted that you may not see: ask an administrator")
+		}
+		if err := c.reader.MayDelete(ctx, by, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Catalog) mayPrune(by By, a Application, old []store.Resource, total int) error {

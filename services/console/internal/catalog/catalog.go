@@ -86,6 +86,8 @@ type Reader interface {
 	MayView(ctx context.Context, r store.Resource) error
 	// MayWrite refuses a write that changes nothing of a resource, from who may not change it.
 	MayWrite(ctx context.Context, by By, r store.Resource) error
+	// MayDelete refuses who may not delete a resource.
+	MayDelete(ctx context.Context, by By, r store.Resource) error
 	// Sees tells what the caller in ctx sees; nil: everything.
 	Sees(ctx context.Context) (func(store.Resource) bool, error)
 }

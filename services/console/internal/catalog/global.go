@@ -640,6 +640,11 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		if err != nil {
 			return err
 		}
+		if c.reader != nil { // before what would go with it is told
+			if err := c.reader.MayDelete(ctx, by, row); err != nil {
+				return err
+			}
+		}
 		global, err := GlobalServices().Decode(row)
 		if err != nil {
 			return err

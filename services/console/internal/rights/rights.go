@@ -358,7 +358,26 @@ func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, 
 			return err
 		}
 	}
-	return nil
+	return k.mayUse(ctx, by, before, after)
+}
+
+// mayUse refuses to send a secret to another host from who may not see it: whoever chooses the URL gets its values.
+func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store.Resource) error {
+	if after == nil || after.Kind != store.KindSource {
+		return nil
+	}
+	var was, is catalog.SourceSpec
+	err := json.Unmarshal(after.Spec, &is)
+	if before != nil {
+		err = errors.Join(err, json.Unmarshal(before.Spec, &was))
+	}
+	if err != nil {
+		return fmt.Errorf("decode source %q: %w", after.Name, err)
+	}
+	if is.Git.Secret == "" || was.Git.Secret == is.Git.Secret && was.Git.URL == is.Git.URL && was.Git.Proxy == is.Git.Proxy {
+		return nil
+	}
+	return k.check(ctx, by.Identity, access.View, access.Target{Kind: access.Secret, Name: is.Git.Secret})
 }
 
 // MayWrite implements catalog.Reader.
@@ -377,9 +396,14 @@ func (k *Keeper) MayWrite(ctx context.Context, by catalog.By, r store.Resource) 
 	return refused
 }
 
+// MayDelete implements catalog.Reader.
+func (k *Keeper) MayDelete(ctx context.Context, by catalog.By, r store.Resource) error {
+	return k.Wrote(ctx, nil, by, &r, nil)
+}
+
 // Clear implements catalog.Clearer: nobody without the right to delete a resource is told who names it.
-func (k *Keeper) Clear(ctx context.Context, tx *store.Tx, by catalog.By, current store.Resource) error {
-	return k.Wrote(ctx, tx, by, &current, nil)
+func (k *Keeper) Clear(ctx context.Context, _ *store.Tx, by catalog.By, current store.Resource) error {
+	return k.MayDelete(ctx, by, current)
 }
 
 // onlyLevers tells whether nothing of a service changed but what sync, hold, resume, pin and rollback set.
