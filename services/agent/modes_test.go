@@ -128,7 +128,9 @@ func TestHoldInTheMiddleOfAnApplyRemovesNothing(t *testing.T) {
 	w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": annotated("a", "2", `fairlead.dev/wave: "1"`) + "---\n" + configMap("b", "1"), "d.yaml": stuck,
 	})
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return strings.Contains(r.GetMessage(), "what comes after it waits") })
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), "what comes after it waits")
+	})
 	w.hub.awaitPhase(t, name, w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, "")), held)
 	w.mustData("a", "1")
 	w.mustData("b", "1")
@@ -160,6 +162,35 @@ func TestHoldByAnnotation(t *testing.T) {
 	}
 	w.mustData("a", "1")
 	annotate("fairlead.dev/hold-")
+	w.hub.awaitPhase(t, name, newer, healthy)
+	w.mustData("a", "2")
+}
+
+// An agent that starts does not know of annotations by its watches yet.
+func TestHoldByAnnotationHoldsFromTheStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	stop()
+	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, "fairlead.dev/hold=ada"); err != nil {
+		t.Fatal(out, err)
+	}
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.api.set(func(r *http.Request) int {
+		if query := r.URL.Query(); query.Has("watch") && strings.Contains(query.Get("labelSelector"), inventory.Label) {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	w.start()
+	w.hub.awaitPhase(t, name, newer, held)
+	w.mustData("a", "1")
+	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, "fairlead.dev/hold-"); err != nil {
+		t.Fatal(out, err)
+	}
+	w.api.set(nil)
 	w.hub.awaitPhase(t, name, newer, healthy)
 	w.mustData("a", "2")
 }

@@ -275,6 +275,46 @@ func TestFailedHookStopsTheSync(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
 }
 
+func TestObjectOfAFailedHookGoesWithIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hooked")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync")})
+	w.end("check", "Failed")
+	w.hub.awaitPhase(t, name, digest, failed)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "1", "")}), healthy)
+	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
+}
+
+// A namespace or somebody's data is not deleted to make a hook anew, as a Job is.
+func TestHooksThatAreNoJobsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, namespace := w.service("hooked"), w.namespace+"-hook"
+	kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs}\ndata: {precious: \"1\"}\n", "create", "-f", "-")
+	theirs, err := w.get("v1", "ConfigMap", w.namespace, "theirs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"all.yaml": annotated("config", "1", "") + annotated("theirs", "1", "helm.sh/hook: pre-install") +
+		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace + ", annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	first, err := w.get("v1", "Namespace", "", namespace)
+	if err != nil || first.GetDeletionTimestamp() != nil {
+		t.Fatalf("the namespace is not there: %v", err)
+	}
+	if after, err := w.get("v1", "ConfigMap", w.namespace, "theirs"); err != nil || after.GetUID() != theirs.GetUID() {
+		t.Errorf("what somebody had was deleted: %v", err)
+	}
+	files["b.yaml"] = configMap("b", "1")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	if again, err := w.get("v1", "Namespace", "", namespace); err != nil || again.GetUID() != first.GetUID() || again.GetDeletionTimestamp() != nil {
+		t.Errorf("the namespace was deleted, and all in it: %v", err)
+	}
+}
+
 // An agent that is killed while a hook runs, or after it has, does not run it twice.
 func TestKilledAgentRunsNoHookTwice(t *testing.T) {
 	t.Parallel()

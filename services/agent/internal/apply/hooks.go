@@ -70,8 +70,13 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 		p.note(item, meta.UID, object.Owned(meta))
 		return "", nil
 	}
-	if owner := object.Owner(meta); owner != "" && owner != r.Service {
+	owner := object.Owner(meta)
+	if owner != "" && owner != r.Service {
 		return "", Taken(owner)
+	}
+	// What holds data or other objects, and what was nobody's, is not deleted for it, but taken as it is.
+	if !mayRecreate(item) || owner == "" && item.Kind != "Job" && item.Kind != "Pod" {
+		return "", a.makeHook(ctx, r, p, item)
 	}
 	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
 		return "", explain(item, err)
@@ -218,11 +223,12 @@ func (a *Applier) failHooks(ctx context.Context, p *Progress, failures []Failure
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag. One that can't be deleted stays in the inventory.
+// dropHooks deletes the objects of hooks with this flag. One that can't be deleted stays in the inventory, and so does
+// what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
 func (a *Applier) dropHooks(ctx context.Context, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
 		entry, ok := p.Done()[item.Key]
-		if !ok || item.Flags&flag == 0 {
+		if !ok || item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" {
 			continue
 		}
 		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) || apierrors.IsConflict(err) {

@@ -9,13 +9,13 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// Disown takes the ownership mark off an object that stays in the cluster.
-func (c *Cluster) Disown(ctx context.Context, ref object.Ref) error {
+// Disown takes the ownership mark off the object with this UID, which stays in the cluster.
+func (c *Cluster) Disown(ctx context.Context, ref object.Ref, uid types.UID) error {
 	kind, err := c.Kind(ctx, ref.GVK())
 	if err != nil {
 		return err
 	}
-	patch := []byte(`{"metadata":{"labels":{"` + object.ServiceLabel + `":null}}}`)
+	patch := []byte(`{"metadata":{"uid":"` + string(uid) + `","labels":{"` + object.ServiceLabel + `":null}}}`)
 	_, err = c.meta(kind, ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: object.FieldManager})
 	return c.failed(ref, err)
 }

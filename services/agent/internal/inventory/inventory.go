@@ -205,6 +205,13 @@ func (s *Store) Glance(service string) (record Record, ok bool) {
 	return record, ok && s.broken[service] == nil
 }
 
+// Annotations are what people noted at the inventory of a service, as it was read or written last.
+func (s *Store) Annotations(service string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[service].annotations
+}
+
 // reload reads the inventory of one service anew.
 func (s *Store) reload(ctx context.Context, service string) error {
 	found, err := s.list(ctx, Label+"="+service)

@@ -38,7 +38,7 @@ type API interface {
 	Get(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
-	Disown(ctx context.Context, ref object.Ref) error
+	Disown(ctx context.Context, ref object.Ref, uid types.UID) error
 	// Inside names an object of a namespace that none of skip is and that somebody made; "" if there is none.
 	Inside(ctx context.Context, namespace string, skip func(metav1.Object) bool) (string, error)
 	// Instance names an object of a kind.
@@ -82,7 +82,7 @@ func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Re
 		if err != nil {
 			return "can't be read: " + reason(err)
 		}
-		return p.disown(ctx, entry)
+		return p.disown(ctx, entry, meta.UID)
 	})
 }
 
@@ -156,14 +156,14 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 		return p.leaving(meta)
 	}
 	if wishes, err := object.WishesOf(meta.Annotations); err == nil && wishes.Flags&object.PruneNever != 0 {
-		return p.disown(ctx, entry)
+		return p.disown(ctx, entry, meta.UID)
 	}
 	used, why := p.used(ctx, service, entry, going)
 	switch {
 	case why != "":
 		return why
 	case used:
-		return p.disown(ctx, entry)
+		return p.disown(ctx, entry, meta.UID)
 	}
 	if err := p.api.Delete(ctx, entry.Ref, meta.UID); err != nil && !gone(err) {
 		return "can't be deleted: " + reason(err)
@@ -178,8 +178,8 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	return p.leaving(after)
 }
 
-func (p *Pruner) disown(ctx context.Context, entry inventory.Entry) string {
-	if err := p.api.Disown(ctx, entry.Ref); err != nil && !gone(err) {
+func (p *Pruner) disown(ctx context.Context, entry inventory.Entry, uid types.UID) string {
+	if err := p.api.Disown(ctx, entry.Ref, uid); err != nil && !gone(err) {
 		return "can't be let go of: " + reason(err)
 	}
 	return ""

@@ -225,7 +225,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
-		case entry.Hook && entry.UID == "": // its moment has not come
+		case entry.Hook && entry.UID == "" && service.Sync.GetPrune().GetDisabled(): // it may never have been made
 		case !stays[entry.Key]:
 			stale = append(stale, entry)
 		case entry.UID != "": // held

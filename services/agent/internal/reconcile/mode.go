@@ -63,7 +63,11 @@ func (c *Controller) facts(service desired.Service, record inventory.Record) mod
 	case !record.Complete && f.Applied.Content != "":
 		f.Applied.Content += " and parts of another"
 	}
-	if reason, held := c.Watcher.Annotations(service.Name)[object.HoldAnnotation]; held {
+	notes, known := c.Watcher.Annotations(service.Name)
+	if !known {
+		notes = c.Inventory.Annotations(service.Name)
+	}
+	if reason, held := notes[object.HoldAnnotation]; held {
 		f.Held = &reason
 	}
 	for _, name := range service.Sync.GetDependsOn() {

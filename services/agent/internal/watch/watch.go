@@ -68,6 +68,7 @@ type Watcher struct {
 	followers map[schema.GroupVersionKind]*follower
 	rules     map[string]rules
 	notes     map[string]map[string]string
+	noteAll   bool // notes has those of all services
 }
 
 // rules are the health rules of a service.
@@ -171,11 +172,11 @@ func (w *Watcher) ruled(kind schema.GroupKind) bool {
 	return false
 }
 
-// Annotations of the service's inventory, by which people hold it.
-func (w *Watcher) Annotations(service string) map[string]string {
+// Annotations of the service's inventory, by which people hold it. known: the stream has told of all of them.
+func (w *Watcher) Annotations(service string) (annotations map[string]string, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.notes[service]
+	return w.notes[service], w.noteAll
 }
 
 // follower follows one kind. Only its own goroutine uses what has no other guard.
@@ -219,7 +220,7 @@ func (f *follower) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if heard {
+		if heard && f.place != "" { // else it never came to the end of the beginning
 			f.backoff.Reset()
 			f.down, f.told = time.Time{}, ""
 		}
@@ -364,7 +365,13 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 		f.memory.NotFound(key, known.Version)
 	case err != nil:
 		f.log.Debug("an object can't be asked for", "object", key.String(), "err", err)
-		f.anew.Store(true) // the next stream begins anew, and so comes back to it
+		if f.anew.CompareAndSwap(false, true) { // a stream that begins anew comes back to it
+			wait := retryMax
+			if apierrors.IsForbidden(err) {
+				wait = askEvery
+			}
+			time.AfterFunc(hub.Spread(wait), f.stop)
+		}
 	case judge:
 		f.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
 	default:
@@ -412,11 +419,17 @@ func (w *Watcher) followNotes(ctx context.Context) {
 		gone: func(obj metav1.Object) { note(obj, nil) },
 		complete: func() {
 			w.mu.Lock()
-			services := slices.Collect(maps.Keys(w.notes))
+			services, first := slices.Collect(maps.Keys(w.notes)), !w.noteAll
+			w.noteAll = true
 			w.mu.Unlock()
 			for _, service := range services {
 				if !named["inventory."+service] {
 					note(&metav1.ObjectMeta{Name: "inventory." + service, Labels: map[string]string{inventory.Label: service}}, nil)
+				}
+			}
+			for name := range named {
+				if first { // until now they were as the inventory was read
+					w.noted(strings.TrimPrefix(name, "inventory."))
 				}
 			}
 			named = nil

@@ -46,6 +46,7 @@ type api struct {
 	options   map[schema.GroupVersionKind]metav1.ListOptions
 	refuse    func(gvk schema.GroupVersionKind, opts metav1.ListOptions) error
 	refreshed []string
+	away      error // of reads of one object
 }
 
 func newAPI(kinds ...schema.GroupVersionKind) *api {
@@ -92,6 +93,9 @@ func (a *api) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObject
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, "get "+ref.Name)
+	if a.away != nil {
+		return nil, a.away
+	}
 	if obj, ok := a.objects[ref.Name]; ok {
 		return obj, nil
 	}
@@ -335,6 +339,56 @@ func TestServerWithoutStreamedListsIsListed(t *testing.T) {
 		mustState(t, m, key(configMaps, "b"), memory.Gone)
 		if calls := a.called("watch"); calls[len(calls)-1] != `watch ConfigMap "50" metadata=true` {
 			t.Errorf("calls: %v", calls)
+		}
+	})
+}
+
+// What is deleted while the server is too busy to say so is not forgotten until the stream ends by itself.
+func TestWhatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.stream(configMaps).Add(live(configMaps, "a", 3))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+		synctest.Wait()
+		a.mu.Lock()
+		a.away = apierrors.NewTooManyRequests("busy", 1)
+		a.mu.Unlock()
+		a.stream(configMaps).Delete(live(configMaps, "a", 8))
+		synctest.Wait()
+		mustState(t, m, key(configMaps, "a"), memory.Present)
+		a.called("")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if calls := a.called("watch"); !slices.Equal(calls, []string{`watch ConfigMap "" metadata=true`}) {
+			t.Fatalf("calls: %v", calls)
+		}
+		a.mu.Lock()
+		a.away = nil
+		a.mu.Unlock()
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(9, true))
+		synctest.Wait()
+		mustState(t, m, key(configMaps, "a"), memory.Gone)
+	})
+}
+
+// A stream that ends before all objects have come says too little to be begun anew at once.
+func TestStreamThatEndsInItsBeginningIsNoHotLoop(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		streams := 0
+		for began := time.Now(); time.Since(began) < 10*time.Minute; <-time.After(50 * time.Millisecond) {
+			synctest.Wait()
+			if len(a.called("watch")) > 0 {
+				streams++
+				a.stream(configMaps).Add(live(configMaps, "a", 3))
+				synctest.Wait()
+				a.stream(configMaps).Stop()
+			}
+		}
+		if streams > 80 {
+			t.Errorf("%d streams in ten minutes", streams)
 		}
 	})
 }
