@@ -587,9 +587,26 @@ func TestAuditOfEveryWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for action, name := range map[string]string{"token.revoke": "", "login.link.create": "kim", "token.create": token.GetInfo().GetId()} {
-			if got := admin.trail(t, action, name); len(got) != 1 || got[0].GetActor().GetName() != "ada" {
-				t.Errorf("%s: %v", action, got)
+		lent, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "kim"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := admin.identity.RotateSigningKey(t.Context(), &consolev1.RotateSigningKeyRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin.join(t, "edge-1")
+		for _, e := range []struct{ action, name, actor string }{
+			{"token.revoke", "", "ada"},
+			{"login.link.create", "kim", "ada"},
+			{"token.create", token.GetInfo().GetId(), "ada"},
+			{"token.create", lent.GetToken().GetId(), "ada"},
+			{"key.rotate", key.GetKeyId(), "ada"},
+			{"join-token.create", "edge-1", "ada"},
+			{"cluster.join", "edge-1", "edge-1"},
+		} {
+			if got := admin.trail(t, e.action, e.name); len(got) != 1 || got[0].GetActor().GetName() != e.actor {
+				t.Errorf("%s: %v", e.action, got)
 			}
 		}
 		// Nobody else tells what the catalog was.

@@ -305,7 +305,8 @@ func (a *Authority) reject(ctx context.Context, peer, what string) {
 }
 
 // CreateJoinToken makes a token that lets one agent join as a cluster.
-func (a *Authority) CreateJoinToken(ctx context.Context, actor, cluster string) (token string, expire time.Time, err error) {
+func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster string) (token string, expire time.Time, err error) {
+	actor := who.Identity.Subject()
 	token = joinTokenPrefix + strings.ToLower(rand.Text()+rand.Text())
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		r, err := tx.Get(ctx, store.KindCluster, cluster)
@@ -315,7 +316,8 @@ func (a *Authority) CreateJoinToken(ctx context.Context, actor, cluster string) 
 			return err
 		}
 		expire = tx.Now().Add(joinTokenLifetime)
-		return tx.AddJoinToken(ctx, store.JoinToken{Hash: hashToken(token), Cluster: r.UID, Expire: expire})
+		return errors.Join(tx.AddJoinToken(ctx, store.JoinToken{Hash: hashToken(token), Cluster: r.UID, Expire: expire}),
+			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "join-token.create", Cluster: cluster, Name: cluster})))
 	})
 	if err != nil {
 		return "", time.Time{}, err
@@ -325,7 +327,7 @@ func (a *Authority) CreateJoinToken(ctx context.Context, actor, cluster string) 
 }
 
 // JoinCluster uses a join token up and gives its owner a token as the cluster's agent.
-func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (token Token, cluster string, err error) {
+func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinToken string) (token Token, cluster string, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, "", err
 	}
@@ -336,8 +338,11 @@ func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (to
 		}
 		// Before the commit: a token that can't be signed must not cost the join token.
 		cluster = r.Name
-		token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name})
-		return err
+		if token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name}); err != nil {
+			return err
+		}
+		who.Identity = token.Identity
+		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "cluster.join", Cluster: cluster, Name: cluster}))
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "join token")
@@ -351,13 +356,21 @@ func (a *Authority) JoinCluster(ctx context.Context, peer, joinToken string) (to
 }
 
 // CreateUserToken makes a token for a user. It is the way in for people as long as there is no other login.
-func (a *Authority) CreateUserToken(ctx context.Context, actor, user string, groups []string, ttl time.Duration) (Token, error) {
+func (a *Authority) CreateUserToken(ctx context.Context, who audit.Who, user string, groups []string, ttl time.Duration) (token Token, err error) {
+	actor := who.Identity.Subject()
 	as, err := identity.Person(user, groups)
 	if err != nil {
 		return Token{}, refuse(Invalid, "%v", err)
 	}
 	as.Final = true
-	token, err := issued(a.signer().Sign(as, shorter(ttl)))
+	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) (err error) {
+		if token, err = issued(a.signer().Sign(as, shorter(ttl))); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{
+			Action: "token.create", Name: token.Identity.TokenID, Reason: "for " + as.Subject() + " until " + token.Identity.ExpiresAt.Format(time.RFC3339),
+		}))
+	})
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", actor, "token", token.Identity.TokenID, "groups", groups)
 	}
@@ -490,7 +503,8 @@ func validateRevocation(tokenID, subject string) error {
 }
 
 // RotateSigningKey adds a key that signs as soon as everybody had the time to learn it.
-func (a *Authority) RotateSigningKey(ctx context.Context, actor string) (keyID string, err error) {
+func (a *Authority) RotateSigningKey(ctx context.Context, who audit.Who) (keyID string, err error) {
+	actor := who.Identity.Subject()
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		sealed, err := tx.SigningKeys(ctx)
 		if err != nil {
@@ -504,7 +518,7 @@ func (a *Authority) RotateSigningKey(ctx context.Context, actor string) (keyID s
 		if rotated, keyID, err = keys.Rotate(); err != nil {
 			return refuse(Throttled, "%v", err) // too many keys, too soon
 		}
-		return a.put(ctx, tx, rotated)
+		return errors.Join(a.put(ctx, tx, rotated), tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "key.rotate", Name: keyID})))
 	})
 	if err != nil {
 		return "", err

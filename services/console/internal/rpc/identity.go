@@ -28,7 +28,7 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 }
 
 func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
-	token, cluster, err := s.Authority.JoinCluster(ctx, peer(ctx), req.GetJoinToken())
+	token, cluster, err := s.Authority.JoinCluster(ctx, who(ctx), peer(ctx), req.GetJoinToken())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -49,7 +49,7 @@ func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateU
 		// What was handed on for minutes must not become another one for hours.
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("a token that was handed on makes no others: log in with `fairlead login`"))
 	}
-	token, err := s.Authority.CreateUserToken(ctx, actor(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
+	token, err := s.Authority.CreateUserToken(ctx, who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -57,7 +57,7 @@ func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateU
 }
 
 func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJoinTokenRequest) (*consolev1.CreateJoinTokenResponse, error) {
-	token, expire, err := s.Authority.CreateJoinToken(ctx, actor(ctx), req.GetCluster())
+	token, expire, err := s.Authority.CreateJoinToken(ctx, who(ctx), req.GetCluster())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -76,7 +76,7 @@ func (s *identities) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRe
 }
 
 func (s *identities) RotateSigningKey(ctx context.Context, _ *consolev1.RotateSigningKeyRequest) (*consolev1.RotateSigningKeyResponse, error) {
-	id, err := s.Authority.RotateSigningKey(ctx, actor(ctx))
+	id, err := s.Authority.RotateSigningKey(ctx, who(ctx))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
