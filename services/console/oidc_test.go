@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -69,9 +70,7 @@ func (p *provider) claims(change map[string]any) map[string]any {
 		"iss": p.url, "aud": "cli", "sub": "1", "email": "kim@example.com", "email_verified": true, "groups": []string{"dev", "hub-admins", "system:masters", identity.AdminsGroup},
 		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
 	}
-	for k, v := range change {
-		out[k] = v
-	}
+	maps.Copy(out, change)
 	return out
 }
 
@@ -154,6 +153,7 @@ func TestGroupsBecomeRoles(t *testing.T) {
 		"of the future":     p.sign(t, p.claims(map[string]any{"iat": time.Now().Add(time.Hour).Unix(), "exp": time.Now().Add(2 * time.Hour).Unix()})),
 		"no name":           p.sign(t, p.claims(map[string]any{"email": ""})),
 		"unverified":        p.sign(t, p.claims(map[string]any{"email_verified": false})),
+		"not said":          p.sign(t, p.claims(map[string]any{"email_verified": nil})),
 		"service account":   p.sign(t, p.claims(map[string]any{"email": "serviceaccount:ci"})),
 		"reserved name":     p.sign(t, p.claims(map[string]any{"email": "system:admin"})),
 		"without algorithm": none,

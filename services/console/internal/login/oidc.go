@@ -287,8 +287,9 @@ func (p *Provider) person(token *oidc.IDToken, raw string, claims map[string]any
 	if name == "" {
 		return id.Foreign{}, refuse("the identity provider does not say who you are: the claim %q is missing. An administrator can choose another one with --oidc-user-claim", p.cfg.UserClaim)
 	}
-	if verified, ok := claims["email_verified"]; p.cfg.UserClaim == "email" && ok && verified != true && verified != "true" {
-		return id.Foreign{}, refuse("the identity provider has not verified your email address %q", name)
+	// Silence is no yes: some providers let people write any address.
+	if verified := claims["email_verified"]; p.cfg.UserClaim == "email" && verified != true && verified != "true" {
+		return id.Foreign{}, refuse("the identity provider does not say that your email address %q is verified. An administrator can choose another claim with --oidc-user-claim", name)
 	}
 	sum := sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')])) // there may be several good signatures of the same
 	return id.Foreign{
