@@ -297,7 +297,7 @@ func (a api) putService(t testing.TB, name, cluster string) *consolev1.Service {
 	return resp.GetService()
 }
 
-func (a api) join(t testing.TB, cluster string) string {
+func (a api) join(t testing.TB, cluster string) string { //nolint:unparam // reads better where it is called
 	t.Helper()
 	resp, err := a.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: cluster})
 	if err != nil {

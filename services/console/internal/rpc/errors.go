@@ -79,7 +79,7 @@ func refusal(e *catalog.Error) error {
 }
 
 // aboutField finds the field that a refusal begins with: spec.git.url: must be ...
-var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)[\w.\[\]]*)(?: "[^"]*")?: `) //nolint:gochecknoglobals // compiled once
+var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)[\w.\[\]]*)(?: "[^"]*")?: `)
 
 func encodeFault(f catalog.Fault) *consolev1.ApplyProblem {
 	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: encodeKind(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}

@@ -184,7 +184,7 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
-	token, err := b.logIn(withPeer(r), person)
+	token, err := b.logIn(withPeer(r.Context(), r.RemoteAddr), person)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
@@ -212,7 +212,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}) // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r)), network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

@@ -67,6 +67,6 @@ func donePage(w http.ResponseWriter, user string) {
 type remoteKey struct{}
 
 // withPeer is the context of a plain request for what wants to know where it comes from.
-func withPeer(r *http.Request) context.Context {
-	return context.WithValue(r.Context(), remoteKey{}, r.RemoteAddr)
+func withPeer(ctx context.Context, remote string) context.Context {
+	return context.WithValue(ctx, remoteKey{}, remote)
 }

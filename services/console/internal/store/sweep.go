@@ -37,7 +37,7 @@ func (s *Store) sweepPart(ctx context.Context, table, uid, after string) (last s
 		if more {
 			part, args = part+" AND "+uid+" <= $2", append(args, last)
 		}
-		_, err = tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+part+" AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.uid = "+table+"."+uid+")", args...)
+		_, err = tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+part+" AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.uid = "+table+"."+uid+")", args...) //nolint:gosec // all of them are constants
 		return err
 	})
 	return last, more, err

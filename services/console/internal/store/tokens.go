@@ -35,7 +35,7 @@ type LoginLink struct {
 	Expire time.Time
 }
 
-const tokenColumns = "id, hash, subject, member_of, limits, description, creator, create_time, expire_time, last_use_time, revoke_time"
+const tokenColumns = "id, hash, subject, member_of, limits, description, creator, create_time, expire_time, last_use_time, revoke_time" //nolint:gosec // names of columns, no credentials
 
 func scanToken(row scanner) (t APIToken, err error) {
 	var created, expires, used, revoked int64
