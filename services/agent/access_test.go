@@ -23,7 +23,7 @@ func TestServiceAccountBoundsAService(t *testing.T) {
 	for what, manifest := range map[string]string{
 		"secrets":      "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
 		"clusterroles": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + w.namespace + "-all}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n",
-		"configmaps":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: inventory." + w.namespace + ", namespace: fairlead-system}\n",
+		"configmaps":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings." + w.namespace + ", namespace: fairlead-system}\n",
 	} {
 		bad := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": manifest})
 		report := w.hub.awaitPhase(t, name, bad, failed)
@@ -38,6 +38,20 @@ func TestServiceAccountBoundsAService(t *testing.T) {
 	w.hub.remove(name)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
+}
+
+// The agent itself may write them, and would for a service that names no account.
+func TestNoServiceHasAnInventory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	for _, own := range []string{"inventory." + w.namespace + "-other", "cluster"} {
+		digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + own + ", namespace: fairlead-system}\ndata: {name: x}\n"})
+		if report := w.hub.awaitPhase(t, name, digest, failed); !strings.Contains(report.GetMessage(), "what the agent itself keeps there") {
+			t.Errorf("%s: got %s", own, report.GetMessage())
+		}
+	}
 }
 
 func TestImpersonationCanBeRequired(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,6 +204,11 @@ func (s *Store) Glance(service string) (record Record, ok bool) {
 	record = kept.record
 	record.Entries = nil
 	return record, ok && s.broken[service] == nil
+}
+
+// Own tells the ConfigMaps that are the agent's own: no service may have them.
+func Own(key object.Key) bool {
+	return key.Group == "" && key.Kind == "ConfigMap" && key.Namespace == Namespace && (key.Name == clusterMap || strings.HasPrefix(key.Name, headName("")))
 }
 
 // Annotations are what people noted at the inventory of a service, as it was read or written last.

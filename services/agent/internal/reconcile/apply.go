@@ -305,21 +305,28 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 		})
 	}
 	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: wanted, final: true, text: fmt.Sprintf(
-		"%.8s would remove %d of %d objects, the first is %s. Nothing is changed until somebody confirms it: fairlead confirm prune %s %s. If it is an accident, put the manifests back and push.",
+		"%.8s would remove %d of %d objects, the first is %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
 		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
 }
 
 // claim makes sure that no other service has one of the objects, or is about to make it.
 func (k *keeper) claim(items []set.Item) *problem {
+	var failures []apply.Failure
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
-		keys[i] = item.Key
+		if keys[i] = item.Key; inventory.Own(item.Key) {
+			failures = append(failures, apply.Failure{Item: item, Problem: apply.Problem{
+				Text: "it is what the agent itself keeps there", Advice: "Give it another name and push.", Mistake: true,
+			}})
+		}
+	}
+	if len(failures) > 0 {
+		return refused(failures)
 	}
 	taken := k.Inventory.Claim(k.name, keys)
 	if len(taken) == 0 {
 		return nil
 	}
-	var failures []apply.Failure
 	for _, item := range items {
 		if owner, ok := taken[item.Key]; ok {
 			failures = append(failures, apply.Failure{Item: item, Problem: *apply.Taken(owner)})
