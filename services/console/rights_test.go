@@ -490,8 +490,15 @@ func TestAgentLeaves(t *testing.T) {
 		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "edge-2"}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("an agent leaves for another cluster: %v", err)
 		}
+		unused, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{}); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := admin.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: unused.GetJoinToken()}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Errorf("a join token from before: %v", err)
 		}
 		if _, err := agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("its token is good: %v", err)

@@ -75,6 +75,14 @@ func (t *Tx) AddJoinToken(ctx context.Context, j JoinToken) error {
 	return nil
 }
 
+// DropJoinTokens forgets those of a cluster.
+func (t *Tx) DropJoinTokens(ctx context.Context, cluster string) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE cluster_uid = $1", cluster); err != nil {
+		return fmt.Errorf("drop join tokens: %w", err)
+	}
+	return nil
+}
+
 // UseJoinToken uses a token up and returns its cluster, with the time as its time of joining.
 // ErrNotFound for a token that is unknown, used or expired, and for a cluster that is gone.
 func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
