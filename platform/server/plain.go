@@ -36,6 +36,7 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	}
 	ctx, span := p.tracer.Start(ctx, p.route, trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
 	a := &answer{ResponseWriter: w}
 	defer func() {
 		aborted := p.recover(ctx, a, recover())
@@ -55,7 +56,6 @@ func (p *plain) ended(ctx context.Context, span trace.Span, r *http.Request, sta
 			span.SetStatus(codes.Error, http.StatusText(status))
 		}
 	}
-	span.End()
 	if status == http.StatusOK {
 		p.fine.Inc()
 	} else {
