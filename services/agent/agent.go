@@ -387,10 +387,10 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	}
 }
 
-// watch follows the cluster, once it is known to be the one that the agent joined as.
+// watch follows the cluster, once it is known what each service has there.
 func (a *Agent) watch(ctx context.Context) error {
 	select {
-	case <-a.belongs:
+	case <-a.controller.Loaded():
 		return a.watcher.Run(ctx)
 	case <-ctx.Done():
 		return nil

@@ -95,6 +95,8 @@ type Memory struct {
 	failures map[object.Key]failure
 	// unsure are the kinds that can't be watched at the moment, and why.
 	unsure map[schema.GroupVersionKind]string
+	// late are the kinds with objects that a stream may have named before they were tracked.
+	late map[schema.GroupVersionKind]bool
 	// marks is the number of the sweep of a kind that is under way.
 	marks map[uint32]uint8
 }
@@ -122,7 +124,7 @@ func New(notify func(service string)) *Memory {
 	return &Memory{
 		notify: notify, kindsChanged: make(chan struct{}, 1), seed: maphash.MakeSeed(),
 		messages: map[uint32]string{}, uids: map[uint32]types.UID{}, rivals: map[uint32]Rival{},
-		failures: map[object.Key]failure{}, unsure: map[schema.GroupVersionKind]string{}, marks: map[uint32]uint8{},
+		failures: map[object.Key]failure{}, unsure: map[schema.GroupVersionKind]string{}, late: map[schema.GroupVersionKind]bool{}, marks: map[uint32]uint8{},
 	}
 }
 
@@ -160,7 +162,7 @@ func (m *Memory) Track(service string, entries []inventory.Entry) {
 	}
 }
 
-// track adds or updates one record, and says whether its kind is new.
+// track adds or updates one record, and says whether its kind is new, or has to be read anew.
 func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 	manifest := entry.Sum
 	id, ok := m.find(entry.Key)
@@ -183,6 +185,9 @@ func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 		r.namespace, _ = m.namespaces.take(entry.Namespace)
 		var added bool
 		r.kind, added = m.kinds.take(entry.GVK())
+		if entry.UID != "" && !added { // It was made before, and not by an apply that tells of it.
+			m.late[entry.GVK()], newKind = true, true
+		}
 		newKind = newKind || added
 		m.index(id, entry.Key)
 	} else if m.kinds.of(m.at(id).kind) != entry.GVK() { // another version of it
@@ -238,7 +243,7 @@ func (m *Memory) tellKinds() {
 	}
 }
 
-// KindsChanged gets a value when Kinds has changed.
+// KindsChanged gets a value when Kinds or Late has changed.
 func (m *Memory) KindsChanged() <-chan struct{} { return m.kindsChanged }
 
 // Kinds are those of all objects, which are those to watch.
@@ -246,6 +251,15 @@ func (m *Memory) Kinds() iter.Seq[schema.GroupVersionKind] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Values(m.kinds.all())
+}
+
+// Late are the kinds that have to be read anew: what a stream names before it is tracked is lost. It tells each once.
+func (m *Memory) Late() map[schema.GroupVersionKind]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	late := m.late
+	m.late = map[schema.GroupVersionKind]bool{}
+	return late
 }
 
 // Get tells what is known of an object.

@@ -134,9 +134,11 @@ func TestDetailsAreSentOverARestart(t *testing.T) {
 		}
 	}
 	hub.await(t, "the latest", func() bool { return len(hub.got[len(hub.got)-1].GetObjects().GetObjects()) == 2 })
+	hub.mu.Lock()
 	if len(hub.got) > 4 {
 		t.Errorf("sent %d times", len(hub.got))
 	}
+	hub.mu.Unlock()
 	files, err := os.ReadDir(dir)
 	deadline := time.Now().Add(time.Minute)
 	for len(files) > 0 && err == nil && time.Now().Before(deadline) { // removed right after the answer

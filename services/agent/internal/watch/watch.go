@@ -108,11 +108,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // follow starts and stops followers, so that they are those of the memory's kinds.
 func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup) {
-	kinds := slices.Collect(w.memory.Kinds())
+	late, kinds := w.memory.Late(), slices.Collect(w.memory.Kinds())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, kind := range kinds {
-		if w.followers[kind] != nil {
+		if f := w.followers[kind]; f != nil {
+			if late[kind] {
+				f.again()
+			}
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -147,8 +150,7 @@ func (w *Watcher) SetRules(service string, specs []*deliveryv1.HealthRule) {
 	}
 	for kind, f := range w.followers {
 		if health.Find(before.rules, kind.GroupKind()) != nil || health.Find(now.rules, kind.GroupKind()) != nil {
-			f.anew.Store(true)
-			f.stop()
+			f.again()
 		}
 	}
 }
@@ -195,6 +197,12 @@ type follower struct {
 	told    string // the last problem that was logged
 	backoff hub.Backoff
 	down    time.Time // since when there is no stream
+}
+
+// again has the kind read anew.
+func (f *follower) again() {
+	f.anew.Store(true)
+	f.stop()
 }
 
 // stop ends the stream that is under way; the next one begins at once.

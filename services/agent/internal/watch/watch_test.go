@@ -372,6 +372,33 @@ func TestWhatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// What a stream named before its service was known is not lost.
+func TestObjectsThatAreTrackedLateAreReadAnew(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		all := func() {
+			a.stream(configMaps).Add(live(configMaps, "a", 3))
+			a.stream(configMaps).Add(live(configMaps, "b", 4))
+			a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+			synctest.Wait()
+		}
+		all()
+		a.called("")
+		late := entries(configMaps, "b")
+		late[0].UID = "uid-b"
+		m.Track("late", late)
+		synctest.Wait()
+		if calls := a.called("watch"); !slices.Equal(calls, []string{`watch ConfigMap "" metadata=true`}) {
+			t.Fatalf("calls: %v", calls)
+		}
+		all()
+		if known, _ := m.Get(key(configMaps, "b")); known.Health != health.Healthy {
+			t.Errorf("got %+v", known)
+		}
+	})
+}
+
 // A stream that ends before all objects have come says too little to be begun anew at once.
 func TestStreamThatEndsInItsBeginningIsNoHotLoop(t *testing.T) {
 	t.Parallel()
