@@ -55,15 +55,24 @@ type AuditPlace struct {
 func (s *Store) AppendAudit(ctx context.Context, events []AuditEvent) error {
 	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
-		if err := t.Audit(ctx, events...); err != nil {
+		if err := t.insertAudit(ctx, events); err != nil {
 			return err
 		}
 		return t.trimAudit(ctx)
 	})
 }
 
-// Audit adds events with what else is written: they are there if that is.
-func (t *Tx) Audit(ctx context.Context, events ...AuditEvent) error {
+// Audit adds events with what else is written: they are there if that is. They are inserted together when
+// all of it is: a thousand services are a thousand events.
+func (t *Tx) Audit(_ context.Context, events ...AuditEvent) error {
+	t.events = append(t.events, events...)
+	return nil
+}
+
+func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
+	if len(events) == 0 {
+		return nil
+	}
 	if t.dialect.lockAudit != "" {
 		// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
 		if _, err := t.tx.ExecContext(ctx, t.dialect.lockAudit); err != nil {
@@ -118,7 +127,7 @@ func (t *Tx) trimAudit(ctx context.Context) error {
 	if dropped == 0 || t.store.auditTrimmed == nil {
 		return nil
 	}
-	return t.Audit(ctx, t.store.auditTrimmed(t.now, dropped))
+	return t.insertAudit(ctx, []AuditEvent{t.store.auditTrimmed(t.now, dropped)})
 }
 
 // dropAudit removes events that are older than a moment, the oldest first.

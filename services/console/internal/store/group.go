@@ -171,7 +171,10 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	}()
 	t.author = w.author
 	t.now = t.store.clock() // not before the lock: a revocation is later than what it waited for
-	w.err = w.fn(ctx, t)
+	t.events = nil
+	if w.err = w.fn(ctx, t); w.err == nil {
+		w.err = t.insertAudit(ctx, t.events)
+	}
 }
 
 // together is a context that ends when all writes' contexts have.

@@ -257,6 +257,7 @@ type Tx struct {
 	now     time.Time
 	seq     int64
 	changed bool
+	events  []AuditEvent // of the write that runs, for the audit trail
 }
 
 // transact runs fn in a transaction on the writer.
