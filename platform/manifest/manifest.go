@@ -215,7 +215,10 @@ func validate(o *Object) Problems {
 		}
 		// The library says the path, too, for rules of some kinds.
 		message = strings.TrimPrefix(message, path+": ")
-		problems = append(problems, o.problem(o.lineOf(path), "%s: %s", jsonPath(path), message))
+		if path != "" {
+			message = jsonPath(path) + ": " + message
+		}
+		problems = append(problems, o.problem(o.lineOf(path), "%s", message))
 	}
 	return problems
 }

@@ -102,6 +102,8 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"duration out of range":         {source("  git: {url: https://x, interval: 1s}\n"), `shop.yaml:5: source "shop": spec.git.interval: must be`},
 		"rule broken":                   {head + "kind: Cluster\nmetadata:\n  name: Big_One\n", `shop.yaml:4: cluster "Big_One": metadata.name: must be 1 to 63 lower-case letters`},
 		"required field missing":        {head + "kind: Source\nmetadata: {name: shop}\nspec: {}\n", `shop.yaml:4: source "shop": spec.git: value is required`},
+		"unknown value":                 {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: HOLD}\n", `shop.yaml:5: service "s": spec.sync.mode: "HOLD" is not one of the values; known are: SYNC_MODE_AUTO`},
+		"a rule of all fields":          {head + "kind: Service\nmetadata: {name: s}\nspec: {source: shop}\n", `shop.yaml:1: service "s": spec.cluster: `},
 		"no name":                       {head + "kind: Source\nspec: {git: {url: x}}\n", `shop.yaml:1: source: metadata: value is required`},
 		"no kind":                       {head + "metadata: {name: a}\n", `shop.yaml:1: kind "": must be Role, ServiceAccount, Secret, Source, Project, Cluster, GlobalService, Service or Grant`},
 		"unknown kind":                  {head + "kind: Sauce\n", `shop.yaml:2: kind "Sauce": must be Role, ServiceAccount, Secret, Source, Project, Cluster, GlobalService, Service or Grant; did you mean Source?`},

@@ -19,7 +19,7 @@ func fieldNames(md protoreflect.MessageDescriptor) []string {
 
 func enumNames(ed protoreflect.EnumDescriptor) []string {
 	var names []string
-	for i := range ed.Values().Len() {
+	for i := 1; i < ed.Values().Len(); i++ { // the first says that nothing was said
 		names = append(names, string(ed.Values().Get(i).Name()))
 	}
 	return names

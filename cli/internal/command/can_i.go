@@ -21,7 +21,7 @@ func (a *app) canI() *cobra.Command {
 		Short: "Say whether you may do something, and by which rule",
 		Long: `Say whether you may do something, and by which rule. The exit code is 1 if not.
 
-With a kind, as in YAML, the verb is view, deploy, edit or delete. Without one it is about the Kubernetes API of --cluster: read,
+With a kind the verb is view, deploy, edit or delete. Without one it is about the Kubernetes API of --cluster: read,
 write, exec or secrets. Administrators may ask for others with --as.`,
 		Example: "  fairlead can-i edit Service/web\n  fairlead can-i edit Service --project shop --cluster edge-1\n  fairlead can-i exec --cluster edge-1 --as user:bob --group dev",
 		Args:    wants(1, 2),
@@ -34,6 +34,9 @@ write, exec or secrets. Administrators may ask for others with --as.`,
 		in.Verb = args[0]
 		if len(args) > 1 {
 			in.Kind, in.Name, _ = strings.Cut(args[1], "/")
+			if k, err := findKind(in.Kind); err == nil {
+				in.Kind = string(k.kind) // other kinds are for the hub to know
+			}
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()

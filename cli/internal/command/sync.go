@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -67,8 +69,8 @@ func (a *app) resume() *cobra.Command {
 func (a *app) pin() *cobra.Command {
 	var release bool
 	var reason string
-	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named by its full id, or else the one that is applied now.
-It stays until "fairlead pin service NAME --release".`, `  fairlead pin service shop --reason "2.0 is broken"
+	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
+refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release".`, `  fairlead pin service shop --reason "2.0 is broken"
   fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
   fairlead pin service shop --release`, wants(2, 3))
 	cmd.Flags().BoolVar(&release, "release", false, "follow the ref again")
@@ -79,7 +81,10 @@ It stays until "fairlead pin service NAME --release".`, `  fairlead pin service 
 		case release && len(args) > 1:
 			return nil, fmt.Errorf("--release and a commit don't go together")
 		case len(args) > 1:
-			commit = strings.ToLower(args[1])
+			var err error
+			if commit, err = fullCommit(ctx, h, args[0], args[1]); err != nil {
+				return nil, err
+			}
 		case !release:
 			now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
 			if err != nil {
@@ -92,6 +97,27 @@ It stays until "fairlead pin service NAME --release".`, `  fairlead pin service 
 		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason})
 		return out.GetService(), err
 	})
+}
+
+// fullCommit is the id of a commit of a service's source, which people name by its beginning, or by a ref.
+func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, error) {
+	if _, err := hex.DecodeString(name); err == nil && (len(name) == 40 || len(name) == 64) {
+		return strings.ToLower(name), nil
+	}
+	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: service})
+	if err != nil {
+		return "", err
+	}
+	found, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: now.GetService().GetSpec().GetSource(), Revision: name, PageSize: 1})
+	})
+	if err != nil {
+		return "", err
+	}
+	if len(found.GetCommits()) == 0 {
+		return "", fmt.Errorf("source %q has no commit %q", now.GetService().GetSpec().GetSource(), name)
+	}
+	return found.GetCommits()[0].GetCommit(), nil
 }
 
 func (a *app) sync() *cobra.Command {

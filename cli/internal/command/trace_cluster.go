@@ -92,6 +92,13 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 		s.mark = markOK
 	default:
 		s.cause, s.next = cmp.Or(r.GetMessage(), phaseName(r.GetPhase())+" still"), t.look()
+		name := t.service.GetMetadata().GetName()
+		switch {
+		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD:
+			s.next = fmt.Sprintf("`fairlead diff service %s` shows what waits, `fairlead resume service %s` ends a hold of the hub", name, name)
+		case r.GetGuard() != nil:
+			s.next = "confirm it, or put the manifests back and push"
+		}
 	}
 }
 

@@ -135,6 +135,21 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			[]string{"CLUSTER   wait"},
 			"it stands at CLUSTER for 3m: the cluster has not taken fedcba98 in yet. Next: wait, or look into the cluster: fairlead kubeconfig a.",
 		},
+		"held": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Held (incident 7)."
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+		},
+		"a removal to confirm": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				r := s.Cluster.Report
+				r.Phase, r.Message, r.Guard = deliveryv1.Phase_PHASE_WAITING, "would remove 8 of 12 objects.", &deliveryv1.Guard{}
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: confirm it, or put the manifests back and push.",
+		},
 		"an object fails": {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report

@@ -63,6 +63,8 @@ func (e explainer) explain(err error) error {
 	case code == connect.CodeUnauthenticated:
 		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Get a new one: fairlead login %s --context %s --hub-secret-file FILE",
 			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
+	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // it names who
+		text = said
 	case code == connect.CodePermissionDenied:
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
 	case connect.IsWireError(err):

@@ -147,7 +147,7 @@ func (f *Folder) check() error {
 		if mark.renderer == deliveryv1.Renderer_RENDERER_HELM {
 			tool = "helm"
 		}
-		return f.mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+tool+
+		return f.mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+mark.renderer.String()+
 			"; or point the service at a folder of plain manifests")
 	}
 	return f.checkLinks()

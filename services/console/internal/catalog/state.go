@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -120,10 +121,7 @@ func said(r *Report) string {
 }
 
 func join(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + " " + b
+	return strings.TrimSpace(a + " " + b)
 }
 
 // short is as much of a commit id as people read.

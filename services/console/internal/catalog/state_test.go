@@ -79,7 +79,7 @@ func TestStateOverThreeTruths(t *testing.T) {
 			s.Status.Git, s.Status.Hub, s.Status.Cluster = tc.git, tc.hub, ClusterTruth{Report: tc.report}
 			cluster := Cluster{Meta: Meta{Name: "edge", CreateTime: at(800)}, Status: tc.cluster}
 			state, message, since := judge(s, cluster, now)
-			if state != tc.want || !since.Equal(tc.since) || message == "" {
+			if state != tc.want || !since.Equal(tc.since) || message == "" || strings.TrimSpace(message) != message {
 				t.Errorf("got %s since %s: %s", state, since, message)
 			}
 			for _, w := range tc.words {
