@@ -345,6 +345,8 @@ func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err
 		return "", err
 	case meta.DeletionTimestamp != nil:
 		return again, nil
+	case object.Owner(meta) == "":
+		return "", errors.New("it can't be changed to what is wanted, and was not made by a service: only those are deleted to be made anew. Delete it, or change what is wanted")
 	}
 	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
 		return "", err

@@ -228,6 +228,27 @@ created 0, changed 3, removed 0, unchanged 0
 	}
 }
 
+// What kubectl kept of a Secret's manifest, exported and put into Git, is no reason to tell its values.
+func TestDiffDoesNotTellWhatKubectlKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const wanted = "correcthorsebattery"
+	w.kubectl("create", "secret", "generic", "exported", "--from-literal=p=x")
+	got, err := diff.Of(t.Context(), w.deps(), w.parse("apiVersion: v1\nkind: Secret\nmetadata: {name: exported, namespace: NS, labels: {team: a},"+
+		" annotations: {kubectl.kubernetes.io/last-applied-configuration: '{\"stringData\":{\"p\":\""+wanted+"\"}}'}}"), inventory.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `UPDATE Secret/exported 
+  /metadata/labels:  -> {"team":"a"} ()
+  /data:  ->  ()
+created 0, changed 1, removed 0, unchanged 0
+`
+	if shown(got) != want || strings.Contains(got.String(), wanted) {
+		t.Errorf("got\n%s", shown(got))
+	}
+}
+
 // spy notes what the API server lets the agent know.
 type spy struct {
 	*cluster.Cluster

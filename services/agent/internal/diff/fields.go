@@ -34,10 +34,20 @@ func says(obj *unstructured.Unstructured) map[string]any {
 		for _, key := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"} {
 			delete(meta, key)
 		}
+		if annotations, ok := meta["annotations"].(map[string]any); ok {
+			annotations = maps.Clone(annotations)
+			delete(annotations, lastApplied)
+			if meta["annotations"] = annotations; len(annotations) == 0 {
+				delete(meta, "annotations")
+			}
+		}
 		out["metadata"] = meta
 	}
 	return out
 }
+
+// lastApplied repeats a whole object, with the values of a Secret.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 type walker struct {
 	ignored  []string
