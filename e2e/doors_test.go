@@ -23,10 +23,14 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// Procedures that take a credential of their own instead of a token.
+// Procedures that take a credential of their own instead of a token, or tell how to get one.
 var withoutToken = map[string]bool{
 	"/fairlead.console.v1.IdentityService/ExchangeHubSecret": true,
 	"/fairlead.console.v1.IdentityService/JoinCluster":       true,
+	"/fairlead.console.v1.LoginService/ExchangeIDToken":      true,
+	"/fairlead.console.v1.LoginService/ExchangeLoginLink":    true,
+	"/fairlead.console.v1.LoginService/GetLoginOptions":      true,
+	"/fairlead.console.v1.TokenService/ExchangeToken":        true,
 }
 
 // TestEveryProcedureWantsAnIdentityAndBoundsItsMessages walks what each running service says by
