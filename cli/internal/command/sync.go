@@ -137,8 +137,9 @@ func (a *app) confirm() *cobra.Command {
 		Long: `Let a removal go on that looked like an accident.
 
 A push that would remove more than half of a service's objects (spec.sync.prune.maxPercent) waits for a person. The
-service's message names the guard, which stands for exactly these objects; after another push it is another one.`,
-		Example: `  fairlead get service shop
+service's message names the guard, which stands for exactly these objects; after another push it is another one. The first
+20 of the objects are listed by trace.`,
+		Example: `  fairlead trace service shop
   fairlead confirm prune shop 5be1f0c2a9d34417`,
 		Args: wants(3, 3),
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"fairlead.dev/cli/internal/table"
@@ -67,7 +68,7 @@ func (t *trail) clusterStep() step {
 	if r.GetMessage() != "" {
 		s.say("%s", r.GetMessage())
 	}
-	s.objects = r.GetObjects()
+	s.objects = append(slices.Clone(r.GetObjects()), guarded(r.GetGuard())...)
 	t.judge(&s, hub, r)
 	if c := t.cluster; c != nil && !c.GetStatus().GetConnected() {
 		s.mark = markNone
@@ -97,9 +98,20 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD:
 			s.next = fmt.Sprintf("`fairlead diff service %s` shows what waits, `fairlead resume service %s` ends a hold of the hub", name, name)
 		case r.GetGuard() != nil:
-			s.next = "confirm it, or put the manifests back and push"
+			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name, r.GetGuard().GetId())
 		}
 	}
+}
+
+// guarded lists what a guard keeps from being removed.
+func guarded(g *deliveryv1.Guard) []*deliveryv1.ObjectReport {
+	var list []*deliveryv1.ObjectReport
+	for _, o := range g.GetSample() {
+		list = append(list, &deliveryv1.ObjectReport{
+			Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), Health: "Guarded", Message: "would be removed",
+		})
+	}
+	return list
 }
 
 // firstObject is what is wrong with the first object that is not healthy.

@@ -145,10 +145,11 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 		"a removal to confirm": {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report
-				r.Phase, r.Message, r.Guard = deliveryv1.Phase_PHASE_WAITING, "would remove 8 of 12 objects.", &deliveryv1.Guard{}
+				r.Phase, r.Message = deliveryv1.Phase_PHASE_WAITING, "would remove 8 of 12 objects."
+				r.Guard = &deliveryv1.Guard{Id: "5be1", Sample: []*deliveryv1.ManagedObject{{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "prices"}}}
 			},
-			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: confirm it, or put the manifests back and push.",
+			[]string{"CLUSTER   wait", "\n  shop: ConfigMap/prices  Guarded  would be removed"},
+			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: `fairlead confirm prune shop-a 5be1`, or put the manifests back and push.",
 		},
 		"an object fails": {
 			func(_ *trail, s *consolev1.ServiceStatus) {
