@@ -365,6 +365,14 @@ func (h *testHub) await(t *testing.T, service string, wanted func(*deliveryv1.Se
 	}
 }
 
+// said tells whether the last report is such a one.
+func (h *testHub) said(service string, wanted func(*deliveryv1.ServiceReport) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reports := h.reports[service]
+	return len(reports) > 0 && wanted(reports[len(reports)-1])
+}
+
 // awaitPhase waits until the service is in a phase with a digest.
 func (h *testHub) awaitPhase(t *testing.T, service, digest string, phase deliveryv1.Phase) *deliveryv1.ServiceReport {
 	t.Helper()

@@ -125,6 +125,10 @@ func (m *Memory) key(id uint32) object.Key {
 	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: m.namespaces.of(r.namespace), Name: string(m.name(r))}
 }
 
+func (m *Memory) ref(id uint32) object.Ref {
+	return object.Ref{Key: m.key(id), Version: m.kinds.of(m.at(id).kind).Version}
+}
+
 // name is not to be changed, and good until the arena is compacted.
 func (s *records) name(r *record) []byte {
 	return s.arena[r.name/arenaPage][r.name%arenaPage:][:r.nameLen]

@@ -45,6 +45,7 @@ func (m *Memory) Summary(service string) Summary {
 		h := m.health(id)
 		if rival, ok := m.rivals[id]; ok {
 			rival.Health = h
+			rival.Health.Ref = m.ref(id)
 			summary.Rivals = append(summary.Rivals, rival)
 		}
 		if h.State == health.Healthy {
@@ -75,7 +76,7 @@ func (m *Memory) health(id uint32) health.Health {
 		h.Message = "it was not seen yet"
 	}
 	if h.State != health.Healthy {
-		h.Ref = object.Ref{Key: m.key(id), Version: m.kinds.of(r.kind).Version}
+		h.Ref = m.ref(id)
 	}
 	return h
 }
