@@ -32,6 +32,8 @@ type hub struct {
 	ca    localca.Files
 	urls  map[string]string // by part; "nginx" too
 	token string            // an administrator's
+
+	holders []string // tunnels that the agent's sessions come to
 }
 
 // startHub starts a hub. In a full one, the agent dials x1 and nginx, so that x2 has no session: each
@@ -64,7 +66,9 @@ func (h *hub) start(ctx context.Context, full bool) (err error) {
 		return err
 	}
 	agents, tunnels, behind := []string{"x1", "x2"}, []string{"x1", "x2"}, []string{"x1", "x2"}
+	h.holders = []string{"x1", "x2"}
 	if full {
+		h.holders = []string{"x1", "x3"}
 		agents, tunnels, behind = []string{"x1", "nginx"}, []string{"x1", "x2", "x3"}, []string{"x3"}
 	}
 	if err := errors.Join(h.startRedis(), h.startConsole(agents)); err != nil {

@@ -34,7 +34,7 @@ func (w way) namespace() string { return "way-" + w.part }
 // base is the URL of the cluster's API.
 func (h *hub) base(part string) string { return h.urls[part] + "/clusters/" + cluster }
 
-// reached tells whether all ways lead to the cluster.
+// reached tells whether all ways lead to the cluster, and all sessions of the agent stand.
 func (h *hub) reached(ctx context.Context) error {
 	client, err := h.client()
 	if err != nil {
@@ -47,6 +47,15 @@ func (h *hub) reached(ctx context.Context) error {
 		}
 		if status, body, err := get(ctx, client, h.base(w.part)+"/version", h.token); err != nil || status != http.StatusOK {
 			return fmt.Errorf("%s: %d %s %w", w.name, status, body, err)
+		}
+	}
+	for _, part := range h.holders {
+		m, err := metrics(ctx, client, h.urls[part], h.token)
+		if err == nil && m["fairlead_tunnel_sessions"] < 1 {
+			err = fmt.Errorf("%s has no session", part)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
