@@ -26,6 +26,9 @@ const Prefix = "FAIRLEAD_"
 // (--help, --version): there is nothing left to do, and the exit code is 0.
 var ErrDone = errors.New("done")
 
+// ErrHelp is the ErrDone of --help, for programs that have more to say than their flags.
+var ErrHelp = fmt.Errorf("help: %w", ErrDone)
+
 // EnvName returns the environment variable that stands for a flag: "hub-url" -> "FAIRLEAD_HUB_URL".
 func EnvName(flagName string) string {
 	return Prefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
@@ -52,7 +55,7 @@ func Parse(fs *flag.FlagSet, args []string, getenv func(string) string) error {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		printUsage(fs)
-		return ErrDone
+		return ErrHelp
 	case err != nil:
 		return fmt.Errorf("%w; see %s --help", err, fs.Name())
 	case showVersion:

@@ -90,19 +90,31 @@ func (c checker) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpche
 	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
-// closed returns the mounts that every service has and that need an identity.
-func (s *Server) closed(services []string) []Mount {
-	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+// closed returns the mounts that every service has and that need an identity, or the metrics token.
+func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 	reflector := grpcreflect.NewStaticReflector(services...)
 	limits := []connect.HandlerOption{connect.WithReadMaxBytes(s.readMaxBytes)}
 	v1, reflectV1 := grpcreflect.NewHandlerV1(reflector, limits...)
 	alpha, reflectAlpha := grpcreflect.NewHandlerV1Alpha(reflector, limits...)
 	return []Mount{
-		HTTP("GET /metrics", metrics, operators),
+		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // it asks by itself
 		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
 		HTTP(v1, endOnDrain(reflectV1), operators),
 		HTTP(alpha, endOnDrain(reflectAlpha), operators),
 	}
+}
+
+// metrics serves operators, and those who have the metrics token.
+func (s *Server) metrics(verifier identity.Verifier) http.Handler {
+	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	others := identity.Middleware(verifier, operators, metrics)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.scrapers.Admits(r) {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
 }
 
 // Version is what GET /version answers.

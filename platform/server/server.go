@@ -6,7 +6,7 @@
 //
 // Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
 // requests; 503 with the reason otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
-// With one: GET /metrics, GET /version and reflection besides the mounts.
+// With one: GET /metrics (also with the metrics token), GET /version and reflection besides the mounts.
 package server
 
 import (
@@ -86,6 +86,8 @@ type Config struct {
 	// DrainDelay is how long to serve on as "not ready" before intake stops, so that load balancers
 	// notice. Zero where there are none; some seconds in Kubernetes.
 	DrainDelay time.Duration
+	// MetricsTokenFile holds a token that opens GET /metrics and nothing else; empty: there is none.
+	MetricsTokenFile string
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
 	ReadMaxBytes int
 }
@@ -94,7 +96,7 @@ type Config struct {
 func (c *Config) Secure() bool { return c.CertFile != "" || c.Plaintext }
 
 // RegisterFlags adds --listen (with the given default), --tls-cert, --tls-key, --plaintext,
-// --allowed-origins and --drain-delay.
+// --allowed-origins, --drain-delay and --metrics-token-file.
 func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.StringVar(&c.Listen, "listen", listen, "address to listen at, `host:port`; beyond this machine only with --tls-cert and --tls-key, or --plaintext")
 	fs.StringVar(&c.CertFile, "tls-cert", "", "PEM `file` with the TLS certificate")
@@ -105,6 +107,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 		return nil
 	})
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
+	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which opens /metrics and nothing else; it may be replaced at any time")
 }
 
 // Deps is what a listener works with. Only Rejected, Ready and Note may be missing.
@@ -127,6 +130,7 @@ type Server struct {
 	rejected     func(r *http.Request, why error)
 	readyFunc    func() error
 	noteFunc     func() string
+	scrapers     telemetry.Scrapers
 	readMaxBytes int
 	drainDelay   time.Duration
 	drainLimit   time.Duration
@@ -166,6 +170,10 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		drain:        newDrain(),
 		tls:          cfg.CertFile != "",
 		connections:  mostConnections(),
+	}
+	var err error
+	if s.scrapers, err = telemetry.NewScrapers(cfg.MetricsTokenFile); err != nil {
+		return nil, err
 	}
 	if s.readMaxBytes <= 0 {
 		s.readMaxBytes = DefaultReadMaxBytes
@@ -299,7 +307,7 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 		}
 	}
 	s.open(root.mux, services)
-	for _, mount := range append(s.closed(services), mounts...) {
+	for _, mount := range append(s.closed(deps.Verifier, services), mounts...) {
 		if mount.build == nil {
 			s.mountHTTP(root, deps, o, mount)
 		}

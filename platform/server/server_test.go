@@ -426,6 +426,37 @@ func TestPolicyDecidesWhoMayCallWhat(t *testing.T) {
 	}
 }
 
+func TestMetricsTokenOpensMetricsOnly(t *testing.T) {
+	t.Parallel()
+	const token = "what Prometheus was given"
+	file := t.TempDir() + "/metrics.token"
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Config{MetricsTokenFile: file}, append(rpcMounts(fine), HTTP("/x", http.NotFoundHandler(), identity.RoleAny))...)
+	hc := httpClient(t, client.Config{})
+	for path, want := range map[string]int{"/metrics": 200, "/version": 401, "/x": 401, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": 401} {
+		if resp, body := request(t, hc, "GET", s.URL()+path, token, ""); resp.StatusCode != want {
+			t.Errorf("%s with the token: %s %s", path, resp.Status, body)
+		}
+	}
+	if err := getCluster(t, s, "x", as(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("a call with the token: %v", err)
+	}
+	for token, want := range map[string]int{"": 401, "something else": 401, "agent": 403, "user": 200} {
+		if resp, _ := request(t, hc, "GET", s.URL()+"/metrics", token, ""); resp.StatusCode != want {
+			t.Errorf("/metrics with %q: %s", token, resp.Status)
+		}
+	}
+	none := start(t, Config{})
+	if resp, _ := request(t, hc, "GET", none.URL()+"/metrics", token, ""); resp.StatusCode != 401 {
+		t.Errorf("without a metrics token: %s", resp.Status)
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0", MetricsTokenFile: file + "s"}, Deps{Name: "testing", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: tokens}); err == nil {
+		t.Error("serves without the file")
+	}
+}
+
 func TestBadRequestsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)

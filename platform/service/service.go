@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -30,7 +31,7 @@ type Service interface {
 // New makes the service once its configuration is filled in.
 type New func(log *slog.Logger, tel *telemetry.Telemetry) (Service, error)
 
-// Main is the main function of a deployable. It does not return after an error.
+// Main is the main function of a deployable, with its verb "healthcheck". It does not return after an error.
 func Main(name string, cfg Config, start New) { flags.Main(command(name, cfg, start)) }
 
 func command(name string, cfg Config, start New) func(context.Context, []string, func(string) string, io.Writer) error {
@@ -40,8 +41,19 @@ func command(name string, cfg Config, start New) func(context.Context, []string,
 		cfg.RegisterFlags(fs)
 		var logs telemetry.LogConfig
 		logs.RegisterFlags(fs)
+		check, live := len(args) > 0 && args[0] == "healthcheck", false
+		if check {
+			args = args[1:]
+			fs.BoolVar(&live, "live", false, "ask only whether the service answers")
+		}
 		if err := flags.Parse(fs, args, getenv); err != nil {
+			if errors.Is(err, flags.ErrHelp) {
+				fmt.Fprintf(stdout, healthcheckHelp, name)
+			}
 			return err
+		}
+		if check {
+			return healthcheck(ctx, fs, live, stdout)
 		}
 		return run(ctx, name, telemetry.NewLogger(os.Stderr, logs.Level, logs.Format, name), start)
 	}

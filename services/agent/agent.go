@@ -68,8 +68,10 @@ type Config struct {
 	DataDir string
 	// Kubeconfig and Context say which cluster; with neither it is the one the agent runs in.
 	Kubeconfig, Context string
-	// HealthListen serves /healthz, /readyz and, on a loopback address, /metrics. Empty or ":0": nothing.
+	// HealthListen serves /healthz, /readyz and, on a loopback address or with a token, /metrics. Empty or ":0": nothing.
 	HealthListen string
+	// MetricsTokenFile holds the token that /metrics wants; empty: it wants none, and is there on loopback only.
+	MetricsTokenFile string
 	// Tunnel is who is let in through the tunnel.
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
@@ -88,7 +90,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
-	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback (default: off)")
+	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
+	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
 }
 
 // Validate says what is missing.
@@ -117,6 +120,7 @@ type Agent struct {
 	cfg          Config
 	log          *slog.Logger
 	telemetry    *telemetry.Telemetry
+	scrapers     telemetry.Scrapers
 	http         *http.Client
 	cluster      *cluster.Cluster
 	width        *apply.Width
@@ -152,6 +156,10 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	scrapers, err := telemetry.NewScrapers(cfg.MetricsTokenFile)
+	if err != nil {
+		return nil, err
+	}
 	lock, err := lockDir(cfg.DataDir)
 	if err != nil {
 		return nil, err
@@ -159,7 +167,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if len(deps.Renderer) == 0 {
 		deps.Renderer = besideThis("agent-render")
 	}
-	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
+	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -40,7 +40,7 @@ func (a *Agent) serveHealth(ctx context.Context) error {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
 	server := &http.Server{
-		Handler: a.healthHandler(loopback(listener.Addr())), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
+		Handler: a.healthHandler(a.metrics(loopback(listener.Addr()))), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
 		WriteTimeout: 2 * headerTimeout, MaxHeaderBytes: 16 << 10,
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -58,7 +58,25 @@ func (a *Agent) serveHealth(ctx context.Context) error {
 	return nil
 }
 
-func (a *Agent) healthHandler(withMetrics bool) http.Handler {
+// metrics is for those who have the metrics token; without one, for this machine; else nil.
+func (a *Agent) metrics(local bool) http.Handler {
+	metrics := promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
+	if a.scrapers.Any() {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !a.scrapers.Admits(r) {
+				http.Error(w, "metrics want the token of --metrics-token-file", http.StatusUnauthorized)
+				return
+			}
+			metrics.ServeHTTP(w, r)
+		})
+	}
+	if local {
+		return metrics
+	}
+	return nil
+}
+
+func (a *Agent) healthHandler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -68,8 +86,8 @@ func (a *Agent) healthHandler(withMetrics bool) http.Handler {
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	if withMetrics {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
 	}
 	return mux
 }
