@@ -1,5 +1,5 @@
 // Package flags is the command line of every service: standard flags, each of which can also be
-// given in the environment as FAIRLEAD_<FLAG>, and one main that ends well.
+// given in the environment as FAIRLEAD_<FLAG>, or in the file that FAIRLEAD_<FLAG>_FILE names, and one main that ends well.
 //
 // A flag on the command line wins over the environment, the environment wins over the default.
 package flags
@@ -73,7 +73,11 @@ func fromEnvironment(fs *flag.FlagSet, getenv func(string) string) error {
 		if f.Name == "version" {
 			return // FAIRLEAD_VERSION is too likely to mean something else.
 		}
-		value := getenv(EnvName(f.Name))
+		value, err := fromVariables(fs, f.Name, getenv)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
 		if value == "" {
 			return
 		}
@@ -83,6 +87,33 @@ func fromEnvironment(fs *flag.FlagSet, getenv func(string) string) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// maxFileBytes bounds the value of a flag in a file.
+const maxFileBytes = 64 << 10
+
+// fromVariables is the value in the flag's variable, or in the file that another names: secrets are mounted so.
+func fromVariables(fs *flag.FlagSet, flagName string, getenv func(string) string) (string, error) {
+	name := EnvName(flagName)
+	value, path := getenv(name), getenv(name+"_FILE")
+	if path == "" || fs.Lookup(flagName+"-file") != nil { // then the variable is that flag's
+		return value, nil
+	}
+	if value != "" {
+		return "", fmt.Errorf("environment variables %s and %[1]s_FILE are both set: unset one", name)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("environment variable %s_FILE: %w", name, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("environment variable %s_FILE: %w", name, err)
+	}
+	if value = strings.TrimSpace(string(content)); value == "" {
+		return "", fmt.Errorf("environment variable %s_FILE: %s is empty", name, path)
+	}
+	return value, nil
 }
 
 // CheckURL says what is wrong with the URL of a flag. It does not repeat it: it may hold a password.
@@ -103,7 +134,7 @@ func List(into *[]string) func(string) error {
 }
 
 func printUsage(fs *flag.FlagSet) {
-	fmt.Fprintf(fs.Output(), "Usage: %s [flags]\n\nEvery flag can also be set in the environment: --data-dir is %s.\n\nFlags:\n", fs.Name(), EnvName("data-dir"))
+	fmt.Fprintf(fs.Output(), "Usage: %[1]s [flags]\n\nEvery flag can also be set in the environment: --data-dir is %[2]s,\nor in a file that %[2]s_FILE names.\n\nFlags:\n", fs.Name(), EnvName("data-dir"))
 	fs.PrintDefaults()
 }
 

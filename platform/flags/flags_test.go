@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,27 @@ func TestCommandLineWinsOverEnvironmentWinsOverDefault(t *testing.T) {
 	}
 }
 
+func TestValuesMayLieInFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("https://:s3cret@file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fs, c := newSet(&bytes.Buffer{})
+	if err := flags.Parse(fs, nil, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://:s3cret@file" {
+		t.Errorf("got %q, %v", c.url, err)
+	}
+	fs, c = newSet(&bytes.Buffer{})
+	if err := flags.Parse(fs, []string{"--hub-url=https://flag"}, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://flag" {
+		t.Errorf("besides the flag: got %q, %v", c.url, err)
+	}
+	fs, c = newSet(&bytes.Buffer{})
+	ca := fs.String("hub-url-file", "", "a flag of that name")
+	if err := flags.Parse(fs, nil, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://default" || *ca != file {
+		t.Errorf("a flag that has the variable's name: got %q and %q, %v", c.url, *ca, err)
+	}
+}
+
 func TestMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -61,6 +84,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad value":         {args: []string{"--every=soon"}, want: []string{"soon", "-every"}},
 		"argument":          {args: []string{"serve"}, want: []string{`"serve"`}},
 		"bad environment":   {env: []string{"FAIRLEAD_EVERY", "s3cret"}, want: []string{"FAIRLEAD_EVERY", "--every"}},
+		"no file":           {env: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"}, want: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"}},
+		"empty file":        {env: []string{"FAIRLEAD_EVERY_FILE", os.DevNull}, want: []string{"FAIRLEAD_EVERY_FILE", "empty"}},
+		"both":              {env: []string{"FAIRLEAD_EVERY_FILE", os.DevNull, "FAIRLEAD_EVERY", "9s"}, want: []string{"FAIRLEAD_EVERY_FILE", "both"}},
 		"two bad variables": {env: []string{"FAIRLEAD_EVERY", "x", "FAIRLEAD_PLAINTEXT", "x"}, want: []string{"FAIRLEAD_EVERY", "FAIRLEAD_PLAINTEXT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
