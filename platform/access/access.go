@@ -108,15 +108,15 @@ type Decision struct {
 	Reason string
 }
 
-const (
-	adminsRule = "group " + identity.AdminsGroup
-	help       = "An administrator can add one with `fairlead apply`: see `fairlead get grants`"
-)
+const adminsRule = "group " + identity.AdminsGroup
+
+// Help ends refusals: who lacks a grant reads how to get one.
+const Help = "An administrator can add one with `fairlead apply`: see `fairlead get grants`"
 
 // May tells whether somebody may do something with a resource. It is for users and service accounts.
 func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
 	deny := func(why string) Decision {
-		return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", name(who), verb, at, why)}
+		return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", Who(who), verb, at, why)}
 	}
 	if who.Kind != identity.KindUser {
 		return deny("only users and service accounts have rights")
@@ -162,11 +162,11 @@ func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(s
 	wanted := "that needs a grant with " + needed(verb, at.Kind)
 	switch {
 	case less != "":
-		return deny(wanted + ", and " + less + ". " + help)
+		return deny(wanted + ", and " + less + ". " + Help)
 	case elsewhere != "":
-		return deny(wanted + ", and " + elsewhere + ". " + help)
+		return deny(wanted + ", and " + elsewhere + ". " + Help)
 	}
-	return deny(wanted + ", and no grant is for this user or one of its groups. " + help)
+	return deny(wanted + ", and no grant is for this user or one of its groups. " + Help)
 }
 
 // needed is the least of the roles that are always there which allows it.
@@ -278,8 +278,8 @@ func isFor(g *consolev1.Grant, who identity.Identity) bool {
 	return false
 }
 
-// name is how a refusal calls somebody.
-func name(who identity.Identity) string {
+// Who is how a refusal calls somebody.
+func Who(who identity.Identity) string {
 	if account, ok := who.ServiceAccount(); ok {
 		return fmt.Sprintf("service account %q", account)
 	}
@@ -291,7 +291,7 @@ func name(who identity.Identity) string {
 func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *consolev1.Cluster) Decision {
 	at := cluster.GetMetadata().GetName()
 	deny := func(why string) Decision {
-		return Decision{Reason: fmt.Sprintf("cluster %q: %s may not %s here: %s", at, name(who), class, why)}
+		return Decision{Reason: fmt.Sprintf("cluster %q: %s may not %s here: %s", at, Who(who), class, why)}
 	}
 	if who.Kind != identity.KindUser {
 		return deny("only users and service accounts have rights")
@@ -319,7 +319,7 @@ func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *
 	if has >= 0 {
 		held = fmt.Sprintf("grant %q gives no more than role %s", by, builtin[has].name)
 	}
-	return deny(fmt.Sprintf("that needs a grant with role %s, and %s. %s", builtin[min(int(class), len(builtin)-1)].name, held, help))
+	return deny(fmt.Sprintf("that needs a grant with role %s, and %s. %s", builtin[min(int(class), len(builtin)-1)].name, held, Help))
 }
 
 func (r *Rules) beyondAt(limits *identity.Limits, class kubehttp.Class, cluster *consolev1.Cluster) string {

@@ -13,9 +13,9 @@ import (
 type Service struct {
 	Name, UID string
 
-	cluster, namespace unique.Handle[string]
-	options            unique.Handle[string]
-	folder             FolderID
+	cluster, namespace, project unique.Handle[string]
+	options                     unique.Handle[string]
+	folder                      FolderID
 }
 
 // Folder is which files are delivered. Services with equal folders get equal content.
@@ -49,7 +49,7 @@ func NewService(s *consolev1.Service) *Service {
 	both := name + s.GetMetadata().GetUid() // one piece of memory rather than two
 	return &Service{
 		Name: both[:len(name)], UID: both[len(name):],
-		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()),
+		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
 		options: unique.Make(optionsOf(spec)),
 		folder: unique.Make(Folder{
 			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), spec.GetRef()), Path: spec.GetPath(),
@@ -64,6 +64,9 @@ func (s *Service) Cluster() string { return s.cluster.Value() }
 // Namespace is for objects that name none; it may be empty.
 func (s *Service) Namespace() string { return s.namespace.Value() }
 
+// Project is the name of the one that the service belongs to; it may be empty.
+func (s *Service) Project() string { return s.project.Value() }
+
 // Folder says which files are delivered.
 func (s *Service) Folder() Folder { return s.folder.Value() }
 
@@ -76,7 +79,7 @@ func (s *Service) message() *consolev1.Service {
 	return &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID},
 		Spec: &consolev1.ServiceSpec{
-			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(),
+			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
 		},
 	}

@@ -32,6 +32,7 @@ type console struct {
 	sources  map[string]*consolev1.Source
 	services map[string]*consolev1.Service
 	secrets  map[string]*consolev1.Secret
+	grants   []*consolev1.Grant
 	version  int
 	down     bool
 	accepted []*consolev1.PublishHeadsRequest
@@ -133,6 +134,20 @@ func (c *console) setService(name, ref string) {
 	}
 }
 
+// grant gives ada a role in a project; none: everywhere at cluster a. No role: takes all away.
+func (c *console) grant(role string, projects ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.announce()
+	c.grants = nil
+	if role != "" {
+		c.grants = []*consolev1.Grant{{Metadata: &consolev1.Metadata{Name: "adas"}, Spec: &consolev1.GrantSpec{
+			Role: role, Projects: projects, Clusters: &consolev1.GrantClusters{Names: []string{"a"}},
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "ada"}}},
+		}}}
+	}
+}
+
 func (c *console) setSecret(name string, data map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,6 +189,9 @@ func (c *console) snapshot() (changes []*consolev1.Change, token string, changed
 		s := proto.CloneOf(c.secrets[name])
 		s.Data = nil
 		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Secret{Secret: s}})
+	}
+	for _, g := range c.grants {
+		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
 	}
 	return changes, fmt.Sprint(c.version), c.changed
 }

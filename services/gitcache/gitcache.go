@@ -78,7 +78,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s := &Service{cfg: cfg, deps: deps, tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/gitcache")}
 	var err error
 	s.replica, err = replica.New(identity.ServiceGitcache, cfg.Config, deps,
-		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET)
+		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET,
+		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_CLUSTER) // who may see what
 	if err != nil {
 		return nil, err
 	}

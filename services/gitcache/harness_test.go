@@ -145,7 +145,7 @@ func (f *fixture) talkTo(n *node) *node {
 		return append(client.Options(), client.WithToken(identity.StaticToken(f.console.token(f.t, kind, name))))
 	}
 	n.artifacts = artifactv1connect.NewArtifactServiceClient(hc, n.url, as(identity.KindService, identity.ServiceDistributor)...)
-	n.sources = gitcachev1connect.NewSourceServiceClient(hc, n.url, as(identity.KindUser, "ada")...)
+	n.sources = n.sourcesAs(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}})
 	token := identity.StaticToken(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
 	n.bytes = &http.Client{Transport: client.Authorize(hc.Transport, token)}
 	eventually(f.t, "the gitcache is ready", func() error {
@@ -164,6 +164,26 @@ func (f *fixture) talkTo(n *node) *node {
 		return nil
 	})
 	return n
+}
+
+// sourcesAs is SourceService, called by somebody.
+func (n *node) sourcesAs(id identity.Identity) gitcachev1connect.SourceServiceClient {
+	hc, options := n.as(id)
+	return gitcachev1connect.NewSourceServiceClient(hc, n.url, options...)
+}
+
+func (n *node) as(id identity.Identity) (*http.Client, []connect.ClientOption) {
+	n.f.t.Helper()
+	token, _, err := n.f.console.keys.Sign(id, time.Hour)
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	hc, err := client.New(client.Config{})
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	n.f.t.Cleanup(hc.CloseIdleConnections)
+	return hc, append(client.Options(), client.WithToken(identity.StaticToken(token)))
 }
 
 // one starts the only gitcache, over an empty folder.

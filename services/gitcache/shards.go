@@ -130,7 +130,7 @@ func (s *Service) preferred() int {
 }
 
 func (s *Service) shardMounts() []server.Mount {
-	seen := &rpc.Shards{Ready: s.replica.Catalog.Ready, Shards: shards.New(shards.Deps{
+	seen := &rpc.Shards{Ready: s.replica.Catalog.Ready, Rights: s.rights(), Shards: shards.New(shards.Deps{
 		Replica: s.cfg.Replica, Sources: s.copies.Shards, Peers: s.peers, Holders: s.replica.Coordinator.Holders, Move: s.mover.Move, Kept: s.kept,
 	})}
 	handed := &rpc.Handoffs{Ready: s.replica.Catalog.Ready, Sender: s.sender, Receiver: &handoff.Receiver{

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc"
 	"fairlead.dev/services/gitcache/internal/rpc/remote"
 	"fairlead.dev/services/gitcache/internal/webhook"
@@ -21,7 +22,7 @@ import (
 func (s *Service) newSources() *rpc.Sources {
 	others := remote.Replicas{Peers: s.peers}
 	return &rpc.Sources{
-		Ready: s.replica.Catalog.Ready, Refresh: s.refresh, Log: s.deps.Log,
+		Ready: s.replica.Catalog.Ready, Rights: s.rights(), Refresh: s.refresh, Log: s.deps.Log,
 		View: live.NewView(live.Deps{
 			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: live.Copied(s.mirrors), Others: others.Live, Holders: s.replica.Coordinator.Holders,
 			State: func(uid string) owner.State { state, _ := s.owner.State(uid); return state },
@@ -35,6 +36,8 @@ func (s *Service) newSources() *rpc.Sources {
 		},
 	}
 }
+
+func (s *Service) rights() rights.Rights { return rights.Rights{Catalog: s.replica.Catalog} }
 
 func (s *Service) owned(uid string) bool {
 	state, _ := s.owner.State(uid)

@@ -415,7 +415,7 @@ func (h *hub) replicas() (all []string, own string) {
 func (h *hub) watchSessions() func() *tunnelv1.WatchSessionsResponse {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "alice"}).WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})
+	stream, err := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{identity.AdminsGroup}}).WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/services/gitcache/internal/hub"
+	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/shards"
 )
 
@@ -18,13 +19,17 @@ const defaultShards, maxShards = 100, 1000
 type Shards struct {
 	// Ready says why this replica can't answer anything yet.
 	Ready  func() error
+	Rights rights.Rights
 	Shards *shards.Shards
 }
 
 // ListReplicas returns the gitcaches that live.
-func (s *Shards) ListReplicas(context.Context, *gitcachev1.ListReplicasRequest) (*gitcachev1.ListReplicasResponse, error) {
+func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasRequest) (*gitcachev1.ListReplicasResponse, error) {
 	if err := s.Ready(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	if err := s.Rights.View(caller(ctx)); err != nil {
+		return nil, err
 	}
 	resp := &gitcachev1.ListReplicasResponse{}
 	for _, r := range s.Shards.Replicas() {
@@ -40,6 +45,9 @@ func (s *Shards) ListReplicas(context.Context, *gitcachev1.ListReplicasRequest) 
 func (s *Shards) ListShards(ctx context.Context, req *gitcachev1.ListShardsRequest) (*gitcachev1.ListShardsResponse, error) {
 	if err := s.Ready(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	if err := s.Rights.View(caller(ctx)); err != nil {
+		return nil, err
 	}
 	after, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
 	if err != nil {

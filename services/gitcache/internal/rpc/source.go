@@ -10,9 +10,11 @@ import (
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
+	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
 )
 
@@ -29,6 +31,7 @@ type Sources struct {
 
 	// Ready says why this replica can't answer anything yet.
 	Ready   func() error
+	Rights  rights.Rights
 	View    *live.View
 	Browser *browse.Browser
 	// UID of a source by its name; false: it is not in the catalog.
@@ -45,6 +48,9 @@ func (s *Sources) ListSources(ctx context.Context, req *gitcachev1.ListSourcesRe
 	}
 	q := live.Query{
 		Size: size(req.GetPageSize(), defaultSources, maxSources), Token: req.GetPageToken(), Filter: req.GetFilter(), OrderBy: req.GetOrderBy(),
+	}
+	if err := s.Rights.View(caller(ctx)); err != nil {
+		return nil, err
 	}
 	var list live.List
 	var err error
@@ -66,6 +72,9 @@ func (s *Sources) GetSource(ctx context.Context, req *gitcachev1.GetSourceReques
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
+	if err := s.Rights.View(caller(ctx)); err != nil {
+		return nil, err
+	}
 	source, ok, err := s.View.Source(ctx, req.GetName())
 	if err != nil {
 		return nil, s.toConnect(ctx, err)
@@ -82,9 +91,19 @@ func (s *Sources) WatchSources(ctx context.Context, req *gitcachev1.WatchSources
 	if err := s.ready(); err != nil {
 		return err
 	}
+	if err := s.Rights.View(caller(ctx)); err != nil {
+		return err
+	}
+	var refused error // meanwhile
 	err := s.View.Watch(ctx, req.GetFilter(), func(e live.Event) error {
+		if refused = s.Rights.View(caller(ctx)); refused != nil {
+			return refused
+		}
 		return out.Send(&gitcachev1.WatchSourcesResponse{Sources: wire.LiveMessages(e.Sources), Gone: e.Gone, Synced: e.Synced})
 	})
+	if refused != nil {
+		return refused
+	}
 	select {
 	case <-server.Draining(ctx):
 		return nil
@@ -95,6 +114,9 @@ func (s *Sources) WatchSources(ctx context.Context, req *gitcachev1.WatchSources
 
 // RefreshSource makes the owner poll now.
 func (s *Sources) RefreshSource(ctx context.Context, req *gitcachev1.RefreshSourceRequest) (*gitcachev1.RefreshSourceResponse, error) {
+	if err := s.Rights.Refresh(caller(ctx), req.GetName()); err != nil {
+		return nil, err
+	}
 	uid, ok := s.UID(req.GetName())
 	if !ok {
 		return nil, notFound(req.GetName())
@@ -111,6 +133,9 @@ func (s *Sources) ListCommits(ctx context.Context, req *gitcachev1.ListCommitsRe
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
+	if err := s.Rights.Read(caller(ctx), req.GetSource()); err != nil {
+		return nil, err
+	}
 	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision()}
 	page := browse.Page{Size: size(req.GetPageSize(), defaultCommits, maxCommits), Token: req.GetPageToken()}
 	commits, err := s.Browser.Commits(ctx, p, page, forwarded(ctx))
@@ -123,6 +148,9 @@ func (s *Sources) ListCommits(ctx context.Context, req *gitcachev1.ListCommitsRe
 // ListTree returns a page of a folder.
 func (s *Sources) ListTree(ctx context.Context, req *gitcachev1.ListTreeRequest) (*gitcachev1.ListTreeResponse, error) {
 	if err := s.ready(); err != nil {
+		return nil, err
+	}
+	if err := s.Rights.Read(caller(ctx), req.GetSource()); err != nil {
 		return nil, err
 	}
 	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision(), Path: req.GetPath()}
@@ -139,6 +167,9 @@ func (s *Sources) ReadFile(ctx context.Context, req *gitcachev1.ReadFileRequest)
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
+	if err := s.Rights.Read(caller(ctx), req.GetSource()); err != nil {
+		return nil, err
+	}
 	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision(), Path: req.GetPath()}
 	file, err := s.Browser.File(ctx, p, forwarded(ctx))
 	if err != nil {
@@ -152,6 +183,11 @@ func (s *Sources) ready() error {
 		return connect.NewError(connect.CodeUnavailable, err)
 	}
 	return nil
+}
+
+func caller(ctx context.Context) identity.Identity {
+	who, _ := identity.FromContext(ctx)
+	return who
 }
 
 // forwarded tells whether another replica asks: it gets what is here.

@@ -21,10 +21,12 @@ import (
 	"fairlead.dev/services/tunnel/internal/session"
 )
 
-// Catalog says which clusters there are.
+// Catalog says which clusters there are, and who may see which.
 type Catalog interface {
 	Ready() error
 	Cluster(name string) (*consolev1.Cluster, bool)
+	Grants() []*consolev1.Grant
+	Roles() []*consolev1.Role
 }
 
 // Deps is what the service works with.

@@ -3,6 +3,8 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/access"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
@@ -45,10 +48,43 @@ func (s *service) ListReplicas(context.Context, *tunnelv1.ListReplicasRequest) (
 
 // ListSessions implements TunnelServiceHandler.
 func (s *service) ListSessions(ctx context.Context, _ *tunnelv1.ListSessionsRequest) (*tunnelv1.ListSessionsResponse, error) {
-	resp := &tunnelv1.ListSessionsResponse{Sessions: s.own()}
-	if caller, ok := identity.FromContext(ctx); ok && caller.Has(identity.RoleTunnel) {
-		return resp, nil // it asks everybody by itself
+	caller, _ := identity.FromContext(ctx)
+	if caller.Has(identity.RoleTunnel) {
+		return &tunnelv1.ListSessionsResponse{Sessions: s.own()}, nil // it asks everybody by itself
 	}
+	sees, err := s.sees(caller)
+	if err != nil {
+		return nil, err
+	}
+	resp := s.all(ctx)
+	resp.Sessions = slices.DeleteFunc(resp.Sessions, func(one *tunnelv1.Session) bool { return !sees(one.GetCluster()) })
+	return resp, nil
+}
+
+// sees returns who may see the sessions of which cluster: users what their grants say, by the grants of now, and the console all.
+func (s *service) sees(caller identity.Identity) (func(cluster string) bool, error) {
+	if caller.Has(identity.RoleConsole) {
+		return func(string) bool { return true }, nil
+	}
+	if err := s.Catalog.Ready(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the tunnel does not know the grants yet: %w", err))
+	}
+	rules := access.Rules{Grants: s.Catalog.Grants(), Roles: s.Catalog.Roles()}
+	if !rules.Any(caller) {
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New(rules.May(caller, access.View, access.Target{Kind: access.Cluster}).Reason))
+	}
+	return func(name string) bool {
+		at := access.Target{Kind: access.Cluster, Name: name, Cluster: name}
+		if cluster, ok := s.Catalog.Cluster(name); ok {
+			at.ClusterLabels = cluster.GetMetadata().GetLabels()
+		}
+		return rules.May(caller, access.View, at).Allowed
+	}, nil
+}
+
+// all are the sessions of all replicas.
+func (s *service) all(ctx context.Context) *tunnelv1.ListSessionsResponse {
+	resp := &tunnelv1.ListSessionsResponse{Sessions: s.own()}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var mu sync.Mutex // guards resp
@@ -68,7 +104,7 @@ func (s *service) ListSessions(ctx context.Context, _ *tunnelv1.ListSessionsRequ
 	slices.SortFunc(resp.Sessions, func(a, b *tunnelv1.Session) int {
 		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), a.GetConnectTime().AsTime().Compare(b.GetConnectTime().AsTime()), cmp.Compare(a.GetId(), b.GetId()))
 	})
-	return resp, nil
+	return resp
 }
 
 // ask asks another replica for its sessions.

@@ -68,7 +68,7 @@ type SourceServiceClient interface {
 	WatchSources(context.Context, *v1.WatchSourcesRequest) (*connect.ServerStreamForClient[v1.WatchSourcesResponse], error)
 	// RefreshSource makes the owner poll the source now instead of at its next interval. Any
 	// replica takes the call; many calls while one poll runs cause one more poll.
-	// Called by users and by the local Git server of `fairlead up` after a push. Idempotent.
+	// Called by users who may deploy a service of the source, or edit it, and by the local Git server of `fairlead up` after a push. Idempotent.
 	// Errors: Unavailable (coordination is down; the interval still works).
 	RefreshSource(context.Context, *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error)
 	// ListCommits returns a page of the history of a revision, newest first, first parents only.
@@ -226,7 +226,7 @@ type SourceServiceHandler interface {
 	WatchSources(context.Context, *v1.WatchSourcesRequest, *connect.ServerStream[v1.WatchSourcesResponse]) error
 	// RefreshSource makes the owner poll the source now instead of at its next interval. Any
 	// replica takes the call; many calls while one poll runs cause one more poll.
-	// Called by users and by the local Git server of `fairlead up` after a push. Idempotent.
+	// Called by users who may deploy a service of the source, or edit it, and by the local Git server of `fairlead up` after a push. Idempotent.
 	// Errors: Unavailable (coordination is down; the interval still works).
 	RefreshSource(context.Context, *v1.RefreshSourceRequest) (*v1.RefreshSourceResponse, error)
 	// ListCommits returns a page of the history of a revision, newest first, first parents only.

@@ -59,8 +59,9 @@ type TunnelServiceClient interface {
 	Connect(context.Context) (*connect.BidiStreamForClientSimple[v1.ConnectRequest, v1.ConnectResponse], error)
 	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
 	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
-	// ListSessions returns the sessions that all replicas hold. Called by users, and by the replicas of each
-	// other: those get the sessions of the one they ask.
+	// ListSessions returns the sessions that all replicas hold. Called by users, who get those of the clusters that
+	// they may view, and by the replicas of each other: those get the sessions of the one they ask. Errors:
+	// PermissionDenied (the caller has no grant at all).
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// WatchSessions sends the sessions of all replicas, then what changes, and an empty message at least every
 	// 15 s. After a break, begin anew. Called by users. Ends with Unavailable when the replica drains.
@@ -153,8 +154,9 @@ type TunnelServiceHandler interface {
 	Connect(context.Context, *connect.BidiStream[v1.ConnectRequest, v1.ConnectResponse]) error
 	// ListReplicas returns the replicas of the tunnel. Called by agents, which hold sessions to two of them.
 	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
-	// ListSessions returns the sessions that all replicas hold. Called by users, and by the replicas of each
-	// other: those get the sessions of the one they ask.
+	// ListSessions returns the sessions that all replicas hold. Called by users, who get those of the clusters that
+	// they may view, and by the replicas of each other: those get the sessions of the one they ask. Errors:
+	// PermissionDenied (the caller has no grant at all).
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// WatchSessions sends the sessions of all replicas, then what changes, and an empty message at least every
 	// 15 s. After a break, begin anew. Called by users. Ends with Unavailable when the replica drains.
