@@ -96,10 +96,11 @@ func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	if err != nil {
 		return Resource{}, fmt.Errorf("read cluster: %w", notFound(err))
 	}
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state) VALUES ($1, $2, 0, '{}')"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0", uid, micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', $2)"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0, touch_time = excluded.touch_time", uid, micros(t.now)); err != nil {
 		return Resource{}, fmt.Errorf("record join: %w", err)
 	}
+	t.touched.Clusters = append(t.touched.Clusters, uid)
 	return cluster, nil
 }
 

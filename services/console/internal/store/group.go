@@ -100,6 +100,7 @@ func (s *Store) commit(group []*write) (rest []*write) {
 	defer cancel()
 	var ran int
 	var tx Tx
+	var events []Event
 	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
 		tx = Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s}
 		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
@@ -110,14 +111,20 @@ func (s *Store) commit(group []*write) (rest []*write) {
 			if err := tx.run(ctx, group[ran-1], len(group) > 1); err != nil {
 				return err
 			}
+			if group[ran-1].err == nil {
+				events = append(events, tx.telling...)
+			}
 		}
-		return tx.finish(ctx)
+		if err := tx.finish(ctx); err != nil {
+			return err
+		}
+		return s.insertEvents(ctx, sqlTx, events)
 	})
 	if ran == 0 {
 		ran = len(group) // it did not begin
 	}
-	if err == nil && tx.changed {
-		s.changed()
+	if err == nil {
+		s.tell(&tx, events)
 	}
 	for _, w := range group[:ran] {
 		if err != nil {
@@ -126,6 +133,16 @@ func (s *Store) commit(group []*write) (rest []*write) {
 		close(w.done)
 	}
 	return group[ran:]
+}
+
+// tell says what was committed.
+func (s *Store) tell(tx *Tx, events []Event) {
+	if tx.changed {
+		s.written.Store(tx.seq)
+		s.changed()
+	}
+	s.tellTouched(tx.touched)
+	s.tellEvents(events)
 }
 
 // run does one write of a transaction. An error is one of the transaction; what it returns for itself is
@@ -171,7 +188,7 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	}()
 	t.author = w.author
 	t.now = t.store.clock() // not before the lock: a revocation is later than what it waited for
-	t.events = nil
+	t.events, t.telling = nil, nil
 	if w.err = w.fn(ctx, t); w.err == nil {
 		w.err = t.insertAudit(ctx, t.events)
 	}

@@ -22,6 +22,8 @@ const (
 	channel = "fairlead_catalog"
 	// auditLock is the number of an advisory lock: a table lock would keep autovacuum away.
 	auditLock = 0x66616972
+	// eventLock is the one of events.
+	eventLock = 0x66616973
 	// connectTimeout bounds one attempt to reach the database.
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
@@ -54,6 +56,7 @@ func (s *Store) usePostgres(rawURL string) error {
 		lockLog:     "SELECT seq FROM log FOR UPDATE",
 		notify:      "SELECT pg_notify('" + channel + "', '')",
 		lockAudit:   fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
+		lockEvents:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
 		check:       checkPostgres,
 		listen:      func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
 		insertRows:  100, // each statement is a round trip

@@ -132,19 +132,23 @@ func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	return nil
 }
 
-// PutReports keeps each report whose sequence is above the kept one's, all in one commit.
-func (s *Store) PutReports(ctx context.Context, reports []Report) error {
+// PutReports keeps each report whose sequence is above the kept one's, all in one commit with events about them.
+func (s *Store) PutReports(ctx context.Context, reports []Report, events ...Event) error {
 	// One order for all consoles, so that they can't wait for each other.
 	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	now := micros(s.clock())
-	return s.each(ctx, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state) VALUES ($1, $2, $3, $4, $5)"+
-		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state"+
+	var touched Touched
+	for _, r := range reports {
+		touched.Services = append(touched.Services, r.Service)
+	}
+	return s.each(ctx, touched, events, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, $6)"+
+		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time"+
 		" WHERE excluded.sequence > reports.sequence",
 		func(i int) []any {
 			r := reports[i]
-			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State), micros(s.clock())}
 		})
 }
 
@@ -152,25 +156,27 @@ func (s *Store) PutReports(ctx context.Context, reports []Report) error {
 // kept one. JoinTime and LostTime are not looked at.
 func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
 	uids := sortedKeys(seen)
-	return s.each(ctx, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state) VALUES ($1, 0, $2, $3)"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time,"+
+	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, $4)"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time, touch_time = excluded.touch_time,"+
 		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
-		func(i int) []any { return []any{uids[i], micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)} })
+		func(i int) []any {
+			return []any{uids[i], micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State), micros(s.clock())}
+		})
 }
 
 // PutLost keeps the later of the kept and the given time per cluster that was seen.
 func (s *Store) PutLost(ctx context.Context, lost map[string]time.Time) error {
 	uids := sortedKeys(lost)
-	return s.each(ctx, len(uids), "UPDATE seen SET lost_time = $2 WHERE cluster_uid = $1 AND lost_time < $2",
-		func(i int) []any { return []any{uids[i], micros(lost[uids[i]])} })
+	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "UPDATE seen SET lost_time = $2, touch_time = $3 WHERE cluster_uid = $1 AND lost_time < $2",
+		func(i int) []any { return []any{uids[i], micros(lost[uids[i]]), micros(s.clock())} })
 }
 
-// each runs one statement for n rows in one commit.
-func (s *Store) each(ctx context.Context, n int, query string, args func(int) []any) error {
+// each runs one statement for n rows in one commit, with events about them.
+func (s *Store) each(ctx context.Context, touched Touched, events []Event, n int, query string, args func(int) []any) error {
 	if n == 0 {
 		return nil
 	}
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stmt, err := tx.PrepareContext(ctx, query)
 		if err != nil {
 			return fmt.Errorf("prepare status: %w", err)
@@ -181,8 +187,13 @@ func (s *Store) each(ctx context.Context, n int, query string, args func(int) []
 				return fmt.Errorf("write status: %w", err)
 			}
 		}
-		return nil
+		return s.insertEvents(ctx, tx, events)
 	})
+	if err == nil {
+		s.tellTouched(touched)
+		s.tellEvents(events)
+	}
+	return err
 }
 
 func sortedKeys[V any](m map[string]V) []string {

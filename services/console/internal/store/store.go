@@ -28,6 +28,7 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -80,6 +81,10 @@ type Store struct {
 	auditBytes   int64
 	auditTrimmed func(time.Time, int64) AuditEvent
 
+	touched func(Touched) // nil: nobody wants to know
+	told    func()        // nil: nobody wants to know
+	written atomic.Int64  // number of the last change that was committed here
+
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
 	mu      sync.Mutex // guards what follows
@@ -96,8 +101,10 @@ type dialect struct {
 	notify  string // tells other consoles of the commit; empty: there are none
 	// lockAudit keeps other consoles from adding audit events until the commit; empty: there are none.
 	lockAudit string
-	check     func(context.Context, *sql.DB) error
-	listen    func(ctx context.Context, wake func()) error
+	// lockEvents is the same for events.
+	lockEvents string
+	check      func(context.Context, *sql.DB) error
+	listen     func(ctx context.Context, wake func()) error
 	// insertRows is how many rows one statement inserts.
 	insertRows int
 	// numbered says that placeholders in lists have numbers.
@@ -258,6 +265,8 @@ type Tx struct {
 	seq     int64
 	changed bool
 	events  []AuditEvent // of the write that runs, for the audit trail
+	telling []Event      // of the write that runs
+	touched Touched
 }
 
 // transact runs fn in a transaction on the writer.

@@ -145,10 +145,11 @@ func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
 
 // Leave marks a cluster as left.
 func (t *Tx) Leave(ctx context.Context, cluster string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time) VALUES ($1, 0, 0, '{}', $2)"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time", cluster, micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, $2)"+
+		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, micros(t.now)); err != nil {
 		return fmt.Errorf("record leave: %w", err)
 	}
+	t.touched.Clusters = append(t.touched.Clusters, cluster)
 	return nil
 }
 

@@ -54,6 +54,9 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"APITokensAreFoundAndRevoked":         testAPITokens,
 		"LoginsAreOnce":                       testLogins,
 		"DetailsReplaceThoseBefore":           testDetails,
+		"EventsComeOnceAndWithWhatTheyTell":   testEvents,
+		"EventFollowerMissesNothing":          testEventFollower,
+		"StatusesAreToldAndFound":             testTouch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// EventsKeep is how long events are kept, and maxEvents how many at most.
+	EventsKeep = 7 * 24 * time.Hour
+	maxEvents  = 1_000_000
+	// eventTrim is how many that are older go with each batch that comes.
+	eventTrim = 1000
+)
+
+// Event is something that happened.
+type Event struct {
+	// Seq is the order in which events became visible. Filled in by the store.
+	Seq int64
+	// ID is the same however often the event is told; only the first one is kept.
+	ID      string
+	Time    time.Time
+	Type    string
+	Cluster string
+	Service string
+	// Event is all of it, in JSON.
+	Event []byte
+}
+
+// EventID is the id of what these parts tell from all else.
+func EventID(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// NewEventID is one that no other event has.
+func NewEventID() string { return newID() }
+
+// OnEvents has told called after each commit of events by this console. It must not block.
+func (s *Store) OnEvents(told func()) { s.told = told }
+
+func (s *Store) tellEvents(events []Event) {
+	if s.told != nil && len(events) > 0 {
+		s.told()
+	}
+}
+
+// Tell adds events with what else is written: they are there if that is.
+func (t *Tx) Tell(events ...Event) { t.telling = append(t.telling, events...) }
+
+// AddEvents adds events but for those whose id is there.
+func (s *Store) AddEvents(ctx context.Context, events ...Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.insertEvents(ctx, tx, events) })
+	if err == nil {
+		s.tellEvents(events)
+	}
+	return err
+}
+
+// insertEvents comes last in a transaction: the lock is one that others wait for, with locks on rows of their own.
+func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if s.dialect.lockEvents != "" {
+		// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
+		if _, err := tx.ExecContext(ctx, s.dialect.lockEvents); err != nil {
+			return fmt.Errorf("lock events: %w", err)
+		}
+	}
+	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
+	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
+		return []any{e.ID, micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event)}
+	})
+	if err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return t.trimEvents(ctx, s.clock())
+}
+
+// trimEvents removes what is too old, and the oldest if there are too many. Numbers are about in the order of times: what
+// goes is all up to a number.
+func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
+	var last sql.NullInt64
+	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
+	if err != nil {
+		return fmt.Errorf("find old events: %w", err)
+	}
+	end, err := t.EventsEnd(ctx)
+	if err != nil {
+		return err
+	}
+	gone := max(last.Int64, end-maxEvents)
+	if gone <= 0 {
+		return nil
+	}
+	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, micros(now.Add(-EventsKeep)), end-maxEvents)
+	if err != nil {
+		return fmt.Errorf("trim events: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE events_gone SET seq = $1 WHERE seq < $1", gone); err != nil {
+		return fmt.Errorf("note trim of events: %w", err)
+	}
+	return nil
+}
+
+// EventsEnd is the number of the last event; 0: there was none.
+func (v View) EventsEnd(ctx context.Context) (seq int64, err error) {
+	if err = v.q.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM events").Scan(&seq); err != nil {
+		return 0, fmt.Errorf("read end of events: %w", err)
+	}
+	return seq, nil
+}
+
+// EventsGone is the number of the last event that was trimmed.
+func (v View) EventsGone(ctx context.Context) (seq int64, err error) {
+	if err = v.q.QueryRowContext(ctx, "SELECT seq FROM events_gone").Scan(&seq); err != nil {
+		return 0, fmt.Errorf("read beginning of events: %w", err)
+	}
+	return seq, nil
+}
+
+// EventQuery is what of a question the database can answer; the rest is the caller's.
+type EventQuery struct {
+	// Type, Cluster and Service that events have; empty: any.
+	Type, Cluster, Service string
+	Since                  time.Time
+}
+
+func (q EventQuery) where(first string, seq int64) (string, []any) {
+	where, args := first, []any{seq}
+	for _, c := range []struct{ column, value string }{{"type", q.Type}, {"cluster", q.Cluster}, {"service", q.Service}} {
+		if c.value != "" {
+			args = append(args, c.value)
+			where += fmt.Sprintf(" AND %s = $%d", c.column, len(args))
+		}
+	}
+	if !q.Since.IsZero() {
+		args = append(args, micros(q.Since))
+		where += fmt.Sprintf(" AND time >= $%d", len(args))
+	}
+	return where, args
+}
+
+// EventsBefore returns up to limit events before a number, the newest first.
+func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
+	where, args := q.where("seq < $1", seq)
+	return v.events(ctx, where+" ORDER BY seq DESC", args, limit)
+}
+
+// EventsAfter returns up to limit events behind a number, in their order.
+func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
+	where, args := q.where("seq > $1", seq)
+	return v.events(ctx, where+" ORDER BY seq", args, limit)
+}
+
+func (v View) events(ctx context.Context, where string, args []any, limit int) ([]Event, error) {
+	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event FROM events WHERE %s LIMIT %d", where, limit), args...) //nolint:gosec // of constants and numbers
+	list, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
+		var e Event
+		var at int64
+		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event)
+		e.Time = fromMicros(at)
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return list, nil
+}

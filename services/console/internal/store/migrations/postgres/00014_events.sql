@@ -1,0 +1,21 @@
+-- +goose Up
+-- What happened. Kept for seven days, and a million of them.
+CREATE TABLE events (
+    seq      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- the order in which they became visible
+    id       TEXT   COLLATE "C" NOT NULL UNIQUE, -- the same event has the same one, however often it is told
+    time     BIGINT NOT NULL,
+    type     TEXT   COLLATE "C" NOT NULL,
+    cluster  TEXT   COLLATE "C" NOT NULL,
+    service  TEXT   COLLATE "C" NOT NULL,
+    event    TEXT   NOT NULL -- JSON
+);
+CREATE INDEX events_time ON events (time);
+CREATE INDEX events_service ON events (service, seq);
+CREATE INDEX events_cluster ON events (cluster, seq);
+CREATE INDEX events_type ON events (type, seq);
+-- One row: the number of the last event that went.
+CREATE TABLE events_gone (
+    id  INTEGER PRIMARY KEY CHECK (id = 1),
+    seq BIGINT NOT NULL
+);
+INSERT INTO events_gone (id, seq) VALUES (1, 0);

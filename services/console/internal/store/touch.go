@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Touched are the uids of what has another status.
+type Touched struct{ Services, Clusters, Sources []string }
+
+// OnTouch has touched called after each commit of statuses by this console. It must not block. Call it before Run of
+// anything.
+func (s *Store) OnTouch(touched func(Touched)) { s.touched = touched }
+
+func (s *Store) tellTouched(t Touched) {
+	if s.touched != nil && len(t.Services)+len(t.Clusters)+len(t.Sources) > 0 {
+		s.touched(t)
+	}
+}
+
+// Touch is a status that was written.
+type Touch struct {
+	Table string
+	UID   string
+	Time  int64
+}
+
+// TouchedSince returns what was written at or after a time, by any console. One that is slow to commit comes with a time
+// of up to the length of its transaction ago.
+func (v View) TouchedSince(ctx context.Context, since time.Time) ([]Touch, error) {
+	var out []Touch
+	for _, of := range []struct{ table, uid string }{{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"seen", "cluster_uid"}} {
+		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= $1", micros(since)) //nolint:gosec // constants
+		list, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
+			t := Touch{Table: of.table}
+			return t, rows.Scan(&t.UID, &t.Time)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read touched %s: %w", of.table, err)
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// Add notes a touch by where it is.
+func (t *Touched) Add(touch Touch) {
+	switch touch.Table {
+	case "seen":
+		t.Clusters = append(t.Clusters, touch.UID)
+	case "hub_refs":
+		t.Sources = append(t.Sources, touch.UID)
+	default:
+		t.Services = append(t.Services, touch.UID)
+	}
+}
+
+// MaxWrite is how long a transaction may take to commit.
+const MaxWrite = opTimeout
+
+// Written is the number of the last change that this console committed.
+func (s *Store) Written() int64 { return s.written.Load() }
