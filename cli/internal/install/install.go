@@ -1,0 +1,142 @@
+// Package install makes the secrets of a new installation. What is there already is never replaced, but for
+// what follows from the options (a certificate's hosts, a URL's host) or runs out.
+package install
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/localca"
+)
+
+// placeholder stands for the password in a URL.
+const placeholder = "{password}"
+
+// GitUser is whom the Git server of docker-compose.yml knows; its secret has this name, too.
+const GitUser = "git"
+
+// Options say what is made.
+type Options struct {
+	Dir   string
+	Hosts []string
+	// RedisURL and DatabaseURL have {password} in them.
+	RedisURL, DatabaseURL string
+	// Git adds the account of the small Git server.
+	Git bool
+}
+
+// Ensure makes what is missing, and returns the files that it wrote.
+func Ensure(o Options) (made []string, err error) {
+	for _, url := range []struct{ flag, value string }{{"--redis-url", o.RedisURL}, {"--database-url", o.DatabaseURL}} {
+		if strings.Count(url.value, placeholder) != 1 {
+			return nil, fmt.Errorf("%s: must have %s once, where the password belongs", url.flag, placeholder)
+		}
+	}
+	w := &writer{dir: o.Dir}
+	ca := w.certificate(o.Hosts)
+	// The API wants what the console would make: 32 bytes as base64.
+	w.once("console/master.key", key)
+	w.once("hub/hub.secret", key)
+	w.once("hub/metrics.token", password)
+	w.put("redis/url", strings.Replace(o.RedisURL, placeholder, w.once("redis/password", password), 1))
+	w.put("postgres/url", strings.Replace(o.DatabaseURL, placeholder, w.once("postgres/password", password), 1))
+	if o.Git {
+		w.secret(w.once("git/password", password), ca)
+	}
+	return w.made, w.err
+}
+
+// key is 32 random bytes; password is as hard to guess and needs no escaping in URLs and configurations.
+func key() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func password() string { return rand.Text() }
+
+// writer writes files below a folder until one fails.
+type writer struct {
+	dir  string
+	made []string
+	err  error
+}
+
+// certificate has the authority's key apart from what services get. It returns the authority's certificate.
+func (w *writer) certificate(hosts []string) (authority string) {
+	files, err := localca.Ensure(filepath.Join(w.dir, "ca"), hosts...)
+	if err != nil {
+		w.err = err
+		return ""
+	}
+	// The key first, as localca does: a pair that does not fit is replaced by the next run.
+	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls/tls.key"}, {files.CertFile, "tls/tls.crt"}, {files.CAFile, "tls/ca.crt"}} {
+		content, err := os.ReadFile(file.from)
+		if err != nil {
+			w.err = errors.Join(w.err, err)
+			return ""
+		}
+		authority = string(content)
+		w.put(file.to, authority)
+	}
+	return authority
+}
+
+// once makes a file with a new secret if there is none, and returns what is in it.
+func (w *writer) once(name string, secret func() string) string {
+	if w.err != nil {
+		return ""
+	}
+	content, err := os.ReadFile(filepath.Join(w.dir, name))
+	if err == nil {
+		return strings.TrimSpace(string(content))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		w.err = err
+		return ""
+	}
+	made := secret()
+	w.put(name, made+"\n")
+	return made
+}
+
+// put writes a file unless that is in it.
+func (w *writer) put(name, content string) {
+	if w.err != nil {
+		return
+	}
+	path := filepath.Join(w.dir, name)
+	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, []byte(content)) {
+		return
+	}
+	if w.err = os.MkdirAll(filepath.Dir(path), 0o700); w.err != nil {
+		return
+	}
+	if w.err = durable.WriteFile(path, []byte(content), 0o600); w.err == nil {
+		w.made = append(w.made, path)
+	}
+}
+
+// secret writes the account of the Git server as a secret of the catalog.
+func (w *writer) secret(password, authority string) {
+	manifest := map[string]any{
+		"apiVersion": "fairlead.dev/v1", "kind": "Secret", "metadata": map[string]any{"name": GitUser},
+		"data": map[string]string{"username": GitUser, "password": password, "ca.crt": authority},
+	}
+	text, err := yaml.Marshal(manifest)
+	if err != nil {
+		w.err = errors.Join(w.err, fmt.Errorf("write secret: %w", err))
+		return
+	}
+	w.put("git/secret.yaml", string(text))
+}
