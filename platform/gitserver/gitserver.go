@@ -1,14 +1,15 @@
 // Package gitserver is a small Git host for one machine: bare repositories over smart HTTP through
 // `git http-backend`, for `fairlead up` and tests.
 //
-// It has no accounts. It listens on loopback only, and everybody on this machine may read and push. Web
-// pages can't: a request with an Origin, or for a host that is not loopback (a rebound DNS name), is
+// Without an Account it listens on loopback only, and everybody on this machine may read and push; with one it
+// listens anywhere, over TLS, and wants that account's name and password. Web pages can't read or push: a request with an Origin, or for a host that is not loopback (a rebound DNS name), is
 // refused, and so is every path but the four of the smart protocol.
 package gitserver
 
 import (
 	"compress/gzip"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -39,10 +40,21 @@ const (
 // Config says what is served where.
 type Config struct {
 	Dir    string // Holds the repositories, as NAME.git.
-	Listen string // Loopback host:port; port 0 takes a free one.
+	Listen string // Loopback host:port; port 0 takes a free one. With an Account: any host.
 	Log    *slog.Logger
+	// Account lets other machines in; nil: nobody but this one.
+	Account *Account
 	// AfterPush is told the name of a repository that was pushed to; it must not block.
 	AfterPush func(name string)
+}
+
+// Account is the only one of a server, which has a certificate then.
+type Account struct{ User, Password, CertFile, KeyFile string }
+
+// admits says whether a request has the account's name and password.
+func (a *Account) admits(r *http.Request) bool {
+	user, password, ok := r.BasicAuth()
+	return ok && subtle.ConstantTimeCompare([]byte(user+":"+password), []byte(a.User+":"+a.Password)) == 1
 }
 
 // Server is the host. New, Create as needed, Listen, Run.
@@ -60,8 +72,11 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 // New looks for git and puts the server together.
 func New(cfg Config) (*Server, error) {
 	host, _, err := net.SplitHostPort(cfg.Listen)
-	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+	if ip := net.ParseIP(host); err != nil || cfg.Account == nil && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("git server: listen address %q: must be 127.0.0.1:PORT, because it has no accounts", cfg.Listen)
+	}
+	if a := cfg.Account; a != nil && (a.User == "" || a.Password == "" || a.CertFile == "" || a.KeyFile == "") {
+		return nil, errors.New("git server: an account needs a name, a password and a TLS certificate")
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -99,13 +114,23 @@ func (s *Server) Close() error {
 
 // URL of a repository.
 func (s *Server) URL(name string) string {
-	return "http://" + s.listener.Addr().String() + "/" + name + ".git"
+	scheme := "http://"
+	if s.cfg.Account != nil {
+		scheme = "https://"
+	}
+	return scheme + s.listener.Addr().String() + "/" + name + ".git"
 }
 
 // Run serves until ctx ends, then lets requests finish for a moment.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	go func() {
+		if a := s.cfg.Account; a != nil {
+			served <- s.http.ServeTLS(s.listener, a.CertFile, a.KeyFile)
+			return
+		}
+		served <- s.http.Serve(s.listener)
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("git server: %w", err)
@@ -121,7 +146,17 @@ func (s *Server) Run(ctx context.Context) error {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !fromThisMachine(r) {
+	if r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
+		_, _ = io.WriteString(w, "ok\n") // fails if the caller is gone
+		return
+	}
+	if a := s.cfg.Account; a != nil {
+		if !a.admits(r) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "this Git server wants its account's name and password", http.StatusUnauthorized)
+			return
+		}
+	} else if !fromThisMachine(r) {
 		http.Error(w, "this Git server is for git on this machine only", http.StatusForbidden)
 		return
 	}

@@ -3,7 +3,9 @@ package gitserver_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +15,7 @@ import (
 	"testing/fstest"
 
 	"fairlead.dev/platform/gitserver"
+	"fairlead.dev/platform/localca"
 )
 
 func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
@@ -147,6 +150,65 @@ func TestWhatIsNotGitOnThisMachineIsRefused(t *testing.T) {
 	}
 	if len(pushed) > 0 {
 		t.Error("told of a push that was none")
+	}
+}
+
+func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
+	t.Parallel()
+	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := &gitserver.Account{User: "git", Password: "very secret", CertFile: files.CertFile, KeyFile: files.KeyFile}
+	s, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "0.0.0.0:0", Log: slog.New(slog.DiscardHandler), Account: account})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(t.Context(), "sample", fstest.MapFS{"a": {}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	_, port, err := net.SplitHostPort(strings.Split(s.URL("sample"), "/")[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(args ...string) error {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_SSL_CAINFO="+files.CAFile, "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("git %v: %w: %s", args, err, out)
+		}
+		return nil
+	}
+	at := func(credentials string) string { return "https://" + credentials + "127.0.0.1:" + port + "/sample.git" }
+	tree := filepath.Join(t.TempDir(), "tree")
+	for _, args := range [][]string{
+		{"clone", "--quiet", at("git:very%20secret@"), tree}, {"-C", tree, "commit", "--quiet", "--allow-empty", "--message=more"}, {"-C", tree, "push", "--quiet"},
+	} {
+		if err := try(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, credentials := range []string{"", "git:wrong@", "other:very%20secret@", "git:@"} {
+		if err := try("ls-remote", at(credentials)); err == nil || strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%q: %v", credentials, err)
+		}
+	}
+	account.Password = ""
+	if _, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Account: account}); err == nil {
+		t.Error("serves an account without a password")
 	}
 }
 

@@ -24,7 +24,7 @@ func (c *listening) RegisterFlags(fs *flag.FlagSet) { c.server.RegisterFlags(fs,
 func checkHealth(t *testing.T, cfg Config, args ...string) (string, error) {
 	t.Helper()
 	var stdout bytes.Buffer
-	err := command("demo", cfg, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
+	err := Command("demo", cfg, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
 		t.Error("it was started")
 		return nil, errors.New("started")
 	})(t.Context(), append([]string{"healthcheck"}, args...), none, &stdout)

@@ -32,9 +32,10 @@ type Service interface {
 type New func(log *slog.Logger, tel *telemetry.Telemetry) (Service, error)
 
 // Main is the main function of a deployable, with its verb "healthcheck". It does not return after an error.
-func Main(name string, cfg Config, start New) { flags.Main(command(name, cfg, start)) }
+func Main(name string, cfg Config, start New) { flags.Main(Command(name, cfg, start)) }
 
-func command(name string, cfg Config, start New) func(context.Context, []string, func(string) string, io.Writer) error {
+// Command is what Main runs, for programs that are more than one service.
+func Command(name string, cfg Config, start New) func(context.Context, []string, func(string) string, io.Writer) error {
 	return func(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
 		fs := flag.NewFlagSet(name, flag.ContinueOnError)
 		fs.SetOutput(stdout)

@@ -27,7 +27,7 @@ func TestServiceGetsItsFlagsAndItsErrorComesOut(t *testing.T) {
 	t.Parallel()
 	var cfg config
 	broken := errors.New("broken")
-	err := command("demo", &cfg, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
+	err := Command("demo", &cfg, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
 		return runFunc(func(context.Context) error {
 			if cfg.place != "here" {
 				t.Errorf("place %q", cfg.place)
@@ -43,7 +43,7 @@ func TestServiceGetsItsFlagsAndItsErrorComesOut(t *testing.T) {
 func TestServiceThatCannotBeMadeIsNotRun(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("--place is missing")
-	err := command("demo", &config{}, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
+	err := Command("demo", &config{}, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
 		return nil, wrong
 	})(t.Context(), nil, none, &bytes.Buffer{})
 	if !errors.Is(err, wrong) {
@@ -54,7 +54,7 @@ func TestServiceThatCannotBeMadeIsNotRun(t *testing.T) {
 func TestHelpStartsNothing(t *testing.T) {
 	t.Parallel()
 	var stdout bytes.Buffer
-	err := command("demo", &config{}, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
+	err := Command("demo", &config{}, func(*slog.Logger, *telemetry.Telemetry) (Service, error) {
 		t.Error("it was started")
 		return nil, errors.New("started")
 	})(t.Context(), []string{"--help"}, none, &stdout)

@@ -42,6 +42,9 @@ const (
 //go:embed all:sample
 var sampleFiles embed.FS
 
+// Sample is the repository that there is something to see in.
+func Sample() (fs.FS, error) { return fs.Sub(sampleFiles, "sample") }
+
 // Options is what a person may choose.
 type Options struct {
 	DataDir       string
@@ -257,7 +260,7 @@ func (u *up) startGit(ctx context.Context, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	files, err := fs.Sub(sampleFiles, "sample")
+	files, err := Sample()
 	if err != nil {
 		return err
 	}
