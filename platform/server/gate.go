@@ -55,7 +55,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.unary() {
-		growStack()
+		growStack(false)
 	}
 	if err := identity.Admit(g.verifier, p.Role, r); err != nil {
 		g.refuse(w, r, err)

@@ -19,6 +19,8 @@ const (
 	firstPercent, leastPercent, mostPercent = 50, 10, 100
 	// roomBytes may a heap grow by, however small it is.
 	roomBytes = 16 << 20
+	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
+	stormBytes = 128 << 20
 )
 
 // collector finds the percentage.
@@ -36,7 +38,7 @@ func (c *collector) next(cycles, live uint64) (giveBack bool) {
 	}
 	most := mostPercent
 	if live > 0 {
-		most = max(most, int(min(roomBytes*100/live, 1000)))
+		most = max(min(most, int(stormBytes*100/live)), int(min(roomBytes*100/live, 1000)), leastPercent)
 	}
 	c.percent = min(max(c.percent, leastPercent), most)
 	return c.percent == leastPercent && before > leastPercent

@@ -4,7 +4,7 @@ import "testing"
 
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
-	const large, small = 1 << 30, 8 << 20
+	const large, middle, small = 1 << 30, 64 << 20, 8 << 20
 	c := collector{percent: firstPercent}
 	returned := 0
 	for range 20 {
@@ -20,6 +20,12 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 			t.Error("memory is given back in a storm")
 		}
 	}
+	if c.percent != stormBytes*100/large {
+		t.Errorf("busy with a large heap: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(busyCycles, middle)
+	}
 	if c.percent != mostPercent {
 		t.Errorf("busy: %d %%", c.percent)
 	}
@@ -29,7 +35,7 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	if c.percent != 200 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
-	if c.next(1, large); c.percent != mostPercent {
+	if c.next(1, middle); c.percent != mostPercent {
 		t.Errorf("a heap that has grown keeps %d %%", c.percent)
 	}
 	if c.next(1, 0); c.percent != mostPercent {
