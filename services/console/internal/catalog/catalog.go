@@ -40,6 +40,8 @@ type Catalog struct {
 	desk  *confirm.Desk
 	// reader is nil in tests only.
 	reader Reader
+	// finder is nil in tests only.
+	finder Finder
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
@@ -78,6 +80,16 @@ type Page struct {
 	Size int
 	// Token is where the page before ended; empty: the beginning.
 	Token string
+	// Filter chooses, and Order says in which order they come: see package filter. Both empty: all, by name.
+	Filter, Order string
+}
+
+// Limit is how many resources are on it.
+func (p Page) Limit() int {
+	if p.Size <= 0 {
+		return defaultPageSize
+	}
+	return min(p.Size, maxPageSize)
 }
 
 // Reader decides what callers may see.
@@ -197,15 +209,14 @@ func (c *Catalog) ListSecrets(ctx context.Context, page Page) ([]Secret, string,
 }
 
 func list[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load func(context.Context, store.View, []store.Resource) ([]T, error)) (out []T, next string, err error) {
+	if page.Filter != "" || page.Order != "" {
+		return found(ctx, c, kind, page, load)
+	}
 	after, err := base64.RawURLEncoding.DecodeString(page.Token)
 	if err != nil || len(after) > 0 && !dnsLabel.Match(after) {
 		return nil, "", refuse(Invalid, "page_token: is not one that a list returned")
 	}
-	size := page.Size
-	if size <= 0 {
-		size = defaultPageSize
-	}
-	size = min(size, maxPageSize)
+	size := page.Limit()
 	sees, err := c.sees(ctx)
 	if err != nil {
 		return nil, "", err

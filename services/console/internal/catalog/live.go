@@ -1,0 +1,90 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Finder knows all resources, for what the database can't be asked.
+type Finder interface {
+	// Find returns the names on a page, in its order, and the token of the next one. What this console has written before
+	// counts.
+	Find(ctx context.Context, kind store.Kind, page Page) (names []string, next string, err error)
+}
+
+// Search sets what answers lists with a filter or an order. It is called before anything is read.
+func (c *Catalog) Search(f Finder) { c.finder = f }
+
+// found is a page in which not all resources are, or not in the order of names.
+func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load loader[T]) (out []T, next string, err error) {
+	names, next, err := c.finder.Find(ctx, kind, page)
+	if err != nil {
+		return nil, "", err
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		byName, err := v.Named(ctx, kind, names)
+		if err != nil {
+			return err
+		}
+		rows := make([]store.Resource, 0, len(names))
+		for _, name := range names {
+			if r, ok := byName[name]; ok { // else it went meanwhile
+				rows = append(rows, r)
+			}
+		}
+		out, err = load(ctx, v, rows)
+		return err
+	})
+	return out, next, err
+}
+
+// Load returns resources of one kind with their statuses, each as its kind has it: Source, Cluster, Service, Secret, Grant,
+// or a Resource. nil: of a kind that people do not look at.
+func (c *Catalog) Load(ctx context.Context, v store.View, kind store.Kind, rows []store.Resource) ([]any, error) {
+	switch kind {
+	case store.KindSource:
+		return anys(c.sources(ctx, v, rows))
+	case store.KindCluster:
+		return anys(c.clusters(ctx, v, rows))
+	case store.KindService:
+		return anys(c.services(ctx, v, rows))
+	case store.KindSecret:
+		return anys(c.secrets(ctx, v, rows))
+	case store.KindGrant:
+		return anys(c.grants(ctx, v, rows))
+	case store.KindProject:
+		return anys(Projects().load(ctx, v, rows))
+	case store.KindGlobalService:
+		return anys(GlobalServices().load(ctx, v, rows))
+	case store.KindRole:
+		return anys(Roles().load(ctx, v, rows))
+	case store.KindServiceAccount:
+		return anys(ServiceAccounts().load(ctx, v, rows))
+	}
+	return nil, nil
+}
+
+func anys[T any](list []T, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := make([]any, len(list))
+	for i := range list {
+		out[i] = list[i]
+	}
+	return out, nil
+}
+
+// ConnectedUntil is when a cluster that is not heard of again counts as away; zero: it does already.
+func ConnectedUntil(s store.Seen) time.Time {
+	if s.SeenTime.IsZero() || !s.LeaveTime.IsZero() {
+		return time.Time{}
+	}
+	until := s.SeenTime.Add(connectedWithin)
+	if lost := s.LostTime.Add(lostWithin); s.LostTime.After(s.SeenTime) && lost.Before(until) {
+		until = lost
+	}
+	return until
+}

@@ -1,0 +1,286 @@
+package live
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+const (
+	// heartbeat is how often a stream says that nothing happened; the contract is 15 s at most.
+	heartbeat = 10 * time.Second
+	// batch is how many resources go into a message.
+	batch = 100
+	// snapshotPage is how many resources of a snapshot are read at once.
+	snapshotPage = 200
+)
+
+// MessageKind says what a message is.
+type MessageKind int
+
+// The kinds of messages.
+const (
+	SnapshotBegin MessageKind = iota + 1
+	SnapshotEnd
+	Changes
+	Heartbeat
+)
+
+// Message is what a follower is told.
+type Message struct {
+	Kind    MessageKind
+	Items   []*Item
+	Deleted []catalog.Deleted
+	// Token resumes behind it; empty within a snapshot.
+	Token string
+}
+
+// Follower is who looks on.
+type Follower struct {
+	// Kinds that it looks at.
+	Kinds  []store.Kind
+	Filter string
+	// Token is where it goes on; empty: it begins with a snapshot.
+	Token string
+	// Send may block as long as it likes.
+	Send func(Message) error
+}
+
+// look is a follower on its way.
+type look struct {
+	*Board
+	*Follower
+	exprs map[store.Kind]*filter.Expr
+	sees  Sees
+	nonce string
+	at    int64
+}
+
+// Follow tells a follower until ctx ends or sending fails.
+func (b *Board) Follow(ctx context.Context, f *Follower) error {
+	l := &look{Board: b, Follower: f, exprs: map[store.Kind]*filter.Expr{}}
+	if err := l.parse(); err != nil {
+		return err
+	}
+	if err := b.current(ctx); err != nil {
+		return err
+	}
+	if !l.resume() {
+		if err := l.snapshot(ctx); err != nil {
+			return err
+		}
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for told := false; ; {
+		deltas, moved, ok := l.next()
+		switch {
+		case !ok:
+			if err := l.snapshot(ctx); err != nil {
+				return err
+			}
+			continue
+		case len(deltas) > 0:
+			if err := l.pass(ctx, deltas); err != nil {
+				return err
+			}
+			continue
+		case !told:
+			told = true // at once: there is nothing newer
+			if err := l.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		case <-beat.C:
+			if b.Hub.Age() > staleAfter {
+				return watch.ErrStale
+			}
+			if err := l.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// staleAfter is how long the change log may be out of reach: silence must not be taken for "nothing changed".
+const staleAfter = 15 * time.Second
+
+// parse reads the filter for each kind. Of a kind that does not have its fields nothing fits.
+func (l *look) parse() (err error) {
+	for _, kind := range l.Kinds {
+		expr, failed := filter.Parse(l.Filter, Fields(kind))
+		if failed != nil {
+			err = failed
+			continue
+		}
+		l.exprs[kind] = expr
+	}
+	if len(l.exprs) == 0 && err != nil {
+		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	return nil
+}
+
+func (l *look) token() string { return l.nonce + "." + strconv.FormatInt(l.at, 10) }
+
+// resume says whether the board still knows the place of the token.
+func (l *look) resume() bool {
+	nonce, number, _ := strings.Cut(l.Token, ".")
+	at, err := strconv.ParseInt(number, 10, 64)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err != nil || nonce != l.Board.nonce || at > l.number || len(l.ring) > 0 && at < l.ring[0].number-1 || len(l.ring) == 0 && at < l.number {
+		return false
+	}
+	l.nonce, l.at = nonce, at
+	return true
+}
+
+// next returns what is behind the place. false: the ring does not reach back to it, or the board began anew.
+func (l *look) next() (deltas []delta, moved <-chan struct{}, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	behind := int(l.number - l.at)
+	if l.nonce != l.Board.nonce || behind > len(l.ring) {
+		return nil, nil, false
+	}
+	return l.ring[len(l.ring)-behind:], l.moved, true
+}
+
+// pass tells what the follower may see of deltas. Of a resource only the last one counts.
+func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
+	if l.sees, err = l.Viewer.Viewer(ctx, false); err != nil {
+		return err
+	}
+	if l.sees != nil && slices.ContainsFunc(deltas, changesRights) {
+		return l.snapshot(ctx)
+	}
+	first, last := map[string]*row{}, map[string]int{}
+	for i, d := range deltas {
+		uid := d.uid()
+		if _, ok := last[uid]; !ok {
+			first[uid] = d.before
+		}
+		last[uid] = i
+	}
+	now := l.Now()
+	var m Message
+	flush := func() error {
+		if len(m.Items)+len(m.Deleted) == 0 {
+			return nil
+		}
+		m.Kind, m.Token = Changes, l.token()
+		err := l.Send(m)
+		m = Message{}
+		return err
+	}
+	for i, d := range deltas {
+		if uid := d.uid(); last[uid] == i {
+			was, is := l.fits(first[uid], now), l.fits(d.after, now)
+			switch {
+			case is:
+				m.Items = append(m.Items, d.item)
+			case was:
+				m.Deleted = append(m.Deleted, catalog.Deleted{Kind: first[uid].kind, Name: first[uid].name, UID: uid})
+			}
+		}
+		if len(m.Items)+len(m.Deleted) == batch {
+			if err := flush(); err != nil { // with the token of before: who resumes gets all of this again
+				return err
+			}
+		}
+	}
+	l.at = deltas[len(deltas)-1].number
+	return flush()
+}
+
+func (d *delta) uid() string {
+	if d.after != nil {
+		return d.after.uid
+	}
+	return d.before.uid
+}
+
+// changesRights says whether who sees what may be another after it.
+func changesRights(d delta) bool {
+	of := d.after
+	if of == nil {
+		of = d.before
+	}
+	relabelled := of.kind == store.KindCluster && d.before != nil && d.after != nil && !maps.Equal(d.before.labels, d.after.labels)
+	return of.kind == store.KindGrant || of.kind == store.KindRole || relabelled
+}
+
+func (l *look) fits(r *row, now time.Time) bool {
+	if r == nil {
+		return false
+	}
+	expr, ok := l.exprs[r.kind]
+	return ok && expr.Match(r, now) && r.seenBy(l.sees)
+}
+
+// snapshot sends all that fits. What changes meanwhile is told behind it.
+func (l *look) snapshot(ctx context.Context) (err error) {
+	if l.sees, err = l.Viewer.Viewer(ctx, true); err != nil {
+		return err
+	}
+	names := map[store.Kind][]string{}
+	now := l.Now()
+	l.mu.RLock()
+	l.nonce, l.at = l.Board.nonce, l.number
+	for _, r := range l.byUID {
+		if l.fits(r, now) {
+			names[r.kind] = append(names[r.kind], r.name)
+		}
+	}
+	l.mu.RUnlock()
+	if err := l.Send(Message{Kind: SnapshotBegin}); err != nil {
+		return err
+	}
+	for _, kind := range store.Kinds() {
+		slices.Sort(names[kind])
+		for page := range slices.Chunk(names[kind], snapshotPage) {
+			items, err := l.items(ctx, kind, page)
+			if err != nil {
+				return err
+			}
+			if err := l.Send(Message{Kind: Changes, Items: items}); err != nil {
+				return err
+			}
+		}
+	}
+	return l.Send(Message{Kind: SnapshotEnd, Token: l.token()})
+}
+
+func (l *look) items(ctx context.Context, kind store.Kind, names []string) (items []*Item, err error) {
+	err = l.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		found, err := v.Named(ctx, kind, names)
+		if err != nil {
+			return err
+		}
+		rows := make([]store.Resource, 0, len(found))
+		for _, name := range names {
+			if r, ok := found[name]; ok {
+				rows = append(rows, r)
+			}
+		}
+		values, err := l.Catalog.Load(ctx, v, kind, rows)
+		for _, value := range values {
+			items = append(items, &Item{Kind: kind, Value: value})
+		}
+		return err
+	})
+	return items, err
+}

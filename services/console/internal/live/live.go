@@ -1,0 +1,562 @@
+// Package live keeps a board in memory: a short row for each resource with what lists are filtered and sorted by, states
+// included, and tells followers what becomes of them.
+//
+// One goroutine, Run, owns the board. It follows the change log like any hub service, and reads anew what statuses were
+// written about: its own console's at once, other consoles' within about a second. Rows of what people write are there
+// before a list of the same console is answered; states follow within moments.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+const (
+	// lookEvery is how often times and what other consoles wrote are looked at.
+	lookEvery = time.Second
+	// chunk is how many resources are read anew at once.
+	chunk = 250
+	// ringSize is how many changes are kept for followers: some MB, and seconds of a whole fleet that reports.
+	ringSize = 2048
+	// currentWithin is how long a list waits for what was written before.
+	currentWithin = time.Second
+	// again is how long the board waits when the database did not answer.
+	again = time.Second
+)
+
+// errBehind is what a list gets when the board is too far behind.
+var errBehind = errors.New("the console has not taken in the last changes yet")
+
+// Sees says whether somebody sees a resource; nil: everything.
+type Sees = func(kind store.Kind, name, project, cluster string) bool
+
+// Viewer says what the caller in ctx sees.
+type Viewer interface {
+	Viewer(ctx context.Context, fresh bool) (Sees, error)
+}
+
+// Presence is told when a cluster goes, and when it comes back.
+type Presence interface {
+	// Lost may be told the same again, also after a restart.
+	Lost(ctx context.Context, cluster catalog.Cluster)
+	// Back comes with when it was heard of last before.
+	Back(ctx context.Context, cluster catalog.Cluster, since time.Time)
+}
+
+// Deps is what a board works with.
+type Deps struct {
+	Store    *store.Store
+	Hub      *watch.Hub
+	Catalog  *catalog.Catalog
+	Viewer   Viewer
+	Presence Presence
+	Log      *slog.Logger
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Board is the rows of one console.
+type Board struct {
+	Deps
+	nonce string // of this board: numbers of another mean nothing here
+
+	wake chan struct{} // capacity 1
+
+	pendingMu sync.Mutex
+	pending   store.Touched // statuses that were written; guarded by pendingMu
+	touches   int64         // how often; guarded by pendingMu
+
+	mu    sync.RWMutex
+	moved chan struct{} // closed and replaced when anything below changes; all guarded by mu
+	ready bool
+	seq   int64 // the rows show everything up to this change
+	// With statuses up to this one and so many touches.
+	settled, taken int64
+	rows           map[store.Kind]map[string]*row
+	number         int64   // of the last delta
+	ring           []delta // the last ones, without gaps
+
+	byUID map[string]*row // what followers know of
+
+	// What follows is Run's own.
+	urgent map[store.Ref]bool
+	later  map[store.Ref]bool
+	seen   map[store.Touch]bool // touches by other consoles that were taken in
+	handed int64                // touches whose resources are marked
+	failed bool
+}
+
+// delta is what became of a resource.
+type delta struct {
+	number        int64
+	before, after *row
+	item          *Item // nil: it is gone
+}
+
+// Item is a resource as it is shown. It is shared by all followers.
+type Item struct {
+	Kind store.Kind
+	// Value is as catalog.Load returns it.
+	Value any
+
+	once    sync.Once
+	encoded any
+	err     error
+}
+
+// Encoded returns what encode made of it, which is called once.
+func (i *Item) Encoded(encode func() (any, error)) (any, error) {
+	i.once.Do(func() { i.encoded, i.err = encode() })
+	return i.encoded, i.err
+}
+
+// New returns a board. Run does its work.
+func New(d Deps) *Board {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	b := &Board{
+		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
+		rows: map[store.Kind]map[string]*row{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
+	}
+	d.Store.OnTouch(b.touched)
+	return b
+}
+
+// touched is called by whoever writes a status.
+func (b *Board) touched(t store.Touched) {
+	b.pendingMu.Lock()
+	b.touches++
+	b.pending.Services = append(b.pending.Services, t.Services...)
+	b.pending.Clusters = append(b.pending.Clusters, t.Clusters...)
+	b.pending.Sources = append(b.pending.Sources, t.Sources...)
+	b.pendingMu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// Run keeps the board until ctx ends.
+func (b *Board) Run(ctx context.Context) error {
+	events := make(chan watch.Event)
+	var stream sync.WaitGroup
+	defer stream.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream.Go(func() { b.follow(ctx, events) })
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		var more <-chan time.Time // when there is work left
+		if len(b.urgent)+len(b.later) > 0 {
+			wait := time.Duration(0)
+			if b.failed {
+				wait = again
+			}
+			more = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-events:
+			b.take(ctx, e)
+		case <-b.wake:
+			b.takeTouched()
+		case <-ticker.C:
+			b.look(ctx)
+		case <-more:
+		}
+		b.refresh(ctx)
+	}
+}
+
+// follow hands the change log to the board, from where it was.
+func (b *Board) follow(ctx context.Context, events chan<- watch.Event) {
+	token := ""
+	for ctx.Err() == nil {
+		err := b.Hub.Stream(ctx, &watch.Follower{Token: token, Send: func(e watch.Event) error {
+			select {
+			case events <- e:
+				token = e.Token
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
+		if ctx.Err() == nil {
+			b.Log.WarnContext(ctx, "lists with a filter may show what was before", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+// take puts what the log says on the board.
+func (b *Board) take(ctx context.Context, e watch.Event) {
+	if e.Kind == watch.Snapshot {
+		b.begin(ctx, e)
+		return
+	}
+	var gone []*row
+	b.mu.Lock()
+	for _, c := range e.Changes {
+		rows := b.kind(c.Kind)
+		if c.Deleted {
+			if r := rows[c.Name]; r != nil && r.uid == c.UID {
+				delete(rows, c.Name)
+			}
+			if r := b.byUID[c.UID]; r != nil {
+				delete(b.byUID, c.UID)
+				gone = append(gone, r)
+			}
+			delete(b.urgent, store.Ref{Kind: c.Kind, Name: c.Name})
+			continue
+		}
+		r := structure(c.Resource)
+		r.keep(rows[c.Name])
+		rows[c.Name] = r
+		b.urgent[store.Ref{Kind: c.Kind, Name: c.Name}] = true
+		if c.Kind == store.KindSource {
+			b.mark(func(s *row) bool { return s.source == c.Name })
+		}
+	}
+	b.seq = max(b.seq, e.Seq)
+	for _, r := range gone {
+		b.tell(r, nil, nil)
+	}
+	b.announce()
+	b.mu.Unlock()
+}
+
+// kind is the rows of a kind. The caller holds mu.
+func (b *Board) kind(kind store.Kind) map[string]*row {
+	if b.rows[kind] == nil {
+		b.rows[kind] = map[string]*row{}
+	}
+	return b.rows[kind]
+}
+
+// mark has services read anew. The caller holds mu.
+func (b *Board) mark(which func(*row) bool) {
+	for name, s := range b.rows[store.KindService] {
+		if which(s) {
+			b.later[store.Ref{Kind: store.KindService, Name: name}] = true
+		}
+	}
+}
+
+// begin makes the board anew. Followers begin anew, too.
+func (b *Board) begin(ctx context.Context, e watch.Event) {
+	rows := map[store.Kind]map[string]*row{}
+	for _, c := range e.Changes {
+		if rows[c.Kind] == nil {
+			rows[c.Kind] = map[string]*row{}
+		}
+		r := structure(c.Resource)
+		r.keep(nil)
+		rows[c.Kind][c.Name] = r
+	}
+	b.mu.Lock()
+	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
+	b.byUID, b.urgent, b.later = map[string]*row{}, map[store.Ref]bool{}, map[store.Ref]bool{}
+	for kind, of := range rows {
+		for name := range of {
+			b.urgent[store.Ref{Kind: kind, Name: name}] = true
+		}
+	}
+	b.mu.Unlock()
+	for !b.failed && len(b.urgent) > 0 && ctx.Err() == nil {
+		b.refresh(ctx)
+	}
+	b.mu.Lock()
+	b.ready = true
+	b.ring, b.nonce = nil, store.NewEventID() // what came of it is no news
+	b.announce()
+	b.mu.Unlock()
+}
+
+// announce wakes whoever waits. The caller holds mu.
+func (b *Board) announce() {
+	close(b.moved)
+	b.moved = make(chan struct{})
+}
+
+// tell keeps a delta for followers. The caller holds mu.
+func (b *Board) tell(before, after *row, item *Item) {
+	b.number++
+	b.ring = append(b.ring, delta{number: b.number, before: before, after: after, item: item})
+	if over := len(b.ring) - ringSize; over > ringSize {
+		b.ring = append([]delta(nil), b.ring[over:]...) // and let go of the rest
+	}
+}
+
+// takeTouched has read anew what statuses were written about.
+func (b *Board) takeTouched() {
+	b.pendingMu.Lock()
+	t, touches := b.pending, b.touches
+	b.pending = store.Touched{}
+	b.pendingMu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.touch(t)
+	b.handed = touches
+}
+
+// settle notes that there is nothing left to read anew.
+func (b *Board) settle() {
+	b.failed = false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.settled != b.seq || b.taken != b.handed {
+		b.settled, b.taken = b.seq, b.handed
+		b.announce()
+	}
+}
+
+// touch has the resources of these uids read anew. What is not known will come with its status. The caller holds mu.
+func (b *Board) touch(t store.Touched) {
+	for _, uid := range append(t.Services, t.Clusters...) {
+		if r := b.byUID[uid]; r != nil {
+			b.later[store.Ref{Kind: r.kind, Name: r.name}] = true
+		}
+	}
+	for _, uid := range t.Sources {
+		if r := b.byUID[uid]; r != nil {
+			b.mark(func(s *row) bool { return s.source == r.name })
+		}
+	}
+}
+
+// look sees to what comes with time alone, and to what other consoles wrote.
+func (b *Board) look(ctx context.Context) {
+	now := b.Now()
+	b.mu.Lock()
+	for name, r := range b.rows[store.KindCluster] {
+		if r.alive && now.After(r.until) {
+			b.later[store.Ref{Kind: store.KindCluster, Name: name}] = true
+		}
+	}
+	b.mu.Unlock()
+	if !b.Store.Shared() {
+		return
+	}
+	var list []store.Touch
+	err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		list, err = v.TouchedSince(ctx, now.Add(-store.MaxWrite))
+		return err
+	})
+	if err != nil {
+		b.complain(ctx, err)
+		return
+	}
+	seen := make(map[store.Touch]bool, len(list))
+	var fresh store.Touched
+	for _, t := range list {
+		if seen[t] = true; !b.seen[t] {
+			fresh.Add(t)
+		}
+	}
+	b.seen = seen
+	b.mu.Lock()
+	b.touch(fresh)
+	b.mu.Unlock()
+}
+
+func (b *Board) complain(ctx context.Context, err error) {
+	if !b.failed && ctx.Err() == nil {
+		b.Log.WarnContext(ctx, "states in lists with a filter may be those of before", "err", err)
+	}
+	b.failed = true
+}
+
+// refresh reads some resources anew.
+func (b *Board) refresh(ctx context.Context) {
+	of := b.urgent
+	if len(of) == 0 {
+		of = b.later
+	}
+	names := map[store.Kind][]string{}
+	n := 0
+	for ref := range of {
+		if n == chunk {
+			break
+		}
+		names[ref.Kind] = append(names[ref.Kind], ref.Name)
+		n++
+	}
+	if n == 0 {
+		b.settle()
+		return
+	}
+	var loaded []loadedRow
+	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) error {
+		for _, kind := range store.Kinds() {
+			part, err := b.load(ctx, v, kind, names[kind])
+			if err != nil {
+				return err
+			}
+			loaded = append(loaded, part...)
+		}
+		return nil
+	})
+	if err != nil {
+		b.complain(ctx, err)
+		return
+	}
+	b.failed = false
+	for kind, list := range names {
+		for _, name := range list {
+			delete(b.urgent, store.Ref{Kind: kind, Name: name})
+			delete(b.later, store.Ref{Kind: kind, Name: name})
+		}
+	}
+	for _, l := range b.put(loaded) {
+		b.presence(ctx, l)
+	}
+	if len(b.urgent)+len(b.later) == 0 {
+		b.settle()
+	}
+}
+
+type loadedRow struct {
+	row    *row
+	before *row // as followers know it
+	item   *Item
+}
+
+func (b *Board) load(ctx context.Context, v store.View, kind store.Kind, names []string) ([]loadedRow, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found, err := v.Named(ctx, kind, names)
+	if err != nil {
+		return nil, err
+	}
+	resources := make([]store.Resource, 0, len(found))
+	uids := make([]string, 0, len(found))
+	for _, name := range names {
+		if r, ok := found[name]; ok {
+			resources, uids = append(resources, r), append(uids, r.UID)
+		}
+	}
+	values, err := b.Catalog.Load(ctx, v, kind, resources)
+	if err != nil || values == nil {
+		return nil, err
+	}
+	var seen map[string]store.Seen
+	if kind == store.KindCluster {
+		if seen, err = v.Seen(ctx, uids); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]loadedRow, len(values))
+	for i, value := range values {
+		r := structure(resources[i])
+		r.keep(nil)
+		r.status(value)
+		r.until = catalog.ConnectedUntil(seen[r.uid])
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		sum := fnv.New64a()
+		_, _ = sum.Write(text) // never fails
+		r.sum = sum.Sum64()
+		out[i] = loadedRow{row: r, item: &Item{Kind: kind, Value: value}}
+	}
+	return out, nil
+}
+
+// put puts rows on the board and tells followers. It returns those of clusters that followers knew.
+func (b *Board) put(loaded []loadedRow) (clusters []loadedRow) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range loaded {
+		rows := b.kind(l.row.kind)
+		current := rows[l.row.name]
+		if current == nil || current.uid != l.row.uid || current.revision > l.row.revision {
+			continue // it went, or the log has not told of it yet
+		}
+		rows[l.row.name] = l.row
+		l.before = b.byUID[l.row.uid]
+		b.byUID[l.row.uid] = l.row
+		if l.row.kind == store.KindCluster {
+			clusters = append(clusters, l)
+			if was := l.before; was != nil && (was.alive != l.row.alive || was.begun != l.row.begun || was.lastSeen.IsZero() != l.row.lastSeen.IsZero()) {
+				b.mark(func(s *row) bool { return s.cluster == l.row.name })
+			}
+		}
+		if l.before == nil || l.before.sum != l.row.sum {
+			b.tell(l.before, l.row, l.item)
+		}
+	}
+	b.announce()
+	return clusters
+}
+
+// presence tells of clusters that went and came back.
+func (b *Board) presence(ctx context.Context, l loadedRow) {
+	cluster, ok := l.item.Value.(catalog.Cluster)
+	if !ok || b.Presence == nil || !cluster.Status.LeaveTime.IsZero() {
+		return
+	}
+	switch {
+	case !l.row.alive && !l.row.lastSeen.IsZero() && (l.before == nil || l.before.alive):
+		b.Presence.Lost(ctx, cluster)
+	case l.row.alive && l.before != nil && !l.before.alive && !l.before.lastSeen.IsZero():
+		b.Presence.Back(ctx, cluster, l.before.lastSeen)
+	}
+}
+
+// current waits until the rows show what this console has written.
+func (b *Board) current(ctx context.Context) error {
+	want := b.Store.Written()
+	b.pendingMu.Lock()
+	touches := b.touches
+	b.pendingMu.Unlock()
+	deadline := time.NewTimer(currentWithin)
+	defer deadline.Stop()
+	for statuses := true; ; {
+		b.mu.RLock()
+		done, moved := b.ready && b.seq >= want && (b.settled >= want && b.taken >= touches || !statuses), b.moved
+		b.mu.RUnlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			if !statuses {
+				return errors.Join(store.ErrUnavailable, errBehind)
+			}
+			statuses = false // a fleet that reports may keep it behind; what people wrote must be there
+			deadline.Reset(currentWithin)
+		}
+	}
+}
+
+// Size is how many rows there are.
+func (b *Board) Size() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	n := 0
+	for of := range maps.Values(b.rows) {
+		n += len(of)
+	}
+	return n
+}
