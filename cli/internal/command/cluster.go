@@ -8,6 +8,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/durable"
 )
 
 func (a *app) cluster() *cobra.Command {
@@ -18,16 +19,7 @@ func (a *app) cluster() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(&cobra.Command{
-		Use:   "join-token NAME",
-		Short: "Make a token with which one agent can join as this cluster",
-		Long: `Make a token with which one agent can join as this cluster. It works once, within 15 minutes.
-
-The token goes to stdout, and how to use it to stderr.`,
-		Example: "  fairlead cluster join-token edge-1 > join-token",
-		Args:    wants(1, 1),
-		RunE:    a.hubCommand(a.joinToken),
-	}, &cobra.Command{
+	cmd.AddCommand(a.makeJoinToken(), &cobra.Command{
 		Use:   "leave NAME",
 		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
 		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,
@@ -45,12 +37,31 @@ there or here: what is applied stays. It joins again with a new join token.`,
 	return cmd
 }
 
-func (a *app) joinToken(ctx context.Context, h *hub.Hub, args []string) error {
+func (a *app) makeJoinToken() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "join-token NAME",
+		Short: "Make a token with which one agent can join as this cluster",
+		Long: `Make a token with which one agent can join as this cluster. It works once, within 15 minutes.
+
+The token goes to stdout, and how to use it to stderr; or it goes to a file that only you can read.`,
+		Example: "  fairlead cluster join-token edge-1 > join-token",
+		Args:    wants(1, 1),
+	}
+	cmd.Flags().StringVar(&output, "output-file", "", "file for the token, instead of stdout")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.joinToken(ctx, h, args, output) })
+	return cmd
+}
+
+func (a *app) joinToken(ctx context.Context, h *hub.Hub, args []string, output string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	res, err := h.Identity.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: args[0]})
 	if err != nil {
 		return clusterKind().missing(args[0], err)
+	}
+	if output != "" {
+		return durable.WriteFile(output, []byte(res.GetJoinToken()+"\n"), 0o600)
 	}
 	if err := a.printf("%s\n", res.GetJoinToken()); err != nil {
 		return err
