@@ -77,6 +77,9 @@ func (s source) build(ctx context.Context, of image, p platform, dir string) (bu
 		b.binaries = append(b.binaries, binary)
 		files = append(files, file{path: program.path, mode: 0o755, from: binary})
 	}
+	for _, folder := range of.folders {
+		files = append(files, file{path: "/run/fairlead/" + folder, mode: 0o700, folder: true, mine: true})
+	}
 	if of.local != nil {
 		more, err := of.local()
 		if err != nil {

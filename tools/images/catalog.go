@@ -12,6 +12,8 @@ type image struct {
 	verb []string
 	// service: it keeps its data in /data and has the verb healthcheck.
 	service bool
+	// folders that volumes take their owner from.
+	folders []string
 	// local: made of what is installed here, for this machine's platform only.
 	local func() ([]file, error)
 	// entrypoint and environment instead of those of a program.
@@ -36,8 +38,13 @@ func released() []image {
 		service("distributor", "hands services to the agents of clusters"),
 		service("tunnel", "lets people reach clusters behind NAT"),
 		service("agent", "keeps the services of one cluster applied", program{"/agent-render", "./services/agent/cmd/agent-render"}),
-		{name: "cli", title: "Fairlead", description: description + "the command", programs: []program{{"/fairlead", "./cli/cmd/fairlead"}}},
+		{name: "cli", title: "Fairlead", description: description + "the command", programs: []program{{"/fairlead", "./cli/cmd/fairlead"}}, folders: secretFolders()},
 	}
+}
+
+// secretFolders are what "fairlead init" fills, each a volume of docker-compose.yml, so that services see only what they need.
+func secretFolders() []string {
+	return []string{"ca", "tls", "hub", "console", "redis", "postgres", "git", "join"}
 }
 
 // tryOut are the images that docker-compose.yml has besides, to try things out.

@@ -31,7 +31,7 @@ func shell() []string { return []string{"/bin/sh", "/bin/cat", "/bin/cp", "/bin/
 
 // redisFiles do what the public image does: they run the command that is given.
 func redisFiles() ([]file, error) {
-	files, err := installed("redis-server", append(shell(), "/usr/bin/redis-server", "/usr/bin/redis-sentinel", "/usr/bin/redis-cli")...)
+	files, err := installed("redis-server", append(shell(), "/usr/bin/redis-server", "/usr/bin/redis-cli")...)
 	return append(files, entrypoint(`exec "$@"`)), err
 }
 
