@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,15 +20,17 @@ const (
 	ActionArtifactRefused = "artifact.refused"
 	// ActionTokenRefused is of a request with a token that is forged, expired or revoked.
 	ActionTokenRefused = "token.refused"
+	// ActionLoginRefused is of a credential with which somebody could not log in.
+	ActionLoginRefused = "login.refused"
 	// refusalsPerMinute of one caller are recorded one by one, so that nobody drowns the trail.
 	refusalsPerMinute = 60
-	// strangersPerMinute are recorded of all whose tokens are refused: they may have many addresses.
+	// strangersPerMinute are recorded of all whose tokens or credentials are refused: they may have many addresses.
 	strangersPerMinute = 600
 	// maxRefused bounds the callers that are counted.
 	maxRefused = 10_000
 )
 
-// Refusals records downloads and tokens that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
+// Refusals records downloads, tokens and logins that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
 // were not is told in the first event of a later minute.
 type Refusals struct {
 	Recorder *Recorder
@@ -35,7 +38,7 @@ type Refusals struct {
 
 	mu      sync.Mutex // guards what follows
 	callers map[string]*refused
-	all     refused // of tokens
+	all     refused // whom nobody knows
 }
 
 // refused counts those of one caller.
@@ -72,8 +75,28 @@ func (f *Refusals) Token(r *http.Request, why error) {
 	if err != nil {
 		remote = r.RemoteAddr
 	}
+	reason := identity.ErrInvalid // without what is wrapped around it, which may quote the token
+	for _, known := range []error{identity.ErrExpired, identity.ErrRevoked} {
+		if errors.Is(why, known) {
+			reason = known
+		}
+	}
+	f.stranger(Event{Action: ActionTokenRefused, Verb: r.Method, Code: http.StatusUnauthorized, Remote: remote, Reason: reason.Error()})
+}
+
+// Login records that a credential is wrong. What says of what kind it is, never what it was.
+func (f *Refusals) Login(ctx context.Context, remote, what string) {
+	e := Event{Action: ActionLoginRefused, Code: http.StatusUnauthorized, Remote: remote, Reason: "the " + what + " is wrong, used or expired"}
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		e.TraceID = span.TraceID().String()
+	}
+	f.stranger(e)
+}
+
+// stranger records what somebody tried whom nobody knows.
+func (f *Refusals) stranger(e Event) {
 	now := time.Now()
-	untold, tell := f.count("remote:"+remote, now)
+	untold, tell := f.count("remote:"+e.Remote, now)
 	if !tell {
 		return
 	}
@@ -83,15 +106,8 @@ func (f *Refusals) Token(r *http.Request, why error) {
 	if !tell {
 		return
 	}
-	reason := identity.ErrInvalid // without what is wrapped around it, which may quote the token
-	for _, known := range []error{identity.ErrExpired, identity.ErrRevoked} {
-		if errors.Is(why, known) {
-			reason = known
-		}
-	}
-	f.Recorder.Record(Event{
-		Action: ActionTokenRefused, Verb: r.Method, Code: http.StatusUnauthorized, Remote: remote, Reason: withUntold(reason.Error(), untold+more),
-	})
+	e.Reason = withUntold(e.Reason, untold+more)
+	f.Recorder.Record(e)
 }
 
 func withUntold(reason string, untold int) string {

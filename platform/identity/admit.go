@@ -22,7 +22,8 @@ func Admit(v Verifier, role Role, r *http.Request) error {
 
 // call is what is known of a request that is served within Abortable.
 type call struct {
-	w http.ResponseWriter
+	w      http.ResponseWriter
+	remote string
 
 	admitted *caller // by Admit, before the handler ran; nil: nobody was asked
 	at       time.Time
@@ -49,6 +50,6 @@ func Rejected(ctx context.Context) error {
 // stream that waits in Receive or Send.
 func Abortable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w})))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w, remote: r.RemoteAddr})))
 	})
 }

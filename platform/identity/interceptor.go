@@ -142,15 +142,23 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 	if problem != "" {
 		return nil, &refusal{connect.CodeUnauthenticated, problem}
 	}
-	id, err := v.Verify(token)
+	id, err := verify(ctx, v, token)
 	if err != nil {
-		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) {
+		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrThrottled) {
 			call.rejected = err
 		}
 		return nil, refuse(err)
 	}
 	c := &caller{token: token, id: id}
 	return c, c.mayCall(role)
+}
+
+func verify(ctx context.Context, v Verifier, token string) (Identity, error) {
+	call := callOf(ctx)
+	if from, ok := v.(RemoteVerifier); ok && call != nil {
+		return from.VerifyFrom(call.remote, token)
+	}
+	return v.Verify(token)
 }
 
 // mayCall tells why the caller may not, or nil.
@@ -174,6 +182,9 @@ func refuse(err error) *refusal {
 	}
 	if errors.Is(err, ErrNotReady) {
 		return &refusal{connect.CodeUnavailable, "this service has not reached the console since it was installed: try again"}
+	}
+	if errors.Is(err, ErrThrottled) {
+		return &refusal{connect.CodeResourceExhausted, ErrThrottled.Error() + ": wait some seconds, and correct the token"}
 	}
 	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep}
 }

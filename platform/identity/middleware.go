@@ -36,6 +36,9 @@ func (r *refusal) write(w http.ResponseWriter, req *http.Request) {
 	case connect.CodeUnavailable:
 		code, reason = http.StatusServiceUnavailable, "ServiceUnavailable"
 		w.Header().Set("Retry-After", "5")
+	case connect.CodeResourceExhausted:
+		code, reason = http.StatusTooManyRequests, "TooManyRequests"
+		w.Header().Set("Retry-After", "5")
 	default:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="fairlead"`)
 	}

@@ -37,6 +37,13 @@ type Verifier interface {
 	Verify(token string) (Identity, error)
 }
 
+// RemoteVerifier is a Verifier that has to ask somebody about some tokens, and counts for the address that a request comes from how many
+// of these were wrong. Its errors are ErrThrottled besides.
+type RemoteVerifier interface {
+	Verifier
+	VerifyFrom(remote, token string) (Identity, error)
+}
+
 // Why a token is refused. What is wrapped around them is for logs, not for callers.
 var (
 	ErrInvalid = errors.New("token is not valid")
@@ -44,6 +51,8 @@ var (
 	ErrRevoked = errors.New("token is revoked")
 	// ErrNotReady says nothing about the token: the verifier knows no keys yet.
 	ErrNotReady = errors.New("no trust bundle yet")
+	// ErrThrottled says nothing about the token, either: there were too many wrong ones from its address.
+	ErrThrottled = errors.New("too many wrong tokens came from this address")
 
 	errUnknownKey = fmt.Errorf("%w: its key is unknown", ErrInvalid)
 )

@@ -86,6 +86,8 @@ type Config struct {
 	// DrainDelay is how long to serve on as "not ready" before intake stops, so that load balancers
 	// notice. Zero where there are none; some seconds in Kubernetes.
 	DrainDelay time.Duration
+	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For is believed, so that callers are told apart. Empty: none.
+	TrustedProxies []string
 	// MetricsTokenFile holds a token that opens GET /metrics and nothing else; empty: there is none.
 	MetricsTokenFile string
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
@@ -96,7 +98,7 @@ type Config struct {
 func (c *Config) Secure() bool { return c.CertFile != "" || c.Plaintext }
 
 // RegisterFlags adds --listen (with the given default), --tls-cert, --tls-key, --plaintext,
-// --allowed-origins, --drain-delay and --metrics-token-file.
+// --allowed-origins, --trusted-proxies, --drain-delay and --metrics-token-file.
 func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.StringVar(&c.Listen, "listen", listen, "address to listen at, `host:port`; beyond this machine only with --tls-cert and --tls-key, or --plaintext")
 	fs.StringVar(&c.CertFile, "tls-cert", "", "PEM `file` with the TLS certificate")
@@ -104,6 +106,10 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.BoolVar(&c.Plaintext, "plaintext", false, "listen without TLS beyond this machine, because a proxy in front ends TLS")
 	fs.Func("allowed-origins", "comma-separated `origins` whose pages may use the API from a browser", func(s string) error {
 		c.AllowedOrigins = strings.Split(s, ",")
+		return nil
+	})
+	fs.Func("trusted-proxies", "comma-separated `networks` of proxies in front, such as 10.0.0.0/8, whose X-Forwarded-For tells who calls; default: none is believed", func(s string) error {
+		c.TrustedProxies = strings.Split(s, ",")
 		return nil
 	})
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
@@ -175,6 +181,10 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	if s.scrapers, err = telemetry.NewScrapers(cfg.MetricsTokenFile); err != nil {
 		return nil, err
 	}
+	trusted, err := parseProxies(cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
 	if s.readMaxBytes <= 0 {
 		s.readMaxBytes = DefaultReadMaxBytes
 	}
@@ -184,6 +194,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	}
 	browser := identity.Browser{Secure: cfg.Secure(), Origins: cfg.AllowedOrigins}
 	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, browser.Handler(handler)))
+	s.http.Handler = trusted.handler(s.http.Handler)
 	if s.tls {
 		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	trail "fairlead.dev/platform/audit"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -137,6 +138,7 @@ type Service struct {
 	advertise string
 	log       *slog.Logger
 	stderr    io.Writer
+	recorder  *trail.Recorder
 }
 
 // New puts a console together. It makes the data folder, the master key and the hub secret if they are
@@ -153,7 +155,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if s.store, err = store.New(cfg.DatabaseURL, store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed}); err != nil {
 		return nil, err
 	}
+	events := audit.New(s.store)
+	if s.recorder, err = trail.New(filepath.Join(cfg.DataDir, "audit"), audit.Own{Log: events}, deps.Telemetry.Registry, deps.Log); err != nil {
+		return nil, err
+	}
+	refusals := &trail.Refusals{Recorder: s.recorder, Log: deps.Log}
 	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
+	s.authority.Refused = refusals.Login
 	s.hub = watch.New(s.store, deps.Log)
 	if err := register(deps.Telemetry.Registry, s); err != nil {
 		return nil, err
@@ -170,7 +178,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Seal:      box,
 		Authority: s.authority,
 		Hub:       s.hub,
-		Audit:     audit.New(s.store),
+		Audit:     events,
+		Accesses:  &audit.Accesses{Recorder: s.recorder},
 		Endpoints: rpc.Endpoints{
 			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},
@@ -179,7 +188,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	})
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
-		Verifier: s.authority, Policy: rpc.Policy(), Ready: s.ready,
+		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready,
 	}, mounts...)
 	return s, err
 }
@@ -250,6 +259,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {
 		if err := s.store.Sweep(background); err != nil && background.Err() == nil {
 			s.log.WarnContext(background, "statuses of resources that are gone may be left; the next start looks again", "err", err)

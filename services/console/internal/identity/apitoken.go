@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
@@ -37,8 +35,6 @@ const (
 	lookTimeout = 5 * time.Second
 	// maxKnown bounds the memory of good tokens.
 	maxKnown = 10_000
-	// lookBurst and lookRate bound the questions that tokens which nobody knows cause.
-	lookRate, lookBurst = 200, 400
 )
 
 // APIToken is what is known of one.
@@ -48,10 +44,8 @@ type APIToken struct {
 	CreateTime, ExpireTime, LastUse, Revoked time.Time
 }
 
-// apiTokens remembers tokens that were good a moment ago.
+// apiTokens remembers tokens that were good.
 type apiTokens struct {
-	looks *rate.Limiter
-
 	mu    sync.Mutex // guards known
 	known map[string]knownToken
 }
@@ -62,14 +56,31 @@ type knownToken struct {
 }
 
 func newAPITokens() *apiTokens {
-	return &apiTokens{looks: rate.NewLimiter(lookRate, lookBurst), known: map[string]knownToken{}}
+	return &apiTokens{known: map[string]knownToken{}}
 }
 
 // forget makes the next use of each token ask the database.
 func (a *apiTokens) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	clear(a.known)
+	for hash := range a.known {
+		a.known[hash] = knownToken{}
+	}
+}
+
+// wasGood tells whether a token was good lately. Whose was is not held up by those who guess.
+func (a *apiTokens) wasGood(hash string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.known[hash]
+	return ok
+}
+
+// drop forgets a token that is good no more.
+func (a *apiTokens) drop(hash string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.known, hash)
 }
 
 func (a *apiTokens) find(hash string, now time.Time) (identity.Identity, bool) {
@@ -242,14 +253,12 @@ func (a *Authority) verifyAPIToken(text string) (identity.Identity, error) {
 		}
 		return id, nil
 	}
-	if !a.tokens.looks.AllowN(now, 1) {
-		return identity.Identity{}, identity.ErrNotReady // those who are known are not held up by those who guess
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	id, err := a.lookUp(ctx, text)
 	switch {
 	case errors.Is(err, errUnknownToken):
+		a.tokens.drop(hash)
 		return identity.Identity{}, fmt.Errorf("%w: not an API token of ours, or no more", identity.ErrInvalid)
 	case err != nil:
 		return identity.Identity{}, fmt.Errorf("%w: %w", identity.ErrNotReady, err)

@@ -89,6 +89,8 @@ type Authority struct {
 	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
 	tokens    *apiTokens
 	verifier  identity.BundleVerifier
+	// Refused is told of each wrong credential, before anything runs; nil: nobody is.
+	Refused func(ctx context.Context, peer, what string)
 
 	// reloading is held over a question to the database, so that an older answer never replaces a later
 	// one. It comes before mu, which is never held that long: with a database that hangs, what is known
@@ -228,6 +230,22 @@ func (a *Authority) Verify(token string) (identity.Identity, error) {
 	return a.verifier.Verify(token)
 }
 
+// VerifyFrom implements identity.RemoteVerifier: API tokens that were not good before count for who sends them.
+func (a *Authority) VerifyFrom(remote, token string) (identity.Identity, error) {
+	peer := Network(remote)
+	if !strings.HasPrefix(token, apiTokenPrefix) || a.tokens.wasGood(hashToken(token)) {
+		return a.Verify(token)
+	}
+	if a.throttle.wait(peer, a.now()) > 0 {
+		return identity.Identity{}, identity.ErrThrottled
+	}
+	id, err := a.verifyAPIToken(token)
+	if errors.Is(err, identity.ErrInvalid) {
+		a.throttle.failed(peer, a.now()) // the listener says it to the trail
+	}
+	return id, err
+}
+
 // Bundle is what others verify by.
 func (a *Authority) Bundle() identity.Bundle {
 	a.mu.Lock()
@@ -302,6 +320,9 @@ func (a *Authority) admit(peer string) error {
 func (a *Authority) reject(ctx context.Context, peer, what string) {
 	a.throttle.failed(peer, a.now())
 	a.log.WarnContext(ctx, "wrong credential", "what", what, "peer", peer)
+	if a.Refused != nil {
+		a.Refused(ctx, peer, what)
+	}
 }
 
 // CreateJoinToken makes a token that lets one agent join as a cluster.

@@ -14,11 +14,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
@@ -89,8 +90,8 @@ type Provider struct {
 	http *http.Client
 	now  func() time.Time
 
-	mu    sync.Mutex // guards found
-	found *oidc.Provider
+	asking singleflight.Group // who wait for the provider get one answer
+	found  atomic.Pointer[oidc.Provider]
 }
 
 // New returns a provider. It calls nobody.
@@ -133,18 +134,25 @@ func (p *Provider) Scopes(ctx context.Context) ([]string, error) {
 
 // discover asks the provider where its endpoints are, once.
 func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found != nil {
-		return p.found, nil
+	if found := p.found.Load(); found != nil {
+		return found, nil
 	}
-	// What is found fetches keys later on, with this client and beyond this request.
-	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.http), p.cfg.Issuer)
-	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrAway, err)
+	answer := p.asking.DoChan("", func() (any, error) {
+		// What is found fetches keys later on, with this client and beyond this request.
+		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.http), p.cfg.Issuer)
+		if err != nil {
+			return nil, fmt.Errorf("%w (%w)", ErrAway, err)
+		}
+		p.found.Store(found)
+		return found, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case got := <-answer:
+		found, _ := got.Val.(*oidc.Provider)
+		return found, got.Err
 	}
-	p.found = found
-	return found, nil
 }
 
 // Pending is a login in a browser that goes on. It is kept in a sealed cookie.

@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"net/netip"
 
 	"connectrpc.com/connect"
 
@@ -105,23 +104,5 @@ func peer(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	return network(call.Peer().Addr)
-}
-
-// network is what one caller can have all of: an IPv4 address, or the 64 bits of IPv6 that every
-// machine gets.
-func network(hostPort string) string {
-	at, err := netip.ParseAddrPort(hostPort)
-	if err != nil {
-		return hostPort
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	if addr.Is4() {
-		return addr.String()
-	}
-	prefix, err := addr.Prefix(64)
-	if err != nil {
-		return hostPort
-	}
-	return prefix.String()
+	return identity.Network(call.Peer().Addr)
 }

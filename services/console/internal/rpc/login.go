@@ -181,6 +181,9 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Console()+callbackPath, query.Get("code"), pending)
 	if err != nil {
+		if !errors.Is(err, login.ErrAway) {
+			b.Authority.Reject(r.Context(), identity.Network(r.RemoteAddr), "identity provider's answer")
+		}
 		b.refuse(w, r, err)
 		return
 	}
@@ -212,7 +215,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}) // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), identity.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

@@ -215,6 +215,7 @@ func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretR
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	s.Accesses.Secret(who(ctx), req.GetName(), revision)
 	return &consolev1.AccessSecretResponse{Data: data, Revision: revision}, nil
 }
 

@@ -4,6 +4,7 @@ package rpc
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -37,6 +38,7 @@ type Deps struct {
 	Authority *identity.Authority
 	Hub       *watch.Hub
 	Audit     *audit.Log
+	Accesses  *audit.Accesses
 	Rights    *rights.Keeper
 	Provider  *login.Provider
 	// Seal keeps what a browser holds for the console.
@@ -109,6 +111,9 @@ func by(ctx context.Context) catalog.By {
 		out.Remote = call.Peer().Addr
 	} else {
 		out.Remote, _ = ctx.Value(remoteKey{}).(string)
+	}
+	if host, _, err := net.SplitHostPort(out.Remote); err == nil {
+		out.Remote = host
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package rpc
+package identity
 
 import "testing"
 
@@ -13,7 +13,7 @@ func TestWrongCredentialsAreCountedPerNetwork(t *testing.T) {
 		"[fe80::1%eth0]:99":           "fe80::/64",
 		"not an address":              "not an address",
 	} {
-		if got := network(from); got != want {
+		if got := Network(from); got != want {
 			t.Errorf("%s: got %s, want %s", from, got, want)
 		}
 	}
