@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/join"
+	"fairlead.dev/services/agent/internal/lead"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/reconcile"
@@ -76,6 +77,8 @@ type Config struct {
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
 	RequireImpersonation bool
+	// LeaderElect: several agents of the cluster run, and one of them works.
+	LeaderElect bool
 }
 
 // RegisterFlags adds the flags of the configuration.
@@ -90,6 +93,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
+	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
 }
@@ -145,6 +149,10 @@ type Agent struct {
 	people       *reach.Transport // to the API server, for people
 	lock         *os.File
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
+	begin        chan struct{} // Closed once what is wanted, as the disk has it, may be acted on.
+	// elector is nil for an agent that is the only one; leases is its way to the cluster, which no fence stands in.
+	elector *lead.Elector
+	leases  *cluster.Cluster
 
 	mu sync.Mutex // guards kubernetes
 	// kubernetes is the API server's version, "" until it was asked.
@@ -167,7 +175,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if len(deps.Renderer) == 0 {
 		deps.Renderer = besideThis("agent-render")
 	}
-	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, belongs: make(chan struct{}), width: apply.NewWidth()}
+	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -216,6 +224,11 @@ func (a *Agent) connect() error {
 	}
 	own := rest.CopyConfig(config)
 	own.Wrap(a.width.Wrap)
+	if a.cfg.LeaderElect {
+		if err := a.elect(config, own); err != nil {
+			return err
+		}
+	}
 	if a.cluster, err = cluster.New(own); err != nil {
 		return err
 	}
@@ -263,6 +276,9 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		}
 		return rest.TransportFor(own)
 	}); err != nil {
+		return err
+	}
+	if a.people.Reads, err = reads(config, server); err != nil {
 		return err
 	}
 	if a.tunnels, err = client.New(client.Config{CAFile: a.cfg.HubCAFile}); err != nil {
@@ -363,25 +379,44 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("agent runs", "version", version.String(), "distributors", member.Endpoints.Distributors)
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
+	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth} {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+// work does what one agent of a cluster does, and no other.
+func (a *Agent) work(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		a.renewer.Run, a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.beReached, a.lookAtVersion, a.serveHealth,
+		a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
 }
 
-// reconcile works on the cluster, once it is known to be the one that the agent joined as.
+// reconcile works on the cluster, once what is wanted is known well enough.
 func (a *Agent) reconcile(ctx context.Context) error {
+	select {
+	case <-a.begin:
+		return a.controller.Run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// belong waits until the cluster is known to be the one that the agent joined as; false: ctx ended before.
+func (a *Agent) belong(ctx context.Context) (bool, error) {
 	backoff := hub.Backoff{Floor: belongFloor, Max: belongMax}
 	for {
 		err := a.inventory.Belong(ctx, a.joiner.Cluster())
 		if err == nil {
 			close(a.belongs)
-			return a.controller.Run(ctx)
+			return true, nil
 		}
 		if errors.Is(err, inventory.ErrOtherCluster) {
-			return err
+			return false, err
 		}
 		wait := backoff.Next()
 		if ctx.Err() == nil {
@@ -389,7 +424,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return false, nil
 		case <-time.After(wait):
 		}
 	}
@@ -426,6 +461,9 @@ func (a *Agent) close() {
 	a.tunnels.CloseIdleConnections()
 	a.people.CloseIdleConnections()
 	a.cluster.Close()
+	if a.leases != nil {
+		a.leases.Close()
+	}
 	_ = a.lock.Close()
 }
 

@@ -63,6 +63,7 @@ func TestMain(m *testing.M) {
 func runAgent() {
 	service, err := agent.New(agent.Config{
 		HubURL: os.Getenv("HUB"), DataDir: os.Getenv("DATA"), Kubeconfig: os.Getenv("KUBE"), JoinTokenFile: os.Getenv("JOIN"),
+		LeaderElect: os.Getenv("ELECT") != "",
 	}, agent.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard()})
 	if err == nil {
 		err = service.Run(context.Background())
@@ -82,6 +83,8 @@ type world struct {
 	join      string
 	// bounded requires services to name an account.
 	bounded bool
+	// elects has agents stand by while another works.
+	elects bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -113,7 +116,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) service(name string) string { return w.namespace + "-" + name }
 
 func (w *world) config() agent.Config {
-	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded}
+	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, LeaderElect: w.elects}
 }
 
 // start runs an agent in this process until the test ends or stop is called.
@@ -152,6 +155,9 @@ func (w *world) processID() (pid int, kill func()) {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asAgent+"=1", "HUB="+w.hub.server.URL, "DATA="+w.data, "KUBE="+w.api.kubeconfig, "JOIN="+w.join)
+	if w.elects {
+		cmd.Env = append(cmd.Env, "ELECT=1")
+	}
 	cmd.Stderr = w.t.Output()
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)

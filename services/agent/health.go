@@ -17,8 +17,11 @@ const (
 )
 
 // Ready says what keeps the agent from working, or nil. An agent with the hub away is ready as long
-// as it knows what to apply.
+// as it knows what to apply, and so is one that stands by.
 func (a *Agent) Ready() error {
+	if a.standsBy() {
+		return nil
+	}
 	select {
 	case <-a.controller.Loaded():
 	default:

@@ -123,6 +123,11 @@ func (c *Cluster) ConfigMaps(namespace string) dynamic.ResourceInterface {
 	return own{c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)}
 }
 
+// Leases gives access to the Leases of a namespace, in the agent's own name.
+func (c *Cluster) Leases(namespace string) dynamic.ResourceInterface {
+	return own{c.dynamic.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(namespace)}
+}
+
 // EnsureNamespace makes a namespace if it is missing.
 func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 	namespace := &unstructured.Unstructured{Object: map[string]any{

@@ -124,6 +124,20 @@ func (d *Details) Forget(service string) error {
 	return failed
 }
 
+// Drop forgets all lists, because another agent has told newer ones since.
+func (d *Details) Drop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for file := range d.pending {
+		if err := durable.Remove(filepath.Join(d.dir, file)); err != nil {
+			return fmt.Errorf("drop details: %w", err)
+		}
+		delete(d.pending, file)
+	}
+	clear(d.last)
+	return nil
+}
+
 // Run sends lists until ctx ends.
 func (d *Details) Run(ctx context.Context) error {
 	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}

@@ -127,6 +127,19 @@ func (r *Reporter) Latest(service string) *deliveryv1.ServiceReport {
 	return nil
 }
 
+// Drop forgets all states, because another agent has told newer ones since.
+func (r *Reporter) Drop() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for service := range r.states {
+		if err := durable.Remove(r.path(service)); err != nil {
+			return fmt.Errorf("drop reports: %w", err)
+		}
+		delete(r.states, service)
+	}
+	return nil
+}
+
 // Pending counts the services whose latest state is not acknowledged.
 func (r *Reporter) Pending() int {
 	r.mu.Lock()

@@ -1,0 +1,258 @@
+// Package lead sees to it that of several agents of one cluster one works, and the others stand by.
+//
+// Who works holds a Lease in the agent's namespace. It renews it every few seconds, and stops before anybody else may
+// take it; who stands by looks at it, and takes it once it is free or has not changed for its time. Only changes are
+// compared, on one's own clock: the clocks of two machines need not agree.
+package lead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// Name of the Lease.
+	Name = "agent"
+	// LastAnnotation names who led last, also after it let go.
+	LastAnnotation = "fairlead.dev/last-leader"
+
+	// term is how long a Lease lasts that is not renewed.
+	term = 15 * time.Second
+	// patience is after what time without a renewal the leader stops: before the term is over for anybody.
+	patience = 10 * time.Second
+	// renewal, and a second try sooner; look is between two looks of who stands by.
+	renewal, retry, look = 5 * time.Second, time.Second, 2 * time.Second
+	callTimeout          = 4 * time.Second
+)
+
+// ErrLost says that another agent may lead now.
+var ErrLost = errors.New("this agent could not renew its Lease, and another one may work now")
+
+// Elector is one agent's part in who leads. It is safe for concurrent use; Win and Hold are for one goroutine.
+type Elector struct {
+	leases dynamic.ResourceInterface
+	id     string
+	log    *slog.Logger
+	// seen is the version of the Lease when it was last seen to change, at since.
+	seen  string
+	since time.Time
+
+	mu sync.Mutex // guards until
+	// until is when writes have to stop; zero before the first win.
+	until time.Time
+}
+
+// New returns an elector over the Leases of a namespace. The id is the same after a restart, and nobody else's.
+func New(leases dynamic.ResourceInterface, id string, log *slog.Logger) *Elector {
+	return &Elector{leases: leases, id: id, log: log}
+}
+
+// Leads tells that this agent works.
+func (e *Elector) Leads() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.until)
+}
+
+// Win waits until this agent leads. again: it is the one that led last, so that what it knows is the latest. The error
+// is that of ctx.
+func (e *Elector) Win(ctx context.Context) (again bool, err error) {
+	for told := ""; ; {
+		began := time.Now()
+		lease, err := e.get(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err != nil:
+			e.log.Warn("the Lease can't be read; this agent stands by", "err", err)
+		case e.free(lease):
+			again = lease != nil && lease.GetAnnotations()[LastAnnotation] == e.id
+			if err = e.take(ctx, lease); err == nil {
+				e.extend(began)
+				return again, nil
+			}
+			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
+				e.log.Warn("the Lease can't be taken; this agent stands by", "err", err)
+			}
+		case holder(lease) != told:
+			told = holder(lease)
+			e.log.Info("another agent works; this one stands by", "leader", told)
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(look):
+		}
+	}
+}
+
+// free tells whether nobody holds the Lease any more.
+func (e *Elector) free(lease *unstructured.Unstructured) bool {
+	if lease == nil || holder(lease) == "" || holder(lease) == e.id {
+		return true
+	}
+	if version := lease.GetResourceVersion(); version != e.seen {
+		e.seen, e.since = version, time.Now()
+	}
+	return time.Since(e.since) > term
+}
+
+// Hold renews the Lease until ctx ends. ErrLost: nothing may be written any more.
+func (e *Elector) Hold(ctx context.Context) error {
+	for wait := renewal; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		began := time.Now()
+		mine, err := e.renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && mine:
+			e.extend(began)
+			wait = renewal
+			continue
+		case err == nil:
+			e.end()
+			return ErrLost
+		}
+		e.log.Warn("the Lease can't be renewed", "err", err)
+		if !e.Leads() {
+			return ErrLost
+		}
+		wait = retry
+	}
+}
+
+func (e *Elector) renew(ctx context.Context) (mine bool, err error) {
+	lease, err := e.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	if lease != nil && holder(lease) != e.id {
+		return false, nil
+	}
+	return true, e.take(ctx, lease)
+}
+
+// Release lets go of the Lease, so that another takes it at its next look. What this agent did has ended by then.
+func (e *Elector) Release(ctx context.Context) {
+	e.end()
+	lease, err := e.get(ctx)
+	if err == nil && lease != nil && holder(lease) == e.id {
+		unstructured.RemoveNestedField(lease.Object, "spec", "holderIdentity")
+		err = e.update(ctx, lease)
+	}
+	if err != nil {
+		e.log.Warn("the Lease can't be let go of; it lasts for its time", "err", err)
+	}
+}
+
+func (e *Elector) extend(from time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.until = from.Add(patience)
+}
+
+// end stops writes at once.
+func (e *Elector) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.until = time.Now()
+}
+
+// get reads the Lease; nil: there is none.
+func (e *Elector) get(ctx context.Context) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lease, err := e.leases.Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return lease, err
+}
+
+// take makes the Lease this agent's, or its for longer. What somebody wrote in between is a conflict.
+func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) error {
+	now := time.Now().UTC().Format(metav1.RFC3339Micro)
+	spec := map[string]any{
+		"holderIdentity": e.id, "leaseDurationSeconds": int64(term / time.Second), "renewTime": now, "acquireTime": now, "leaseTransitions": int64(0),
+	}
+	if lease == nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, err := e.leases.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+			"metadata": map[string]any{"name": Name, "annotations": map[string]any{LastAnnotation: e.id}}, "spec": spec,
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	before, _, _ := unstructured.NestedMap(lease.Object, "spec")
+	transitions, _ := before["leaseTransitions"].(int64)
+	if before["holderIdentity"] == e.id {
+		spec["acquireTime"] = before["acquireTime"]
+	} else {
+		transitions++
+	}
+	spec["leaseTransitions"] = transitions
+	lease.Object["spec"] = spec
+	annotations := lease.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[LastAnnotation] = e.id
+	lease.SetAnnotations(annotations)
+	return e.update(ctx, lease)
+}
+
+func (e *Elector) update(ctx context.Context, lease *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := e.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
+func holder(lease *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity")
+	return name
+}
+
+// Fence lets no write pass once the Lease is over, also in a process that was stopped for a while and goes on.
+func (e *Elector) Fence(next http.RoundTripper) http.RoundTripper { return fence{e, next} }
+
+type fence struct {
+	elector *Elector
+	next    http.RoundTripper
+}
+
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && f.elector.over() {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrLost)
+	}
+	return f.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper is what client-go looks through.
+func (f fence) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// over tells that this agent led, and does no more.
+func (e *Elector) over() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.until.IsZero() && !time.Now().Before(e.until)
+}
