@@ -72,6 +72,10 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser | identity.RoleAgent
 		case method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
 			want = identity.RoleUser // what they do is about the caller
+		case strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig"):
+			want = identity.RoleUser
+		case method == "AccessConfigs":
+			want = identity.RoleDistributor
 		case isJudged(method):
 			want = identity.RoleUser
 		case method == "GetTrustBundle":
@@ -104,7 +108,7 @@ func isJudged(method string) bool {
 			return true
 		}
 	}
-	return method == "Apply" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune"
+	return method == "Apply" || method == "WatchResources" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune"
 }
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is

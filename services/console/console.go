@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
@@ -134,6 +135,7 @@ type Service struct {
 	store     *store.Store
 	authority *identity.Authority
 	hub       *watch.Hub
+	board     *live.Board
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
@@ -168,6 +170,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	keeper := rights.New(s.store, nil)
 	resources := catalog.New(s.store, box, deps.Log, nil)
+	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Log: deps.Log})
+	resources.Search(s.board)
 	resources.Guard(keeper)
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, changes.Recorder{Catalog: resources})
@@ -178,6 +182,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Seal:      box,
 		Authority: s.authority,
 		Hub:       s.hub,
+		Board:     s.board,
 		Audit:     events,
 		Accesses:  &audit.Accesses{Recorder: s.recorder},
 		Endpoints: rpc.Endpoints{
@@ -258,6 +263,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.hub.Run(background) })
+	group.Go(func() error { return s.board.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {

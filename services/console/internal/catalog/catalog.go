@@ -42,6 +42,8 @@ type Catalog struct {
 	reader Reader
 	// finder is nil in tests only.
 	finder Finder
+	// observer is nil in tests only.
+	observer Observer
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.

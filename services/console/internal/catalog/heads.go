@@ -72,6 +72,9 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 		if err != nil {
 			return fmt.Errorf("encode heads: %w", err)
 		}
+		if c.observer != nil {
+			tx.Tell(c.observer.SourceSaid(metaOf(source), before, after)...)
+		}
 		c.log.InfoContext(ctx, "heads published", "actor", actor, "source", name, "epoch", p.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
 		return tx.Publish(ctx, source, state)
 	})

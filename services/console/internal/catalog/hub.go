@@ -29,6 +29,7 @@ type RefHub struct {
 // problem stay while nothing else changes. Services that are gone are passed over.
 func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
 	states := map[string][]byte{}
+	var events []store.Event
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		uids := map[string]bool{}
@@ -61,13 +62,20 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if states[s.UID], err = json.Marshal(after); err != nil {
 				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
 			}
+			if c.observer != nil {
+				service := Service{Meta: metaOf(services[s.Service])}
+				if err := decode(services[s.Service], &service.Spec); err != nil {
+					return err
+				}
+				events = append(events, c.observer.HubSaid(service, before, after)...)
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.store.PutHub(ctx, states); err != nil {
+	if err := c.store.PutHub(ctx, states, events...); err != nil {
 		return err
 	}
 	return c.recordRefs(ctx, refs) // after what they say of services

@@ -26,9 +26,13 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 	acks := make([]map[string]uint64, len(in))
 	keys := make([]map[string]store.ReportKey, len(in))
 	var rows []store.Report
+	var news *reporting
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		clusters, services, err := reported(ctx, v, in)
 		if err != nil {
+			return err
+		}
+		if news, err = c.reporting(ctx, v, services); err != nil {
 			return err
 		}
 		for i, cr := range in {
@@ -46,7 +50,9 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 					return err
 				}
 				rows = append(rows, row)
-				keys[i][r.Service] = store.ReportKey{Service: row.Service, Cluster: row.Cluster}
+				key := store.ReportKey{Service: row.Service, Cluster: row.Cluster}
+				keys[i][r.Service] = key
+				news.tell(service, key, r)
 			}
 		}
 		return nil
@@ -54,7 +60,7 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.PutReports(ctx, rows); err != nil {
+	if err := c.store.PutReports(ctx, rows, news.events...); err != nil {
 		return nil, err
 	}
 	return acks, c.raiseAcks(ctx, acks, keys, rows)

@@ -45,12 +45,17 @@ type Viewer interface {
 	Viewer(ctx context.Context, fresh bool) (Sees, error)
 }
 
-// Presence is told when a cluster goes, and when it comes back.
+// Sighting is what became of a cluster's agent. What may have been told before has to be told so that this can be seen.
+type Sighting struct {
+	Cluster                  catalog.Cluster
+	Joined, Left, Lost, Back bool
+	// Since is when one that is back was heard of last before.
+	Since time.Time
+}
+
+// Presence is told what becomes of agents, and nothing now and then.
 type Presence interface {
-	// Lost may be told the same again, also after a restart.
-	Lost(ctx context.Context, cluster catalog.Cluster)
-	// Back comes with when it was heard of last before.
-	Back(ctx context.Context, cluster catalog.Cluster, since time.Time)
+	Saw(ctx context.Context, seen []Sighting)
 }
 
 // Deps is what a board works with.
@@ -350,6 +355,9 @@ func (b *Board) look(ctx context.Context) {
 		}
 	}
 	b.mu.Unlock()
+	if b.Presence != nil {
+		b.Presence.Saw(ctx, nil)
+	}
 	if !b.Store.Shared() {
 		return
 	}
@@ -423,8 +431,8 @@ func (b *Board) refresh(ctx context.Context) {
 			delete(b.later, store.Ref{Kind: kind, Name: name})
 		}
 	}
-	for _, l := range b.put(loaded) {
-		b.presence(ctx, l)
+	if seen := sightings(b.put(loaded)); len(seen) > 0 && b.Presence != nil {
+		b.Presence.Saw(ctx, seen)
 	}
 	if len(b.urgent)+len(b.later) == 0 {
 		b.settle()
@@ -507,18 +515,27 @@ func (b *Board) put(loaded []loadedRow) (clusters []loadedRow) {
 	return clusters
 }
 
-// presence tells of clusters that went and came back.
-func (b *Board) presence(ctx context.Context, l loadedRow) {
-	cluster, ok := l.item.Value.(catalog.Cluster)
-	if !ok || b.Presence == nil || !cluster.Status.LeaveTime.IsZero() {
-		return
+// sightings are what rows of clusters say that the board did not know.
+func sightings(loaded []loadedRow) (out []Sighting) {
+	for _, l := range loaded {
+		cluster, ok := l.item.Value.(catalog.Cluster)
+		if !ok {
+			continue
+		}
+		is, was := l.row, &row{alive: true} // of one that is new here all is told: it may be news
+		if l.before != nil {
+			was = l.before
+		}
+		s := Sighting{Cluster: cluster, Joined: is.joined != was.joined && is.joined != 0, Left: is.left != was.left && is.left != 0}
+		s.Lost = !is.alive && was.alive && is.seen != 0 && is.left == 0
+		if is.alive && !was.alive && was.seen != 0 {
+			s.Back, s.Since = true, was.lastSeen
+		}
+		if s.Joined || s.Left || s.Lost || s.Back {
+			out = append(out, s)
+		}
 	}
-	switch {
-	case !l.row.alive && !l.row.lastSeen.IsZero() && (l.before == nil || l.before.alive):
-		b.Presence.Lost(ctx, cluster)
-	case l.row.alive && l.before != nil && !l.before.alive && !l.before.lastSeen.IsZero():
-		b.Presence.Back(ctx, cluster, l.before.lastSeen)
-	}
+	return out
 }
 
 // current waits until the rows show what this console has written.

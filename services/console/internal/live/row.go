@@ -25,6 +25,8 @@ type row struct {
 	state    string
 	since    int64
 	seen     int64
+	joined   int64
+	left     int64
 	alive    bool // of a cluster: what it said last can be trusted
 	begun    bool // of a cluster: an agent joined or was seen
 	lastSeen time.Time
@@ -56,7 +58,8 @@ func structure(r store.Resource) *row {
 // keep takes over what came of statuses before.
 func (r *row) keep(before *row) {
 	if before != nil && before.uid == r.uid {
-		r.state, r.since, r.seen, r.alive, r.begun, r.lastSeen, r.until, r.version = before.state, before.since, before.seen, before.alive, before.begun, before.lastSeen, before.until, before.version
+		r.state, r.since, r.seen, r.joined, r.left = before.state, before.since, before.seen, before.joined, before.left
+		r.alive, r.begun, r.lastSeen, r.until, r.version = before.alive, before.begun, before.lastSeen, before.until, before.version
 	}
 	if r.state == "" && r.kind == store.KindService {
 		r.state = string(catalog.Pending)
@@ -79,6 +82,7 @@ func (r *row) status(value any) {
 		}
 	case catalog.Cluster:
 		r.alive, r.seen, r.lastSeen, r.version = v.Status.Connected, micros(v.Status.LastSeen), v.Status.LastSeen, v.Status.Agent.Version
+		r.joined, r.left = micros(v.Status.JoinTime), micros(v.Status.LeaveTime)
 		r.begun = !v.Status.JoinTime.IsZero() || !v.Status.LastSeen.IsZero()
 	}
 }

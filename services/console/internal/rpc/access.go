@@ -90,9 +90,15 @@ func (s *roles) GetRole(ctx context.Context, req *consolev1.GetRoleRequest) (*co
 const builtinToken = "~"
 
 func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) (*consolev1.ListRolesResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
+	at := page(req)
+	if at.Filter != "" || at.Order != "" {
+		// The roles that are always there have nothing to be filtered or ordered by.
+		list, next, err := catalog.List(ctx, s.Catalog, catalog.Roles(), at)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		out, err := masked(req, each(list, encodeRole))
+		return &consolev1.ListRolesResponse{Roles: out, NextPageToken: next}, err
 	}
 	if at.Size == 0 {
 		at.Size = 100
@@ -156,15 +162,12 @@ func (s *serviceAccounts) GetServiceAccount(ctx context.Context, req *consolev1.
 }
 
 func (s *serviceAccounts) ListServiceAccounts(ctx context.Context, req *consolev1.ListServiceAccountsRequest) (*consolev1.ListServiceAccountsResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.ServiceAccounts(), at)
+	list, next, err := catalog.List(ctx, s.Catalog, catalog.ServiceAccounts(), page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListServiceAccountsResponse{ServiceAccounts: each(list, encodeServiceAccount), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeServiceAccount))
+	return &consolev1.ListServiceAccountsResponse{ServiceAccounts: out, NextPageToken: next}, err
 }
 
 func (s *serviceAccounts) UpdateServiceAccount(ctx context.Context, req *consolev1.UpdateServiceAccountRequest) (*consolev1.UpdateServiceAccountResponse, error) {

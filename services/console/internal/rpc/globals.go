@@ -36,11 +36,7 @@ func (s *globals) one(ctx context.Context, name string) (*consolev1.GlobalServic
 }
 
 func (s *globals) ListGlobalServices(ctx context.Context, req *consolev1.ListGlobalServicesRequest) (*consolev1.ListGlobalServicesResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.GlobalServices(), at)
+	list, next, err := catalog.List(ctx, s.Catalog, catalog.GlobalServices(), page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -48,7 +44,8 @@ func (s *globals) ListGlobalServices(ctx context.Context, req *consolev1.ListGlo
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListGlobalServicesResponse{GlobalServices: shown, NextPageToken: next}, nil
+	shown, err = masked(req, shown)
+	return &consolev1.ListGlobalServicesResponse{GlobalServices: shown, NextPageToken: next}, err
 }
 
 func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.UpdateGlobalServiceRequest) (*consolev1.UpdateGlobalServiceResponse, error) {

@@ -19,15 +19,12 @@ func (s *grants) GetGrant(ctx context.Context, req *consolev1.GetGrantRequest) (
 }
 
 func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsRequest) (*consolev1.ListGrantsResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Catalog.ListGrants(ctx, at)
+	list, next, err := s.Catalog.ListGrants(ctx, page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListGrantsResponse{Grants: each(list, encodeGrant), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeGrant))
+	return &consolev1.ListGrantsResponse{Grants: out, NextPageToken: next}, err
 }
 
 func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {

@@ -15,6 +15,7 @@ func Policy() identity.Policy {
 	maps.Copy(all, writePolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
+	maps.Copy(all, readPolicy())
 	return all
 }
 

@@ -23,11 +23,7 @@ func (s *projects) GetProject(ctx context.Context, req *consolev1.GetProjectRequ
 }
 
 func (s *projects) ListProjects(ctx context.Context, req *consolev1.ListProjectsRequest) (*consolev1.ListProjectsResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.Projects(), at)
+	list, next, err := catalog.List(ctx, s.Catalog, catalog.Projects(), page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -35,7 +31,8 @@ func (s *projects) ListProjects(ctx context.Context, req *consolev1.ListProjects
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListProjectsResponse{Projects: shown, NextPageToken: next}, nil
+	shown, err = masked(req, shown)
+	return &consolev1.ListProjectsResponse{Projects: shown, NextPageToken: next}, err
 }
 
 func (s *projects) UpdateProject(ctx context.Context, req *consolev1.UpdateProjectRequest) (*consolev1.UpdateProjectResponse, error) {

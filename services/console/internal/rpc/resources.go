@@ -2,10 +2,6 @@ package rpc
 
 import (
 	"context"
-	"fmt"
-
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
@@ -23,15 +19,12 @@ func (s *sources) GetSource(ctx context.Context, req *consolev1.GetSourceRequest
 }
 
 func (s *sources) ListSources(ctx context.Context, req *consolev1.ListSourcesRequest) (*consolev1.ListSourcesResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Catalog.ListSources(ctx, at)
+	list, next, err := s.Catalog.ListSources(ctx, page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListSourcesResponse{Sources: each(list, encodeSource), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeSource))
+	return &consolev1.ListSourcesResponse{Sources: out, NextPageToken: next}, err
 }
 
 func (s *sources) UpdateSource(ctx context.Context, req *consolev1.UpdateSourceRequest) (*consolev1.UpdateSourceResponse, error) {
@@ -61,15 +54,12 @@ func (s *clusters) GetCluster(ctx context.Context, req *consolev1.GetClusterRequ
 }
 
 func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClustersRequest) (*consolev1.ListClustersResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Catalog.ListClusters(ctx, at)
+	list, next, err := s.Catalog.ListClusters(ctx, page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListClustersResponse{Clusters: each(list, encodeCluster), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeCluster))
+	return &consolev1.ListClustersResponse{Clusters: out, NextPageToken: next}, err
 }
 
 func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClusterRequest) (*consolev1.UpdateClusterResponse, error) {
@@ -124,15 +114,12 @@ func (s *services) GetService(ctx context.Context, req *consolev1.GetServiceRequ
 }
 
 func (s *services) ListServices(ctx context.Context, req *consolev1.ListServicesRequest) (*consolev1.ListServicesResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Catalog.ListServices(ctx, at)
+	list, next, err := s.Catalog.ListServices(ctx, page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListServicesResponse{Services: each(list, encodeService), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeService))
+	return &consolev1.ListServicesResponse{Services: out, NextPageToken: next}, err
 }
 
 func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
@@ -183,15 +170,12 @@ func (s *secrets) GetSecret(ctx context.Context, req *consolev1.GetSecretRequest
 }
 
 func (s *secrets) ListSecrets(ctx context.Context, req *consolev1.ListSecretsRequest) (*consolev1.ListSecretsResponse, error) {
-	at, err := page(req)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Catalog.ListSecrets(ctx, at)
+	list, next, err := s.Catalog.ListSecrets(ctx, page(req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListSecretsResponse{Secrets: each(list, encodeSecret), NextPageToken: next}, nil
+	out, err := masked(req, each(list, encodeSecret))
+	return &consolev1.ListSecretsResponse{Secrets: out, NextPageToken: next}, err
 }
 
 func (s *secrets) UpdateSecret(ctx context.Context, req *consolev1.UpdateSecretRequest) (*consolev1.UpdateSecretResponse, error) {
@@ -225,21 +209,9 @@ func page(req interface {
 	GetPageToken() string
 	GetFilter() string
 	GetOrderBy() string
-	GetReadMask() *fieldmaskpb.FieldMask
 },
-) (catalog.Page, error) {
-	var unknown string
-	switch {
-	case req.GetFilter() != "":
-		unknown = "filter"
-	case req.GetOrderBy() != "":
-		unknown = "order_by"
-	case len(req.GetReadMask().GetPaths()) > 0:
-		unknown = "read_mask"
-	default:
-		return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()}, nil
-	}
-	return catalog.Page{}, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%s: not known here yet: lists come whole, in the order of names", unknown))
+) catalog.Page {
+	return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken(), Filter: req.GetFilter(), Order: req.GetOrderBy()}
 }
 
 // expectation is what all update requests have in common.

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
@@ -37,6 +38,7 @@ type Deps struct {
 	Catalog   *catalog.Catalog
 	Authority *identity.Authority
 	Hub       *watch.Hub
+	Board     *live.Board
 	Audit     *audit.Log
 	Accesses  *audit.Accesses
 	Rights    *rights.Keeper
@@ -51,7 +53,7 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), syncMounts(d), identityMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), syncMounts(d), identityMounts(d), readMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

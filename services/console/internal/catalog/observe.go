@@ -1,0 +1,63 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Observer makes events of what statuses say. They are written with the status, or not at all; the same may be told again,
+// and events that are the same are kept once.
+type Observer interface {
+	SourceSaid(source Meta, before, after SourceStatus) []store.Event
+	HubSaid(service Service, before, after HubTruth) []store.Event
+	// ClusterSaid has no before when there was no report.
+	ClusterSaid(service Service, before *Report, after Report) []store.Event
+}
+
+// Watch sets who is told. It is called before anything is written.
+func (c *Catalog) Watch(o Observer) { c.observer = o }
+
+// reporting keeps what was said last about services, to tell what is new.
+type reporting struct {
+	*Catalog
+	last   map[store.ReportKey]*Report
+	events []store.Event
+}
+
+// reporting begins with what is kept about services.
+func (c *Catalog) reporting(ctx context.Context, v store.View, services map[string]Service) (*reporting, error) {
+	out := &reporting{Catalog: c, last: map[store.ReportKey]*Report{}}
+	if c.observer == nil {
+		return out, nil
+	}
+	var uids []string
+	for _, s := range services {
+		uids = append(uids, s.Meta.UID)
+	}
+	kept, err := v.Reports(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	for key, row := range kept {
+		var r Report
+		if err := json.Unmarshal(row.State, &r); err != nil {
+			return nil, fmt.Errorf("decode report: %w", err)
+		}
+		r.Sequence = uint64(row.Sequence)
+		out.last[key] = &r
+	}
+	return out, nil
+}
+
+// tell notes what is new in a report.
+func (p *reporting) tell(s Service, key store.ReportKey, r Report) {
+	before := p.last[key]
+	if p.observer == nil || before != nil && r.Sequence <= before.Sequence {
+		return
+	}
+	p.events = append(p.events, p.observer.ClusterSaid(s, before, r)...)
+	p.last[key] = &r
+}

@@ -1,0 +1,154 @@
+// Package event tells what happens, by types that stay the same over releases: docs/events.md lists them.
+//
+// An event is written in the transaction of what it tells, so that there is neither without the other. What two consoles,
+// or one that comes back, may see twice has an id that is made of what happened, and the database keeps the first.
+package event
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// The types.
+const (
+	SourceFetched   = "source.fetched"
+	SourceRefused   = "source.refused"
+	SourceFailing   = "source.failing"
+	SourceRecovered = "source.recovered"
+
+	ServiceDelivered     = "service.delivered"
+	ServiceApplied       = "service.applied"
+	ServiceHealthy       = "service.healthy"
+	ServiceDegraded      = "service.degraded"
+	ServiceFailed        = "service.failed"
+	ServiceHeld          = "service.held"
+	ServiceDriftRepaired = "service.drift_repaired"
+	ServicePruned        = "service.pruned"
+	ServiceDeleted       = "service.deleted"
+
+	GuardTripped   = "guard.tripped"
+	GuardConfirmed = "guard.confirmed"
+	PinSet         = "pin.set"
+	PinReleased    = "pin.released"
+
+	ClusterJoined = "cluster.joined"
+	ClusterLost   = "cluster.lost"
+	ClusterBack   = "cluster.back"
+	ClusterLeft   = "cluster.left"
+
+	SinkFailing = "sink.failing"
+	Test        = "test"
+)
+
+const (
+	info     = consolev1.Severity_SEVERITY_INFO
+	warning  = consolev1.Severity_SEVERITY_WARNING
+	severity = consolev1.Severity_SEVERITY_ERROR
+)
+
+// Levels are the severities as filters have them.
+func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
+
+// Fields are those that events can be asked for.
+func Fields() filter.Fields {
+	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
+	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor"} {
+		out[name] = filter.Text
+	}
+	return out
+}
+
+// Row is an event for filters.
+type Row struct{ *consolev1.Event }
+
+// Field implements filter.Row.
+func (r Row) Field(name string) (filter.Value, bool) {
+	text := func(s string) (filter.Value, bool) { return filter.Value{Text: s}, s != "" }
+	switch name {
+	case "id":
+		return text(r.GetId())
+	case "type":
+		return text(r.GetType())
+	case "project":
+		return text(r.GetProject())
+	case "cluster":
+		return text(r.GetCluster())
+	case "service":
+		return text(r.GetService())
+	case "source":
+		return text(r.GetSource())
+	case "message":
+		return text(r.GetMessage())
+	case "commit":
+		return text(r.GetCommit())
+	case "digest":
+		return text(r.GetDigest())
+	case "actor":
+		return text(r.GetActor())
+	case "severity":
+		return text(SeverityName(r.GetSeverity()))
+	case "time":
+		return filter.Value{Number: r.GetTime().AsTime().UnixMicro()}, true
+	case "count":
+		return filter.Value{Number: int64(r.GetCount())}, r.GetCount() != 0
+	}
+	return filter.Value{}, false
+}
+
+// SeverityName is how people write a severity.
+func SeverityName(s consolev1.Severity) string {
+	const prefix = len("SEVERITY_")
+	return s.String()[prefix:]
+}
+
+// stored is an event on its way into the store. parts make its id; none: there is no other like it.
+func stored(e *consolev1.Event, at time.Time, parts ...string) store.Event {
+	e.Time = timestamppb.New(at.UTC().Truncate(time.Microsecond))
+	if e.Id = store.NewEventID(); len(parts) > 0 {
+		e.Id = store.EventID(append([]string{e.GetType()}, parts...)...)
+	}
+	const longest = 8192
+	e.Message = cut(e.GetMessage(), longest)
+	text, err := protojson.Marshal(e)
+	if err != nil {
+		// A text that is no UTF-8, which messages of agents can't be: protobuf refused it before.
+		e.Message = "(can't be shown)"
+		text, _ = protojson.Marshal(e)
+	}
+	return store.Event{ID: e.GetId(), Time: e.GetTime().AsTime(), Type: e.GetType(), Cluster: e.GetCluster(), Service: e.GetService(), Event: text}
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && text[most]&0xc0 == 0x80 { // not within a character
+		most--
+	}
+	return text[:most] + "…"
+}
+
+// Decode reads an event. Of a later version, after a rollback, there may be more fields.
+func Decode(s store.Event) (*consolev1.Event, error) {
+	e := &consolev1.Event{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(s.Event, e); err != nil {
+		return nil, fmt.Errorf("decode event %s: %w", s.ID, err)
+	}
+	return e, nil
+}
+
+// span is nil for no time, and for times that are out of order.
+func span(from, to time.Time) *durationpb.Duration {
+	if from.IsZero() || !to.After(from) {
+		return nil
+	}
+	return durationpb.New(to.Sub(from))
+}

@@ -1,0 +1,296 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// manyRefs is of how many refs one publication tells each.
+const manyRefs = 5
+
+// Recorder makes events of what it is told.
+type Recorder struct {
+	Store *store.Store
+	Log   *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+
+	mu      sync.Mutex
+	waiting []store.Event // that the database did not take yet; guarded by mu
+}
+
+// SourceSaid implements catalog.Observer.
+func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceStatus) []store.Event {
+	now := r.Now()
+	var out []store.Event
+	tell := func(e *consolev1.Event) {
+		e.Source = source.Name
+		out = append(out, stored(e, now))
+	}
+	known := map[string]string{}
+	for _, h := range before.Heads {
+		known[h.Ref] = h.Revision.Commit
+	}
+	var moved []catalog.Head
+	for _, h := range after.Heads {
+		if known[h.Ref] != h.Revision.Commit {
+			moved = append(moved, h)
+		}
+	}
+	if len(moved) > manyRefs {
+		tell(&consolev1.Event{Type: SourceFetched, Severity: info, Count: int32(len(moved)), Message: fmt.Sprintf("%d refs point to new commits.", len(moved))})
+		moved = nil
+	}
+	for _, h := range moved {
+		message := fmt.Sprintf("%s points to %s", h.Ref, short(h.Revision.Commit))
+		if h.Revision.Subject != "" {
+			message += ": " + h.Revision.Subject
+		}
+		tell(&consolev1.Event{
+			Type: SourceFetched, Severity: info, Commit: h.Revision.Commit, Message: message, TraceId: trace(h.Revision.Traceparent),
+			Duration: span(h.Revision.CommitTime, h.FetchTime),
+		})
+	}
+	switch was, is := before.Problem, after.Problem; {
+	case is == nil && was != nil:
+		tell(&consolev1.Event{Type: SourceRecovered, Severity: info, Message: "It is fetched again.", Duration: span(was.Since, now)})
+	case is == nil, was != nil && was.Message == is.Message:
+	case len(is.Refs) > 0:
+		tell(&consolev1.Event{Type: SourceRefused, Severity: severity, Message: is.Message, Count: int32(len(is.Refs))})
+	case was == nil || len(was.Refs) > 0:
+		tell(&consolev1.Event{Type: SourceFailing, Severity: severity, Message: is.Message})
+	}
+	return out
+}
+
+// HubSaid implements catalog.Observer.
+func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []store.Event {
+	now := r.Now()
+	var out []store.Event
+	if after.Digest != "" && after.Digest != before.Digest {
+		commit := after.Revision.Commit
+		message := "It is ready for the cluster."
+		if commit != "" {
+			message = short(commit) + " is ready for the cluster."
+		}
+		out = append(out, about(s, &consolev1.Event{
+			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
+		}, now, after.Digest, stamp(after.ResolveTime)))
+	}
+	if p := after.Problem; p != nil && (before.Problem == nil || before.Problem.Message != p.Message) {
+		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
+	}
+	return out
+}
+
+// ClusterSaid implements catalog.Observer.
+func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after catalog.Report) []store.Event {
+	now := r.Now()
+	var was catalog.Report
+	if before != nil {
+		was = *before
+	}
+	var out []store.Event
+	sequence := strconv.FormatUint(after.Sequence, 10)
+	tell := func(e *consolev1.Event) {
+		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
+		out = append(out, about(s, e, now, s.Spec.Cluster, sequence))
+	}
+	if after.AppliedDigest != "" && after.AppliedDigest != was.AppliedDigest {
+		tell(&consolev1.Event{
+			Type: ServiceApplied, Severity: info, Digest: after.AppliedDigest, Commit: after.AppliedCommit, Count: after.ObjectsTotal,
+			Message: fmt.Sprintf("%s is applied: %d objects.", cmp.Or(short(after.AppliedCommit), "What the hub says"), after.ObjectsTotal),
+		})
+	}
+	if e := phase(was, after); e != nil {
+		e.Duration = span(was.ObservedTime, after.ObservedTime)
+		tell(e)
+	}
+	if g := after.Guard; g != nil && (was.Guard == nil || was.Guard.ID != g.ID) {
+		tell(&consolev1.Event{
+			Type: GuardTripped, Severity: warning, Count: g.Removing,
+			Message: fmt.Sprintf("%d of %d objects would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", g.Removing, g.ObjectsTotal, s.Meta.Name),
+		})
+	}
+	if n := after.Repairs - was.Repairs; before != nil && after.Repairs > was.Repairs {
+		tell(&consolev1.Event{Type: ServiceDriftRepaired, Severity: warning, Count: int32(min(n, 1<<30)), Message: repaired(n, after.Repaired)})
+	}
+	return out
+}
+
+// phase is what a report says by its phase, if it is another one.
+func phase(was, is catalog.Report) *consolev1.Event {
+	if was.Phase == is.Phase && (was.Digest == is.Digest || is.Phase != catalog.PhaseFailed) && (is.Phase != catalog.PhaseFailed || was.Message == is.Message) {
+		return nil
+	}
+	switch is.Phase {
+	case catalog.PhaseHealthy:
+		return &consolev1.Event{Type: ServiceHealthy, Severity: info, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, fmt.Sprintf("All %d objects are healthy.", is.ObjectsTotal))}
+	case catalog.PhaseDegraded:
+		return &consolev1.Event{
+			Type: ServiceDegraded, Severity: severity, Count: is.ObjectsTotal - is.ObjectsHealthy,
+			Message: cmp.Or(is.Message, fmt.Sprintf("%d of %d objects are healthy.", is.ObjectsHealthy, is.ObjectsTotal)),
+		}
+	case catalog.PhaseFailed:
+		return &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: cmp.Or(is.Message, "It could not be applied.")}
+	case catalog.PhaseHeld:
+		return &consolev1.Event{Type: ServiceHeld, Severity: info, Message: cmp.Or(is.Message, "What is new is not applied, on purpose.")}
+	case catalog.PhaseRemoved:
+		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, "Its objects are removed from the cluster.")}
+	}
+	return nil
+}
+
+func repaired(n uint64, last *catalog.ObjectReport) string {
+	message := fmt.Sprintf("%d times something that others had changed was put right.", n)
+	if n == 1 {
+		message = "Something that others had changed was put right."
+	}
+	if last == nil {
+		return message
+	}
+	name := strings.TrimPrefix(last.Namespace+"/"+last.Name, "/")
+	message += fmt.Sprintf(" Last %s %s", last.Kind, name)
+	if last.Rival != "" {
+		message += ", changed by " + last.Rival
+	}
+	if len(last.Fields) > 0 {
+		message += " in " + strings.Join(last.Fields, ", ")
+	}
+	return message + "."
+}
+
+// about is an event about a service.
+func about(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
+	e.Service, e.Cluster, e.Project = s.Meta.Name, s.Spec.Cluster, s.Spec.Project
+	return stored(e, at, append([]string{s.Meta.UID}, parts...)...)
+}
+
+// levers are what events tell of a service's sync options.
+type levers struct {
+	Pin   string
+	Prune struct{ Confirmed string }
+}
+
+// Wrote implements catalog.Hook.
+func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+	if before == nil || before.Kind != store.KindService {
+		return nil
+	}
+	was, old, err := service(*before)
+	if err != nil {
+		return err
+	}
+	tell := func(e *consolev1.Event) {
+		e.Actor, e.TraceId = by.Subject, by.TraceID
+		e.Service, e.Cluster, e.Project = before.Name, was.Spec.Cluster, was.Spec.Project
+		tx.Tell(stored(e, tx.Now()))
+	}
+	if after == nil {
+		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: "It was deleted; its objects go from the cluster."})
+		return nil
+	}
+	_, now, err := service(*after)
+	if err != nil {
+		return err
+	}
+	switch {
+	case now.Pin != "" && now.Pin != old.Pin:
+		tell(&consolev1.Event{Type: PinSet, Severity: info, Commit: now.Pin, Message: fmt.Sprintf("It is pinned to %s: what the ref gets later does not count.", short(now.Pin))})
+	case now.Pin == "" && old.Pin != "":
+		tell(&consolev1.Event{Type: PinReleased, Severity: info, Commit: old.Pin, Message: fmt.Sprintf("It is not pinned to %s any more, and follows its ref.", short(old.Pin))})
+	}
+	if now.Prune.Confirmed != "" && now.Prune.Confirmed != old.Prune.Confirmed {
+		tell(&consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
+	}
+	return nil
+}
+
+func service(r store.Resource) (s catalog.Service, l levers, err error) {
+	if err := json.Unmarshal(r.Spec, &s.Spec); err != nil {
+		return s, l, fmt.Errorf("decode service %q: %w", r.Name, err)
+	}
+	if s.Spec.Sync != nil {
+		_ = json.Unmarshal(s.Spec.Sync, &l) // of another version: then it has none of these
+	}
+	return s, l, nil
+}
+
+// maxWaiting is how many events about clusters wait for the database.
+const maxWaiting = 10_000
+
+// Saw implements live.Presence.
+func (r *Recorder) Saw(ctx context.Context, seen []live.Sighting) {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range seen {
+		r.waiting = append(r.waiting, sighted(s, now)...)
+	}
+	if len(r.waiting) == 0 {
+		return
+	}
+	if over := len(r.waiting) - maxWaiting; over > 0 {
+		r.waiting = r.waiting[over:]
+	}
+	if err := r.Store.AddEvents(ctx, r.waiting...); err != nil {
+		if ctx.Err() == nil {
+			r.Log.WarnContext(ctx, "events about clusters wait for the database", "events", len(r.waiting), "err", err)
+		}
+		return
+	}
+	r.waiting = nil
+}
+
+func sighted(s live.Sighting, now time.Time) (out []store.Event) {
+	status := s.Cluster.Status
+	tell := func(e *consolev1.Event, since time.Time) {
+		if now.Sub(since) > store.EventsKeep {
+			return // it was told, and may be forgotten
+		}
+		e.Cluster = s.Cluster.Meta.Name
+		out = append(out, stored(e, now, s.Cluster.Meta.UID, stamp(since)))
+	}
+	if s.Joined {
+		tell(&consolev1.Event{Type: ClusterJoined, Severity: info, Message: "Its agent joined."}, status.JoinTime)
+	}
+	if s.Left {
+		tell(&consolev1.Event{Type: ClusterLeft, Severity: info, Message: "It left: its agent's credentials count for nothing any more."}, status.LeaveTime)
+	}
+	if s.Lost {
+		tell(&consolev1.Event{
+			Type: ClusterLost, Severity: severity,
+			Message: fmt.Sprintf("Its agent was last seen at %s. Check that it runs and reaches the hub.", status.LastSeen.UTC().Format(time.RFC3339)),
+		}, status.LastSeen)
+	}
+	if s.Back {
+		tell(&consolev1.Event{Type: ClusterBack, Severity: info, Message: "Its agent is heard of again.", Duration: span(s.Since, status.LastSeen)}, s.Since)
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
+
+// short is as much of a commit id as people read.
+func short(commit string) string { return commit[:min(len(commit), 8)] }
+
+// trace is the id in a traceparent.
+func trace(parent string) string {
+	parts := strings.Split(parent, "-")
+	if len(parts) != 4 {
+		return ""
+	}
+	return parts[1]
+}

@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+// readMounts are the services by which people look on.
+func readMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.LiveServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewLiveServiceHandler(&lives{d}, o...)
+			return path, withDeadlines(h)
+		}),
+	}
+}
+
+func readPolicy() identity.Policy {
+	return identity.Policy{
+		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
+	}
+}
+
+type lives struct{ Deps }
+
+func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResourcesRequest, stream *connect.ServerStream[consolev1.WatchResourcesResponse]) error {
+	var kinds []store.Kind
+	for _, kind := range store.Kinds() {
+		for _, k := range req.GetKinds() {
+			if encodeKind(kind) == k {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	switch {
+	case len(req.GetKinds()) == 0:
+		kinds = store.Kinds()
+	case len(kinds) == 0:
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("kinds: the console knows none of them: is it older than the caller?"))
+	}
+	err := s.Board.Follow(ctx, &live.Follower{Kinds: kinds, Filter: req.GetFilter(), Token: req.GetResumeToken(), Send: func(m live.Message) error {
+		out, err := s.message(ctx, m)
+		if err != nil {
+			return err
+		}
+		return bounded(ctx, sendTimeout, func() error { return stream.Send(out) })
+	}})
+	if errors.Is(ctx.Err(), context.Canceled) {
+		// The caller went, or the console drains: either way there is nothing to find in a log.
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+	}
+	return s.fail(ctx, err)
+}
+
+func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchResourcesResponse, error) {
+	out := &consolev1.WatchResourcesResponse{ResumeToken: m.Token}
+	switch m.Kind {
+	case live.SnapshotBegin:
+		out.Event = &consolev1.WatchResourcesResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}
+	case live.SnapshotEnd:
+		out.Event = &consolev1.WatchResourcesResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}
+	case live.Heartbeat:
+		out.Event = &consolev1.WatchResourcesResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}
+	case live.Changes:
+		changes := &consolev1.LiveChanges{}
+		for _, item := range m.Items {
+			encoded, err := item.Encoded(func() (any, error) { return s.encodeAny(context.WithoutCancel(ctx), item.Value) })
+			if err != nil {
+				return nil, err
+			}
+			changes.Resources = append(changes.Resources, encoded.(*consolev1.Resource)) //nolint:forcetypeassert // encodeAny returned it
+		}
+		for _, d := range m.Deleted {
+			changes.Deleted = append(changes.Deleted, &consolev1.Deleted{Kind: encodeKind(d.Kind), Name: d.Name, Uid: d.UID})
+		}
+		out.Event = &consolev1.WatchResourcesResponse_Changes{Changes: changes}
+	}
+	return out, nil
+}
+
+// encodeAny encodes what catalog.Load returned.
+func (s *lives) encodeAny(ctx context.Context, value any) (*consolev1.Resource, error) {
+	switch v := value.(type) {
+	case catalog.Source:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: encodeSource(v)}}, nil
+	case catalog.Cluster:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: encodeCluster(v)}}, nil
+	case catalog.Service:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: encodeService(v)}}, nil
+	case catalog.Secret:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Secret{Secret: encodeSecret(v)}}, nil
+	case catalog.Grant:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: encodeGrant(v)}}, nil
+	case catalog.Project:
+		shown, err := (&projects{s.Deps}).shown(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		return &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: shown[0]}}, nil
+	case catalog.GlobalService:
+		shown, err := (&globals{s.Deps}).shown(ctx, []catalog.GlobalService{v})
+		if err != nil {
+			return nil, err
+		}
+		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: shown[0]}}, nil
+	case catalog.Resource[catalog.RoleSpec]:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: encodeRole(v)}}, nil
+	case catalog.Resource[catalog.ServiceAccountSpec]:
+		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: encodeServiceAccount(v)}}, nil
+	}
+	return nil, fmt.Errorf("encode a %T: people do not look at these", value)
+}

@@ -1,0 +1,418 @@
+package console_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+)
+
+// bothDatabases runs a test over a console on each database.
+func bothDatabases(t *testing.T, test func(t *testing.T, r *running)) {
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newHub(t, db).start(t))
+		})
+	}
+}
+
+func (a api) names(t testing.TB, filter, order string) string {
+	t.Helper()
+	var names []string
+	for token := ""; ; {
+		resp, err := a.services.ListServices(t.Context(), &consolev1.ListServicesRequest{Filter: filter, OrderBy: order, PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range resp.GetServices() {
+			names = append(names, s.GetMetadata().GetName())
+		}
+		if token = resp.GetNextPageToken(); token == "" {
+			return strings.Join(names, " ")
+		}
+	}
+}
+
+func (a api) putLabelled(t testing.TB, name, cluster string, labels map[string]string) {
+	t.Helper()
+	_, err := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: name, Labels: labels}, Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy/" + name},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was written before a list is in it, and in its order.
+func TestListsAreFilteredAndSorted(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putSource(t, "shop", "https://git.example.com/shop")
+		admin.putCluster(t, "edge-1")
+		admin.putCluster(t, "edge-2")
+		for i, name := range []string{"e", "b", "d", "a", "c"} {
+			admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1), map[string]string{"env": []string{"prod", "test"}[i%2]})
+		}
+		for _, c := range []struct{ filter, order, want string }{
+			{"labels.env = prod", "", "c d e"},
+			{"cluster = edge-2", "", "a b"},
+			{"", "name desc", "e d c b a"},
+			{"", "update_time", "e b d a c"},
+			{"", "labels.env desc, name", "a b c d e"},
+			{"path : DEPLOY/A OR name = e", "", "a e"},
+			{"NOT labels.env = prod AND update_time > 1h", "update_time desc", "a b"},
+			{"state = pending", "name", "a b c d e"},
+			{"state = healthy", "", ""},
+		} {
+			if got := admin.names(t, c.filter, c.order); got != c.want {
+				t.Errorf("%s by %s: got %q, want %q", c.filter, c.order, got, c.want)
+			}
+		}
+		admin.putLabelled(t, "a", "edge-2", map[string]string{"env": "prod"})
+		if got := admin.names(t, "labels.env = prod", ""); got != "a c d e" {
+			t.Errorf("after a change: %s", got)
+		}
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := admin.names(t, "labels.env = prod", ""); got != "a d e" {
+			t.Errorf("after a deletion: %s", got)
+		}
+
+		resp, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{
+			Filter: "name = a", ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "spec"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := resp.GetServices()[0]; s.GetMetadata().GetName() != "a" || s.GetMetadata().GetUid() != "" || s.GetSpec().GetCluster() != "edge-2" || s.GetStatus() != nil {
+			t.Errorf("masked: %v", s)
+		}
+		for words, req := range map[string]*consolev1.ListServicesRequest{
+			`there is no field "nme": there are cluster`: {Filter: "nme = a"},
+			"order_by: there is no field":                {OrderBy: "nope"},
+			"read_mask: \"spec.nope\" is no field":       {ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.nope"}}},
+			"page_token: is not one":                     {Filter: "name = a", PageToken: "x"},
+		} {
+			_, err := admin.services.ListServices(t.Context(), req)
+			wantCode(t, err, connect.CodeInvalidArgument, words)
+		}
+		page, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{OrderBy: "name", PageSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{OrderBy: "name desc", PageSize: 1, PageToken: page.GetNextPageToken()})
+		wantCode(t, err, connect.CodeInvalidArgument, "another filter or order")
+	})
+}
+
+// A page goes on behind the last row that was seen, whatever came and went before it.
+func TestPagesAreStableWhileRowsChange(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	for _, name := range []string{"b", "d", "f", "h"} {
+		admin.putLabelled(t, name, "edge-1", nil)
+	}
+	req := &consolev1.ListServicesRequest{Filter: "cluster = edge-1", PageSize: 2}
+	first, err := admin.services.ListServices(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin.putLabelled(t, "a", "edge-1", nil)
+	admin.putLabelled(t, "g", "edge-1", nil)
+	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	req.PageToken = first.GetNextPageToken()
+	second, err := admin.services.ListServices(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range second.GetServices() {
+		got = append(got, s.GetMetadata().GetName())
+	}
+	if !slices.Equal(got, []string{"f", "g"}) {
+		t.Errorf("second page: %v", got)
+	}
+}
+
+// lookOn follows the catalog as a person.
+type lookOn struct {
+	t      testing.TB
+	stream *connect.ServerStreamForClient[consolev1.WatchResourcesResponse]
+	token  string
+}
+
+func (r *running) look(t testing.TB, token string, req *consolev1.WatchResourcesRequest) *lookOn {
+	t.Helper()
+	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	stream, err := c.WatchResources(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stream.Close() })
+	return &lookOn{t: t, stream: stream}
+}
+
+// next returns what is told until done says that it is enough: +name:state of services, +name of others, -name of what goes.
+func (l *lookOn) next(done func(told []string) bool) []string {
+	l.t.Helper()
+	var told []string
+	for l.stream.Receive() {
+		m := l.stream.Msg()
+		if m.GetResumeToken() != "" {
+			l.token = m.GetResumeToken()
+		}
+		switch {
+		case m.GetSnapshotBegin() != nil:
+			told = append(told, "begin")
+		case m.GetSnapshotEnd() != nil:
+			told = append(told, "end")
+		}
+		for _, res := range m.GetChanges().GetResources() {
+			if s := res.GetService(); s != nil {
+				told = append(told, "+"+s.GetMetadata().GetName()+":"+strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_")))
+				continue
+			}
+			told = append(told, "+"+res.GetCluster().GetMetadata().GetName()+res.GetSource().GetMetadata().GetName())
+		}
+		for _, d := range m.GetChanges().GetDeleted() {
+			told = append(told, "-"+d.GetName())
+		}
+		if done(told) {
+			return told
+		}
+	}
+	l.t.Fatalf("the stream ended after %v: %v", told, l.stream.Err())
+	return nil
+}
+
+// until waits for something to be told.
+func (l *lookOn) until(what string) []string {
+	l.t.Helper()
+	return l.next(func(told []string) bool { return slices.Contains(told, what) })
+}
+
+func TestWatchLeavesAndEntersFilter(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putSource(t, "shop", "https://git.example.com/shop")
+		admin.putCluster(t, "edge-1")
+		admin.putLabelled(t, "web", "edge-1", map[string]string{"env": "prod"})
+		admin.putLabelled(t, "api", "edge-1", map[string]string{"env": "test"})
+		l := r.look(t, r.adminToken(t), &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{consolev1.Kind_KIND_SERVICE}, Filter: "labels.env = prod"})
+		if got := l.until("end"); !slices.Equal(got, []string{"begin", "+web:pending", "end"}) {
+			t.Fatalf("snapshot: %v", got)
+		}
+		admin.putLabelled(t, "api", "edge-1", map[string]string{"env": "prod"})
+		l.until("+api:pending")
+		admin.putLabelled(t, "web", "edge-1", map[string]string{"env": "test"})
+		l.until("-web")
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "api"}); err != nil {
+			t.Fatal(err)
+		}
+		l.until("-api")
+		// And by a status.
+		l = r.look(t, r.adminToken(t), &consolev1.WatchResourcesRequest{Filter: "state = failed"})
+		l.until("end")
+		fail(t, r, admin, "web", 1)
+		l.until("+web:failed")
+	})
+}
+
+// fail has a service be failed.
+func fail(t *testing.T, r *running, admin api, name string, sequence uint64) {
+	t.Helper()
+	distributor, gitcache := r.service(t, identity.ServiceDistributor), r.service(t, identity.ServiceGitcache)
+	s, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := source.GetSource().GetMetadata().GetUid()
+	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: "gitcache-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := &consolev1.Head{Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commitA}}
+	if _, err := gitcache.heads.PublishHeads(t.Context(), &consolev1.PublishHeadsRequest{Source: "shop", Uid: uid, Epoch: claim.GetEpoch(), Heads: []*consolev1.Head{rev}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
+		Service: name, Uid: s.GetService().GetMetadata().GetUid(), Hub: &consolev1.HubTruth{Digest: "d1", Revision: rev.GetRevision()},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}}}); err != nil {
+		t.Fatal(err)
+	}
+	report(t, distributor, &deliveryv1.ServiceReport{Service: name, Sequence: sequence, Phase: deliveryv1.Phase_PHASE_FAILED, Digest: "d1", Commit: commitA, Message: "deploy.yaml:3: no such kind"})
+}
+
+func report(t *testing.T, distributor api, reports ...*deliveryv1.ServiceReport) {
+	t.Helper()
+	if _, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{{Cluster: "edge-1", Reports: reports}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who lost its stream goes on where it was, and who was away for too long, or at another console, begins anew.
+func TestWatchResumes(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, token := r.admin(t), r.adminToken(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	l := r.look(t, token, &consolev1.WatchResourcesRequest{})
+	l.until("end")
+	admin.putCluster(t, "edge-1")
+	l.until("+edge-1")
+	admin.putCluster(t, "edge-2")
+	admin.putLabelled(t, "web", "edge-1", nil)
+	again := r.look(t, token, &consolev1.WatchResourcesRequest{ResumeToken: l.token})
+	if got := again.until("+web:pending"); slices.Contains(got, "begin") || !slices.Contains(got, "+edge-2") || slices.Contains(got, "+edge-1") {
+		t.Errorf("resumed with %v", got)
+	}
+	foreign := r.look(t, token, &consolev1.WatchResourcesRequest{ResumeToken: "abc.7"})
+	if got := foreign.until("end"); !slices.Contains(got, "+edge-1") {
+		t.Errorf("began with %v", got)
+	}
+}
+
+// Lists and watches show nothing foreign, and what a grant adds or takes away counts for who looks on already.
+func TestLookingOnShowsNothingForeign(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	admin.putCluster(t, "edge-2")
+	admin.putLabelled(t, "mine", "edge-1", nil)
+	admin.putLabelled(t, "foreign", "edge-2", nil)
+	grant := func(clusters ...string) {
+		t.Helper()
+		_, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
+			Metadata: meta("bob"), Spec: &consolev1.GrantSpec{
+				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "viewer",
+				Clusters: &consolev1.GrantClusters{Names: clusters},
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant("edge-1")
+	token := r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"})
+	bob := r.as(t, token)
+	if got := bob.names(t, "", "name desc"); got != "mine" {
+		t.Errorf("list: %s", got)
+	}
+	l := r.look(t, token, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_CLUSTER}})
+	if got := l.until("end"); !slices.Equal(got, []string{"begin", "+edge-1", "+mine:pending", "end"}) {
+		t.Fatalf("snapshot: %v", got)
+	}
+	admin.putLabelled(t, "foreign", "edge-2", map[string]string{"a": "b"})
+	admin.putLabelled(t, "mine", "edge-1", map[string]string{"a": "b"})
+	if got := l.until("+mine:pending"); !slices.Equal(got, []string{"+mine:pending"}) {
+		t.Errorf("told %v", got)
+	}
+	grant("edge-2")
+	// By the rules of a moment ago it may see the old state once more: then it begins anew.
+	if got := l.next(func(told []string) bool {
+		return slices.Contains(told, "+foreign:pending") && told[len(told)-1] == "end"
+	}); slices.Contains(got[slices.Index(got, "begin"):], "+mine:pending") {
+		t.Errorf("told %v", got)
+	}
+}
+
+// Whatever happens, at two consoles, the board of either says what the database does.
+func TestBoardEqualsDatabase(t *testing.T) {
+	t.Parallel()
+	db := postgres.Database(t)
+	one := newHub(t, db)
+	a := one.start(t)
+	two := *one
+	b := two.start(t)
+	admins := []api{a.admin(t), b.admin(t)}
+	admins[0].putSource(t, "shop", "https://git.example.com/shop")
+	admins[0].putCluster(t, "edge-1")
+	admins[0].putCluster(t, "edge-2")
+	sequence := uint64(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		want := map[string]string{} // services by name: cluster
+		for i := range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			admin := admins[rapid.IntRange(0, 1).Draw(rt, "console")]
+			name := fmt.Sprint("s", rapid.IntRange(0, 3).Draw(rt, "service"))
+			if rapid.IntRange(0, 3).Draw(rt, "what") == 0 {
+				_, _ = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}) // it may not be there
+				continue
+			}
+			admin.putLabelled(t, name, "edge-"+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "cluster"), map[string]string{"step": fmt.Sprint(i)})
+			if rapid.Bool().Draw(rt, "fails") {
+				sequence++
+				fail(t, a, admin, name, sequence)
+			}
+		}
+		all, err := admins[0].services.ListServices(t.Context(), &consolev1.ListServicesRequest{})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, s := range all.GetServices() {
+			want[s.GetMetadata().GetName()] = s.GetSpec().GetCluster() + s.GetMetadata().GetLabels()["step"] + s.GetStatus().GetState().String()
+		}
+		// By a question per row, so that it is the board that answers.
+		for i, admin := range admins {
+			within(t, func() error {
+				got := map[string]string{}
+				for _, s := range all.GetServices() {
+					state := strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_"))
+					question := fmt.Sprintf("name = %s AND cluster = %s AND labels.step = %s AND state = %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), s.GetMetadata().GetLabels()["step"], state)
+					if admin.names(t, question, "") == s.GetMetadata().GetName() {
+						got[s.GetMetadata().GetName()] = want[s.GetMetadata().GetName()]
+					}
+				}
+				if n := len(strings.Fields(admin.names(t, "uid != x", ""))); n != len(want) || !maps.Equal(got, want) {
+					return fmt.Errorf("console %d: %d services, these as in the database: %v; want %v", i, n, got, want)
+				}
+				return nil
+			})
+		}
+	})
+}
+
+// within waits until something is so.
+func within(t testing.TB, check func() error) {
+	t.Helper()
+	const patience = 2 * time.Minute
+	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
