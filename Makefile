@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke chaos soak fleet bench gen fmt lint check build kubelocal install tidy clean
+.PHONY: help up test race e2e smoke chaos soak fleet bench gen fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -29,6 +29,10 @@ build: ## Build all deployables into bin/
 	@for s in $(PROGRAMS); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
 	@echo "build agent-render" >&2; $(GOBUILD) -o bin/agent-render ./services/agent/cmd/agent-render
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
+
+images: ## Make the container images (ARGS=-try-out: also those of docker-compose.yml; PLATFORMS=linux/amd64,linux/arm64)
+	@kubelocal=; case " $(ARGS) " in *try-out*) kubelocal=$$(tools/kubelocal/build.sh);; esac; \
+	cd tools/images && KUBELOCAL=$$kubelocal GOWORK=off go run . -root ../.. -out ../../bin/images $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(ARGS)
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
 	@tools/kubelocal/build.sh

@@ -95,7 +95,7 @@ func (c *closure) add(path string) error {
 		return c.addFile(path, info)
 	}
 	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil || entry.IsDir() || strings.Contains(path, "llvmjit") { // LLVM is ten times as large as the rest
 			return err
 		}
 		info, err := os.Stat(path)
