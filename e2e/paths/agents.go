@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/reach/http1"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -54,9 +56,13 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		transport, err := toBackend(kube)
+		if err != nil {
+			return err
+		}
 		one, err := reach.New(reach.Config{
 			Endpoints: func() []string { return []string{spec.Tunnel} }, HTTPClient: hc, Token: identity.StaticToken(token),
-			Kube: kube, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, Version: "bench", Log: slog.New(slog.DiscardHandler),
+			Kube: kube, Transport: transport, Version: "bench", Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return err
@@ -79,6 +85,18 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		fmt.Fprintln(out, connected)
 	}
+}
+
+// toBackend is how an agent asks its API server, without TLS.
+func toBackend(kube *url.URL) (http.RoundTripper, error) {
+	t, err := reach.NewTransport(func(bool) (http.RoundTripper, error) {
+		return &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Reads = http1.New(kube, nil, (&net.Dialer{}).DialContext)
+	return t, nil
 }
 
 // dialogue is a process that answers each line with a line. It dies with this one.

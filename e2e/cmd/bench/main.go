@@ -45,6 +45,7 @@ func benches() map[string]bench {
 
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,
+		"tunnel-cpu":      paths.CPU,
 		"tunnel-sessions": paths.Sessions,
 	}
 }

@@ -1,0 +1,89 @@
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"fairlead.dev/e2e/gitcache"
+	"fairlead.dev/e2e/stack"
+)
+
+// cpuMillis is one measurement: the kernel counts CPU time in steps of 10 ms.
+const cpuMillis = 5000
+
+// CPU measures the CPU time that a GET takes of each process of each path. A crowded machine changes it much less than
+// how long the GET takes.
+func CPU(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) (err error) {
+	dir, err = os.MkdirTemp(dir, "cpu-")
+	if err != nil {
+		return err
+	}
+	t, err := startPaths(ctx, bins, dir)
+	defer func() { err = errors.Join(err, t.stop()) }()
+	if err != nil {
+		return err
+	}
+	parts := t.processes()
+	seen := samples{}
+	for range 1 + 3 { // the first warms up
+		for _, name := range []string{"fairlead", "yamux", "http-connect", "grpc"} {
+			for _, concurrency := range []int{1, 16} {
+				before := cpuOf(parts[name])
+				r, err := t.do(name, job{Kind: "get", Concurrency: concurrency, Millis: cpuMillis})
+				if err != nil {
+					return err
+				}
+				for i, after := range cpuOf(parts[name]) {
+					seen.add(fmt.Sprintf("c%d %s", concurrency, parts[name][i].name), name, float64((after-before[i]).Microseconds())/float64(r.Requests))
+				}
+			}
+		}
+	}
+	for _, name := range []string{"fairlead", "yamux", "http-connect", "grpc"} {
+		for _, concurrency := range []int{1, 16} {
+			fmt.Fprintf(stdout, "%-13s c%-2d CPU per GET:", name, concurrency)
+			for _, p := range parts[name] {
+				fmt.Fprintf(stdout, "  %s %.0f us", p.name, median(seen[fmt.Sprintf("c%d %s", concurrency, p.name)][name][1:]))
+			}
+			fmt.Fprintln(stdout)
+		}
+	}
+	return nil
+}
+
+// running is a process of a path.
+type running struct {
+	name string
+	pid  int
+}
+
+// processes are those that a request passes, by path: the tunnel's two ends, and what is the same for all.
+func (t *paths) processes() map[string][]running {
+	byName := map[string]int{}
+	for _, p := range t.parts {
+		byName[p.Name] = p.Pid()
+	}
+	all := map[string][]running{
+		"fairlead": {{"hub", t.hub.tunnel.Pid()}, {"agent", t.agents[0].process.Pid()}, {"console", t.hub.parts[0].Pid()}},
+		"yamux":    {{"hub", byName["yamux-hub"]}, {"agent", byName["yamux-agent"]}},
+	}
+	for _, mode := range []string{"http-connect", "grpc"} {
+		all[mode] = []running{{"hub", byName["konnectivity-server."+mode]}, {"agent", byName["konnectivity-agent."+mode]}}
+	}
+	for name := range all {
+		all[name] = append(all[name], running{"backend", byName["backend"]}, running{"load", t.loader.process.Pid()})
+	}
+	return all
+}
+
+func cpuOf(parts []running) []time.Duration {
+	times := make([]time.Duration, len(parts))
+	for i, p := range parts {
+		times[i] = gitcache.CPU(p.pid)
+	}
+	return times
+}
