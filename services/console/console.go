@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
+	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -173,11 +174,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Log: deps.Log})
 	resources.Search(s.board)
 	resources.Guard(keeper)
+	configuration := config.New(resources, s.store, box)
 	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, changes.Recorder{Catalog: resources})
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, configuration, changes.Recorder{Catalog: resources})
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog:   resources,
 		Rights:    keeper,
+		Config:    configuration,
 		Provider:  login.New(cfg.OIDC),
 		Seal:      box,
 		Authority: s.authority,

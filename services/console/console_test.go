@@ -146,6 +146,8 @@ type api struct {
 	projects consolev1connect.ProjectServiceClient
 	applies  consolev1connect.ApplyServiceClient
 	globals  consolev1connect.GlobalServiceServiceClient
+	sets     consolev1connect.ConfigSetServiceClient
+	configs  consolev1connect.ConfigServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -187,6 +189,8 @@ func (r *running) as(t testing.TB, token string) api {
 		projects: consolev1connect.NewProjectServiceClient(hc, r.url, opts...),
 		applies:  consolev1connect.NewApplyServiceClient(hc, r.url, opts...),
 		globals:  consolev1connect.NewGlobalServiceServiceClient(hc, r.url, opts...),
+		sets:     consolev1connect.NewConfigSetServiceClient(hc, r.url, opts...),
+		configs:  consolev1connect.NewConfigServiceClient(hc, r.url, opts...),
 	}
 }
 

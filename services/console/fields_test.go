@@ -149,16 +149,20 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	})
 	service.UnpinAfter = strings.Repeat("b", 40)
 	for field, leaveOut := range map[string]func(*consolev1.ServiceSpec){
-		"spec.configSets": func(s *consolev1.ServiceSpec) { s.UnpinAfter, s.Catalog = "", false },
-		"spec.unpinAfter": func(s *consolev1.ServiceSpec) { s.ConfigSets, s.Catalog = nil, false },
-		"spec.catalog":    func(s *consolev1.ServiceSpec) { s.ConfigSets, s.UnpinAfter = nil, "" },
+		"spec.unpinAfter": func(s *consolev1.ServiceSpec) { s.Catalog = false },
+		"spec.catalog":    func(s *consolev1.ServiceSpec) { s.UnpinAfter = "" },
 	} {
 		part := proto.CloneOf(service)
 		leaveOut(part)
 		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: part}})
 		wantCode(t, err, connect.CodeInvalidArgument, field, "leave it out")
 	}
-	service.ConfigSets, service.UnpinAfter, service.Catalog, service.Project = nil, "", false, ""
+	service.UnpinAfter, service.Catalog, service.Project = "", false, ""
+	service.Config = settings{
+		"text": textOf("x"), "number": {Value: &consolev1.ConfigSetting_Number{Number: 0.1}}, "flag": {Value: &consolev1.ConfigSetting_Flag{Flag: true}},
+		"json": {Value: &consolev1.ConfigSetting_Json{Json: `{"a": [1]}`}}, "ref": refTo("a-secret", "token"),
+	}
+	admin.must(t, newSet(service.GetConfigSets()[0], nil))
 	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +195,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},
 		{all.GetServices()[1].GetSpec(), service},
-		{f.services["web"].GetSpec(), service},
+		{f.services["web"].GetSpec(), withoutConfig(service)},
 		{one.GetSource().GetStatus().GetHeads()[0], head},
 		{f.sources["shop"].GetStatus().GetHeads()[0], head},
 	} {
@@ -206,6 +210,13 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if one, err = admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"}); err != nil || !proto.Equal(one.GetSource().GetStatus().GetHeads()[0], head) {
 		t.Errorf("got %v, %v", one, err)
 	}
+}
+
+// withoutConfig is what followers are told: values come to clusters another way.
+func withoutConfig(s *consolev1.ServiceSpec) *consolev1.ServiceSpec {
+	out := proto.CloneOf(s)
+	out.ConfigSets, out.Config = nil, nil
+	return out
 }
 
 func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {

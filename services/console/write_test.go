@@ -28,6 +28,8 @@ func anyOf(list ...proto.Message) []*consolev1.Resource {
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}})
 		case *consolev1.Project:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}})
+		case *consolev1.ConfigSet:
+			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}})
 		case *consolev1.GlobalService:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}})
 		default:
@@ -162,7 +164,7 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 			"spec.deniedKinds":    func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret"} },
 			"spec.clusters.where": func(s *consolev1.ProjectSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "name = a"} },
 			"spec.config": func(s *consolev1.ProjectSpec) {
-				s.Config = map[string]*consolev1.ConfigSetting{"a": {Value: &consolev1.ConfigSetting_Flag{Flag: true}}}
+				s.Config = settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "1"}}}
 			},
 		} {
 			p := shopProject()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ type GlobalOverride struct {
 	Ref       string    `json:"ref,omitempty"`
 	Path      string    `json:"path,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
+	// ConfigSets come behind those of the template, and Config is over its own.
+	ConfigSets []string `json:"configSets,omitempty"`
+	Config     Settings `json:"config,omitempty"`
 }
 
 // GlobalService is such a resource.
@@ -63,15 +67,23 @@ func GlobalServices() Type[GlobalSpec] {
 				if err := s.validate(); err != nil {
 					return err
 				}
+				for name, set := range spec.Config {
+					if set.Secret {
+						return refuse(Invalid, "config[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", name)
+					}
+				}
 			}
 			return nil
 		},
 		Refs: func(g GlobalSpec) []store.Ref {
-			refs := []store.Ref{{Kind: store.KindSource, Name: g.Template.Source}}
-			if g.Template.Project != "" {
-				refs = append(refs, store.Ref{Kind: store.KindProject, Name: g.Template.Project})
+			refs := g.Template.refs()
+			for _, o := range g.Overrides {
+				for _, name := range o.ConfigSets {
+					refs = append(refs, store.Ref{Kind: store.KindConfigSet, Name: name})
+				}
+				refs = append(refs, o.Config.refs()...)
 			}
-			return refs
+			return slices.DeleteFunc(once(refs), func(r store.Ref) bool { return r.Kind == store.KindCluster })
 		},
 	}
 }
@@ -81,6 +93,19 @@ func (o *GlobalOverride) over(s *ServiceSpec) {
 		if value != "" {
 			*to = value
 		}
+	}
+	for _, name := range o.ConfigSets {
+		if !slices.Contains(s.ConfigSets, name) {
+			s.ConfigSets = append(slices.Clip(s.ConfigSets), name)
+		}
+	}
+	if len(o.Config) > 0 {
+		all := maps.Clone(s.Config)
+		if all == nil {
+			all = Settings{}
+		}
+		maps.Copy(all, o.Config)
+		s.Config = all
 	}
 }
 

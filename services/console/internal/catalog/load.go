@@ -111,12 +111,20 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	if err != nil {
 		return nil, err
 	}
+	configs, err := v.Configs(ctx, uidsOf(rows))
+	if err != nil {
+		return nil, err
+	}
 	now := c.now()
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
 		s.Status.Git = gitTruth(source, s.Spec.EffectiveRef())
 		s.Status.Hub = hubs[s.Meta.UID]
+		config := configs[s.Meta.UID]
+		if s.Status.ConfigRevision = config.Revision; config.Problem != "" {
+			s.Status.ConfigProblem = &Problem{Message: config.Problem, Since: config.ProblemTime}
+		}
 		if s.Status.Cluster, err = clusterTruth(reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster.Meta.UID}]); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
 		}

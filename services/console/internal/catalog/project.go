@@ -17,6 +17,8 @@ type ProjectSpec struct {
 	Sources []string `json:"sources,omitempty"`
 	// Clusters is nil for none.
 	Clusters *Selector `json:"clusters,omitempty"`
+	// Config is the layer below all others of the configuration of its services.
+	Config Settings `json:"config,omitempty"`
 }
 
 // Selector chooses clusters. One of its fields is set.
@@ -53,14 +55,14 @@ func Projects() Type[ProjectSpec] {
 				return refuse(Invalid, "spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
 			}
 		}
-		return nil
-	}}
+		return p.Spec.Config.check("config")
+	}, Refs: func(p ProjectSpec) []store.Ref { return once(p.Config.refs()) }}
 }
 
-// CountServices says how many services are of each of these projects.
-func (c *Catalog) CountServices(ctx context.Context, projects []string) (counts map[string]int, err error) {
+// CountServices says how many services name each of these resources.
+func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []string) (counts map[string]int, err error) {
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		counts, err = v.CountReferrers(ctx, store.KindService, store.KindProject, projects)
+		counts, err = v.CountReferrers(ctx, store.KindService, kind, names)
 		return err
 	})
 	return counts, err
@@ -79,13 +81,18 @@ func (Bounds) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *stor
 		return boundService(ctx, tx, *after)
 	case after.Kind == store.KindProject && before != nil:
 		return boundProject(ctx, tx, *after)
+	case after.Kind == store.KindConfigSet && before != nil:
+		return boundSet(ctx, tx, *after)
 	}
 	return nil
 }
 
 func boundService(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	var spec ServiceSpec
-	if err := decode(r, &spec); err != nil || spec.Project == "" {
+	if err := decode(r, &spec); err != nil {
+		return err
+	}
+	if err := boundSets(ctx, tx, r.Name, spec); err != nil || spec.Project == "" {
 		return err
 	}
 	row, err := tx.Get(ctx, store.KindProject, spec.Project)
@@ -106,6 +113,63 @@ func boundService(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	return nil
 }
 
+// boundSets refuses configuration sets of other projects.
+func boundSets(ctx context.Context, tx *store.Tx, service string, spec ServiceSpec) error {
+	if len(spec.ConfigSets) == 0 {
+		return nil
+	}
+	sets, err := tx.Named(ctx, store.KindConfigSet, spec.ConfigSets)
+	if err != nil {
+		return err
+	}
+	for i, name := range spec.ConfigSets {
+		set, err := ConfigSets().Decode(sets[name])
+		if err != nil {
+			return err
+		}
+		if set.Spec.Project != "" && set.Spec.Project != spec.Project {
+			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of project %q", service, i, name, set.Spec.Project)
+		}
+	}
+	return nil
+}
+
+// boundSet refuses to take a configuration set away from services that name it.
+func boundSet(ctx context.Context, tx *store.Tx, r store.Resource) error {
+	set, err := ConfigSets().Decode(r)
+	if err != nil || set.Spec.Project == "" {
+		return err
+	}
+	names, err := servicesNaming(ctx, tx, store.Ref{Kind: r.Kind, Name: r.Name})
+	if err != nil {
+		return err
+	}
+	services, err := tx.Named(ctx, store.KindService, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var spec ServiceSpec
+		if err := decode(services[name], &spec); err != nil {
+			return err
+		}
+		if spec.Project != set.Spec.Project {
+			return refuse(Precondition, "configuration set %q: spec.project: service %q names it and is not of project %q: change it first", r.Name, name, set.Spec.Project)
+		}
+	}
+	return nil
+}
+
+func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []string, err error) {
+	refs, err := tx.Referrers(ctx, to, maxReferrers)
+	for _, ref := range refs {
+		if ref.Kind == store.KindService {
+			names = append(names, ref.Name)
+		}
+	}
+	return names, err
+}
+
 // refuses says which field of a service is out of bounds, and how.
 func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, why string) {
 	switch {
@@ -122,15 +186,9 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	if err != nil {
 		return err
 	}
-	refs, err := tx.Referrers(ctx, store.Ref{Kind: store.KindProject, Name: r.Name}, maxReferrers)
+	names, err := servicesNaming(ctx, tx, store.Ref{Kind: store.KindProject, Name: r.Name})
 	if err != nil {
 		return err
-	}
-	var names []string
-	for _, ref := range refs {
-		if ref.Kind == store.KindService {
-			names = append(names, ref.Name)
-		}
 	}
 	services, err := tx.Named(ctx, store.KindService, names)
 	if err != nil {

@@ -119,6 +119,8 @@ type Cluster struct {
 // ClusterSpec is what people say of a cluster.
 type ClusterSpec struct {
 	Description string `json:"description,omitempty"`
+	// Config is a layer of the configuration of all its services.
+	Config Settings `json:"config,omitempty"`
 }
 
 // ClusterStatus is what is known of a cluster's agent.
@@ -162,6 +164,9 @@ type ServiceSpec struct {
 	Sync   json.RawMessage `json:"sync,omitempty"`
 	// Project bounds it; empty: none does.
 	Project string `json:"project,omitempty"`
+	// ConfigSets are names of configuration sets, of which a later one wins; Config is over all of them.
+	ConfigSets []string `json:"configSets,omitempty"`
+	Config     Settings `json:"config,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.
@@ -172,6 +177,10 @@ type ServiceStatus struct {
 	Git     GitTruth
 	Hub     HubTruth
 	Cluster ClusterTruth
+	// ConfigRevision is of the configuration that is delivered; empty: there is none.
+	ConfigRevision string
+	// ConfigProblem is why the newest configuration can't be delivered.
+	ConfigProblem *Problem
 }
 
 // GitTruth is where the service's ref points upstream, as last fetched.
@@ -342,7 +351,7 @@ func DecodeChange(c store.Change) (Change, error) {
 		cl := &Cluster{Meta: meta}
 		return Change{Cluster: cl}, decode(c.Resource, &cl.Spec)
 	case store.KindService:
-		s := &Service{Meta: meta}
+		s := &Service{Meta: meta, Status: ServiceStatus{ConfigRevision: c.Config}}
 		return Change{Service: s}, decode(c.Resource, &s.Spec)
 	case store.KindSecret:
 		s, err := decodeSecret(c.Resource)

@@ -52,6 +52,8 @@ func verdict(s Service, cluster Cluster, now time.Time) (State, string, time.Tim
 		return Pending, fmt.Sprintf("Source %q has not been fetched at this ref yet.", s.Spec.Source), s.Meta.UpdateTime
 	case hub.Problem != nil:
 		return Failed, stays(hub.Problem.Message, s.Status.Cluster.Report), hub.Problem.Since
+	case s.Status.ConfigProblem != nil:
+		return Failed, stays("Its configuration can't be delivered: "+s.Status.ConfigProblem.Message, s.Status.Cluster.Report), s.Status.ConfigProblem.Since
 	case hub.Digest == "":
 		return Pending, fmt.Sprintf("%s is fetched; no distributor has picked it up yet.", short(git.Head.Revision.Commit)), git.Head.FetchTime
 	case status.JoinTime.IsZero() && status.LastSeen.IsZero():

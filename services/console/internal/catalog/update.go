@@ -62,7 +62,8 @@ func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster
 // Draft gets a cluster ready to be written.
 func (c *Cluster) Draft(want Expectation) (Edit, error) {
 	err := c.validate()
-	return Edit{draft: store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels}, spec: c.Spec, want: want}, err
+	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels, Refs: once(c.Spec.Config.refs())}
+	return Edit{draft: d, spec: c.Spec, want: want}, err
 }
 
 // UpdateService writes a service.
@@ -99,7 +100,10 @@ func (s *ServiceSpec) refs() []store.Ref {
 	if s.Project != "" {
 		refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
 	}
-	return refs
+	for _, name := range s.ConfigSets {
+		refs = append(refs, store.Ref{Kind: store.KindConfigSet, Name: name})
+	}
+	return once(append(refs, s.Config.refs()...))
 }
 
 // UpdateSecret writes a secret.

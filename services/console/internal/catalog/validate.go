@@ -121,7 +121,7 @@ func (c *Cluster) validate() error {
 	if !dnsLabel.MatchString(c.Meta.Name) {
 		return badName(c.Meta.Name)
 	}
-	return nil
+	return c.Spec.Config.check("config")
 }
 
 // validate also brings the path into its stored form.
@@ -137,6 +137,14 @@ func (s *Service) validate() (err error) {
 		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
 	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
 		return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+	}
+	for i, name := range s.Spec.ConfigSets {
+		if !dnsLabel.MatchString(name) {
+			return refuse(Invalid, "spec.configSets[%d] %q: is not a name of a configuration set", i, name)
+		}
+	}
+	if err := s.Spec.Config.check("config"); err != nil {
+		return err
 	}
 	if s.Spec.Path, err = cleanPath(s.Spec.Path); err != nil {
 		return err

@@ -210,7 +210,7 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 		if current, ok := found[e.draft.Name]; ok {
 			w.out[i].Before = &current
 		}
-		if err := e.complete(w.out[i].Before); err != nil {
+		if err := w.complete(e, w.out[i].Before); err != nil {
 			if err := w.fault(i, err); err != nil {
 				return err
 			}
@@ -234,7 +234,7 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 }
 
 // complete finishes the draft of an edit.
-func (e *Edit) complete(current *store.Resource) (err error) {
+func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if e.broken != nil {
 		return e.broken
 	}
@@ -246,6 +246,9 @@ func (e *Edit) complete(current *store.Resource) (err error) {
 	}
 	if e.finish != nil {
 		return e.finish(&e.draft, current)
+	}
+	if spec, ok := e.spec.(configured); ok {
+		return c.sealSettings(&e.draft, spec.settings(), current)
 	}
 	return nil
 }

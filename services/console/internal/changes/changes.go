@@ -69,6 +69,12 @@ func (r Recorder) texts(before, after *store.Resource) (was, is map[string]any, 
 		}
 		hide(was, nil)
 		hide(is, changed)
+	} else if is != nil {
+		changed, err := r.Catalog.ChangedSettings(before, after)
+		if err != nil {
+			return nil, nil, err
+		}
+		mark(is, changed)
 	}
 	if size(was) > maxBytes || size(is) > maxBytes {
 		onlyDifferent(was, is)
@@ -108,6 +114,19 @@ func hide(told map[string]any, changed map[string]bool) {
 	}
 	delete(told, "spec")
 	told["data"] = data
+}
+
+// mark says which secret settings changed.
+func mark(told map[string]any, changed map[string]bool) {
+	spec, _ := told["spec"].(map[string]any)
+	for _, field := range []string{"config", "entries"} {
+		settings, _ := spec[field].(map[string]any)
+		for name, is := range changed {
+			if setting, ok := settings[name].(map[string]any); ok && is {
+				setting["secret"] = "*** (changed)"
+			}
+		}
+	}
 }
 
 func encode(told map[string]any) string {

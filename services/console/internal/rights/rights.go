@@ -156,7 +156,7 @@ func Role(spec catalog.RoleSpec) *consolev1.RoleSpec {
 var kinds = map[store.Kind]string{ //nolint:gochecknoglobals // a constant
 	store.KindSource: access.Source, store.KindProject: access.Project, store.KindCluster: access.Cluster, store.KindService: access.Service,
 	store.KindGlobalService: access.GlobalService, store.KindSecret: access.Secret, store.KindGrant: access.Grant, store.KindRole: access.Role,
-	store.KindServiceAccount: access.ServiceAccount,
+	store.KindServiceAccount: access.ServiceAccount, store.KindConfigSet: access.ConfigSet, store.KindBackend: access.Backend,
 }
 
 // target is what rights depend on.
@@ -361,10 +361,14 @@ func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, 
 	return k.mayUse(ctx, by, before, after)
 }
 
-// mayUse refuses to send a secret to another host from who may not see it: whoever chooses the URL gets its values.
+// mayUse refuses to send a secret elsewhere from who may not see it: whoever chooses the URL of a source, or configures a service,
+// gets its values.
 func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store.Resource) error {
-	if after == nil || after.Kind != store.KindSource {
+	if after == nil {
 		return nil
+	}
+	if after.Kind != store.KindSource {
+		return k.mayConfigure(ctx, by, before, after)
 	}
 	var was, is catalog.SourceSpec
 	err := json.Unmarshal(after.Spec, &is)
@@ -378,6 +382,27 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 		return nil
 	}
 	return k.check(ctx, by.Identity, access.View, access.Target{Kind: access.Secret, Name: is.Git.Secret})
+}
+
+// mayConfigure refuses configuration of secrets that the caller may not see, but for those that it had.
+func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after *store.Resource) error {
+	is, err := catalog.SecretsOfSettings(after)
+	if err != nil {
+		return err
+	}
+	was, err := catalog.SecretsOfSettings(before)
+	if err != nil {
+		return err
+	}
+	for _, name := range is {
+		if slices.Contains(was, name) {
+			continue
+		}
+		if err := k.check(ctx, by.Identity, access.View, access.Target{Kind: access.Secret, Name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // MayWrite implements catalog.Reader.

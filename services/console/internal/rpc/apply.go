@@ -72,9 +72,7 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 	case *consolev1.Resource_Cluster:
 		m, kind = r.Cluster, store.KindCluster
 		in := decodeCluster(r.Cluster)
-		if err = unbuilt("", r.Cluster.GetSpec()); err == nil {
-			e, err = in.Draft(want(in.Meta))
-		}
+		e, err = in.Draft(want(in.Meta))
 	case *consolev1.Resource_Service:
 		m, kind = r.Service, store.KindService
 		in := decodeService(r.Service)
@@ -99,6 +97,10 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 		m, kind = r.ServiceAccount, store.KindServiceAccount
 		in := decodeServiceAccount(r.ServiceAccount)
 		e, err = catalog.ServiceAccounts().Draft(in, want(in.Meta))
+	case *consolev1.Resource_ConfigSet:
+		m, kind = r.ConfigSet, store.KindConfigSet
+		in := decodeConfigSet(r.ConfigSet)
+		e, err = catalog.ConfigSets().Draft(in, want(in.Meta))
 	case *consolev1.Resource_GlobalService:
 		m, kind = r.GlobalService, store.KindGlobalService
 		var in catalog.GlobalService
@@ -176,6 +178,10 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil
 	}
+	changed, err := d.Catalog.ChangedSettings(before, r)
+	if err != nil {
+		return nil, err
+	}
 	switch r.Kind { // of which followers are not told
 	case store.KindGlobalService:
 		global, err := catalog.GlobalServices().Decode(*r)
@@ -183,6 +189,14 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 			return nil, err
 		}
 		return manifest.YAML(&consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()})
+	case store.KindConfigSet:
+		set, err := catalog.ConfigSets().Decode(*r)
+		if err != nil {
+			return nil, err
+		}
+		spec := encodeConfigSet(set).GetSpec()
+		maskSettings(spec.GetEntries(), changed)
+		return manifest.YAML(&consolev1.ConfigSet{Metadata: head(r), Spec: spec})
 	case store.KindServiceAccount:
 		account, err := catalog.ServiceAccounts().Decode(*r)
 		if err != nil {
@@ -200,6 +214,14 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 		}
 	}
 	m := written(encodeChange(decoded), head(r))
+	switch m := m.(type) {
+	case *consolev1.Service:
+		maskSettings(m.GetSpec().GetConfig(), changed)
+	case *consolev1.Cluster:
+		maskSettings(m.GetSpec().GetConfig(), changed)
+	case *consolev1.Project:
+		maskSettings(m.GetSpec().GetConfig(), changed)
+	}
 	if m == nil {
 		return nil, fmt.Errorf("%s %q can't be shown", r.Kind, r.Name)
 	}

@@ -147,13 +147,15 @@ func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 }
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
-	return catalog.Cluster{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ClusterSpec{Description: c.GetSpec().GetDescription()}}
+	return catalog.Cluster{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ClusterSpec{
+		Description: c.GetSpec().GetDescription(), Config: decodeSettings(c.GetSpec().GetConfig()),
+	}}
 }
 
 func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
 		Metadata: encodeMeta(c.Meta),
-		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description},
+		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config)},
 		Status: &consolev1.ClusterStatus{
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
@@ -170,7 +172,7 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 	return catalog.ServiceSpec{
 		Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
-		Project: spec.GetProject(),
+		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
 	}
 }
 
@@ -178,7 +180,7 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 	return &consolev1.ServiceSpec{
 		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
-		Project: s.Project,
+		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
 	}
 }
 
@@ -208,6 +210,8 @@ func encodeService(s catalog.Service) *consolev1.Service {
 		Git:     &consolev1.GitTruth{Problem: encodeProblem(status.Git.Problem)},
 		Hub:     encodeHub(status.Hub),
 		Cluster: &consolev1.ClusterTruth{Report: encodeReport(status.Cluster.Report), ReceiveTime: stamp(status.Cluster.ReceiveTime)},
+
+		ConfigRevision: status.ConfigRevision, ConfigProblem: encodeProblem(status.ConfigProblem),
 	}
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)

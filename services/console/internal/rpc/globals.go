@@ -174,7 +174,10 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 		if err != nil {
 			return out, err
 		}
-		out.Spec.Overrides = append(out.Spec.Overrides, catalog.GlobalOverride{Clusters: clusters, Ref: o.GetRef(), Path: o.GetPath(), Namespace: o.GetNamespace()})
+		out.Spec.Overrides = append(out.Spec.Overrides, catalog.GlobalOverride{
+			Clusters: clusters, Ref: o.GetRef(), Path: o.GetPath(), Namespace: o.GetNamespace(),
+			ConfigSets: o.GetConfigSets(), Config: decodeSettings(o.GetConfig()),
+		})
 	}
 	return out, nil
 }
@@ -187,7 +190,9 @@ func encodeGlobal(g catalog.GlobalService) *consolev1.GlobalService {
 		spec.OnLeave = consolev1.OnLeave_ON_LEAVE_DETACH
 	}
 	for _, o := range g.Spec.Overrides {
-		spec.Overrides = append(spec.Overrides, &consolev1.GlobalOverride{Clusters: encodeSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace})
+		spec.Overrides = append(spec.Overrides, &consolev1.GlobalOverride{
+			Clusters: encodeSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: encodeSettings(o.Config),
+		})
 	}
 	return &consolev1.GlobalService{Metadata: encodeMeta(g.Meta), Spec: spec}
 }

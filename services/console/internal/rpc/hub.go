@@ -154,7 +154,7 @@ func sendChanges(changes []store.Change, place func(store.Change) (string, int64
 		if err != nil {
 			return err
 		}
-		change := encodeChange(decoded)
+		change := followedChange(decoded)
 		part, size = append(part, change), size+proto.Size(change)
 		if size < messageBytes && i < len(changes)-1 {
 			continue
@@ -167,6 +167,23 @@ func sendChanges(changes []store.Change, place func(store.Change) (string, int64
 		part, size = nil, 0
 	}
 	return nil
+}
+
+// followedChange leaves configuration out, too: it is for the clusters of services only, and comes to them another way.
+func followedChange(c catalog.Change) *consolev1.Change {
+	switch {
+	case c.Cluster != nil:
+		c.Cluster.Spec.Config = nil
+	case c.Service != nil:
+		c.Service.Spec.ConfigSets, c.Service.Spec.Config = nil, nil
+	case c.Project != nil:
+		c.Project.Spec.Config = nil
+	}
+	out := encodeChange(c)
+	if c.Service != nil && c.Service.Status.ConfigRevision != "" {
+		out.GetService().Status = &consolev1.ServiceStatus{ConfigRevision: c.Service.Status.ConfigRevision}
+	}
+	return out
 }
 
 // encodeChange leaves the statuses of clusters and services out: they change too often.

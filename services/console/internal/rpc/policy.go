@@ -13,6 +13,7 @@ import (
 func Policy() identity.Policy {
 	all := catalogPolicy()
 	maps.Copy(all, writePolicy())
+	maps.Copy(all, configPolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
 	maps.Copy(all, readPolicy())

@@ -57,7 +57,7 @@ func (s *projects) DeleteProject(ctx context.Context, req *consolev1.DeleteProje
 // shown are projects with their statuses.
 func (s *projects) shown(ctx context.Context, list ...catalog.Project) ([]*consolev1.Project, error) {
 	names := each(list, func(p catalog.Project) string { return p.Meta.Name })
-	services, err := s.Catalog.CountServices(ctx, names)
+	services, err := s.Catalog.CountServices(ctx, store.KindProject, names)
 	return each(list, func(p catalog.Project) *consolev1.Project {
 		out := encodeProject(p)
 		out.Status = &consolev1.ProjectStatus{Services: int32(services[p.Meta.Name])}
@@ -71,14 +71,14 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 		return out, err
 	}
 	out.Meta = decodeMeta(p.GetMetadata())
-	out.Spec = catalog.ProjectSpec{Description: spec.GetDescription(), Sources: spec.GetSources()}
+	out.Spec = catalog.ProjectSpec{Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig())}
 	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
 	return out, err
 }
 
 func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Spec: &consolev1.ProjectSpec{
-		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters),
+		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
 	}}
 }
 

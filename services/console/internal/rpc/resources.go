@@ -245,6 +245,10 @@ func encodeKind(k store.Kind) consolev1.Kind {
 		return consolev1.Kind_KIND_GLOBAL_SERVICE
 	case store.KindRole:
 		return consolev1.Kind_KIND_ROLE
+	case store.KindConfigSet:
+		return consolev1.Kind_KIND_CONFIG_SET
+	case store.KindBackend:
+		return consolev1.Kind_KIND_BACKEND
 	case store.KindServiceAccount:
 		return consolev1.Kind_KIND_SERVICE_ACCOUNT
 	}

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -43,6 +44,7 @@ type Deps struct {
 	Accesses  *audit.Accesses
 	Rights    *rights.Keeper
 	Provider  *login.Provider
+	Config    *config.Resolver
 	// Seal keeps what a browser holds for the console.
 	Seal      *seal.Box
 	Endpoints Endpoints
@@ -53,7 +55,7 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), syncMounts(d), identityMounts(d), readMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), identityMounts(d), readMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

@@ -13,23 +13,13 @@ func unbuilt(who string, spec proto.Message) error {
 	switch s := spec.(type) {
 	case *consolev1.ServiceSpec:
 		switch {
-		case len(s.GetConfigSets()) > 0:
-			field = "configSets"
-		case len(s.GetConfig()) > 0:
-			field = "config"
 		case s.GetUnpinAfter() != "":
 			field = "unpinAfter"
 		case s.GetCatalog():
 			field = "catalog"
 		}
-	case *consolev1.ClusterSpec:
-		if len(s.GetConfig()) > 0 {
-			field = "config"
-		}
 	case *consolev1.ProjectSpec:
 		switch {
-		case len(s.GetConfig()) > 0:
-			field = "config"
 		case len(s.GetNamespaces()) > 0: // agents do not look at these yet
 			field = "namespaces"
 		case len(s.GetKinds()) > 0:

@@ -25,9 +25,11 @@ type Change struct {
 	Resource Resource
 	// Heads is set for a source.
 	Heads Heads
+	// Config is the revision of a service's configuration.
+	Config string
 }
 
-const changeColumns = resourceColumns + ", COALESCE(h.epoch, 0), COALESCE(h.owner, ''), COALESCE(h.state, '')"
+const changeColumns = resourceColumns + ", COALESCE(h.epoch, 0), COALESCE(h.owner, ''), COALESCE(h.state, ''), COALESCE(f.revision, '')"
 
 // change numbers a change and writes it to the log. The row of the resource must get the number.
 func (t *Tx) change(ctx context.Context, r Resource, deleted bool) (int64, error) {
@@ -100,8 +102,9 @@ func (v View) Reaches(ctx context.Context, c Cursor) (bool, error) {
 func (v View) Changes(ctx context.Context, after int64, limit int) ([]Change, Cursor, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT c.seq, c.nonce, c.kind, c.name, c.uid, c.deleted, (r.uid IS NOT NULL),"+
 		" COALESCE(r.labels, ''), COALESCE(r.spec, ''), COALESCE(r.revision, 0), COALESCE(r.create_time, 0), COALESCE(r.update_time, 0),"+
-		" COALESCE(h.epoch, 0), COALESCE(h.owner, ''), COALESCE(h.state, '')"+
+		" COALESCE(h.epoch, 0), COALESCE(h.owner, ''), COALESCE(h.state, ''), COALESCE(f.revision, '')"+
 		" FROM changes c LEFT JOIN resources r ON r.uid = c.uid AND r.seq = c.seq LEFT JOIN heads h ON h.source_uid = r.uid"+
+		" LEFT JOIN configs f ON f.service_uid = r.uid"+
 		" WHERE c.seq > $1 ORDER BY c.seq LIMIT $2", after, limit)
 	end := Cursor{Seq: after}
 	all, err := collect(rows, err, func(rows *sql.Rows) (*Change, error) {
@@ -132,7 +135,7 @@ func scanChange(rows *sql.Rows) (c Change, current bool, err error) {
 	var created, updated int64
 	r := &c.Resource
 	if err := rows.Scan(&c.Cursor.Seq, &c.Cursor.Nonce, &c.Kind, &c.Name, &c.UID, &c.Deleted, &current,
-		&labels, &r.Spec, &r.Revision, &created, &updated, &c.Heads.Epoch, &c.Heads.Owner, &state); err != nil {
+		&labels, &r.Spec, &r.Revision, &created, &updated, &c.Heads.Epoch, &c.Heads.Owner, &state, &c.Config); err != nil {
 		return Change{}, false, err
 	}
 	if c.Deleted {
@@ -161,11 +164,11 @@ func (v View) Snapshot(ctx context.Context, kinds ...Kind) ([]Change, Cursor, er
 	}
 	for _, kind := range kinds {
 		rows, err := v.q.QueryContext(ctx, "SELECT "+changeColumns+
-			" FROM resources r LEFT JOIN heads h ON h.source_uid = r.uid WHERE r.kind = $1 ORDER BY r.name", kind)
+			" FROM resources r LEFT JOIN heads h ON h.source_uid = r.uid LEFT JOIN configs f ON f.service_uid = r.uid WHERE r.kind = $1 ORDER BY r.name", kind)
 		part, err := collect(rows, err, func(rows *sql.Rows) (Change, error) {
 			var c Change
 			var err error
-			c.Resource, err = scanResource(rows, &c.Heads.Epoch, &c.Heads.Owner, &c.Heads.State)
+			c.Resource, err = scanResource(rows, &c.Heads.Epoch, &c.Heads.Owner, &c.Heads.State, &c.Config)
 			c.Resource.Sealed = nil
 			c.Kind, c.Name, c.UID = kind, c.Resource.Name, c.Resource.UID
 			return c, err

@@ -26,11 +26,13 @@ const (
 	KindGlobalService  Kind = "globalservice"
 	KindRole           Kind = "role"
 	KindServiceAccount Kind = "serviceaccount"
+	KindConfigSet      Kind = "configset"
+	KindBackend        Kind = "backend"
 )
 
 // Kinds is all of them, a kind behind those that it may name.
 func Kinds() []Kind {
-	return []Kind{KindRole, KindServiceAccount, KindSecret, KindSource, KindProject, KindCluster, KindGlobalService, KindService, KindGrant}
+	return []Kind{KindRole, KindServiceAccount, KindSecret, KindBackend, KindSource, KindProject, KindCluster, KindConfigSet, KindGlobalService, KindService, KindGrant}
 }
 
 // Draft is what a caller says about a resource.

@@ -1,0 +1,324 @@
+package catalog
+
+import (
+	"crypto/hmac"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Setting is one value of a service's configuration. One of its fields is set.
+type Setting struct {
+	Text   *string  `json:"text,omitempty"`
+	Number *float64 `json:"number,omitempty"`
+	Flag   *bool    `json:"flag,omitempty"`
+	// JSON is an object or a list.
+	JSON *string `json:"json,omitempty"`
+	// Secret says that the value is among the resource's sealed ones.
+	Secret bool        `json:"secret,omitempty"`
+	Ref    *SettingRef `json:"ref,omitempty"`
+
+	// write is a secret on its way in; empty: what is there stays.
+	write string
+}
+
+// SettingRef is a value that is kept elsewhere.
+type SettingRef struct {
+	// Backend is empty for the catalog's own Secrets.
+	Backend string `json:"backend,omitempty"`
+	Path    string `json:"path"`
+	Key     string `json:"key"`
+	// Plain values may be shown.
+	Plain bool `json:"plain,omitempty"`
+}
+
+// Settings are configuration by name.
+type Settings map[string]Setting
+
+// SecretSetting is a secret to be written; with an empty value the one that is there stays.
+func SecretSetting(value string) Setting { return Setting{Secret: true, write: value} }
+
+// configured is what has settings.
+type configured interface{ settings() Settings }
+
+func (s ServiceSpec) settings() Settings   { return s.Config }
+func (s ClusterSpec) settings() Settings   { return s.Config }
+func (s ProjectSpec) settings() Settings   { return s.Config }
+func (s ConfigSetSpec) settings() Settings { return s.Entries }
+
+// check looks at settings of a field.
+func (s Settings) check(field string) error {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		at := fmt.Sprintf("spec.%s[%q]", field, name)
+		if IsFact(name) {
+			return refuse(Invalid, "%s: ${%s} is known already: choose another name", at, name)
+		}
+		set := s[name]
+		if set.JSON != nil {
+			var value any
+			if err := json.Unmarshal([]byte(*set.JSON), &value); err != nil {
+				return refuse(Invalid, "%s.json: is not JSON", at) // the decoder would quote it
+			}
+			switch value.(type) {
+			case map[string]any, []any:
+			default:
+				return refuse(Invalid, "%s.json: must be an object or a list; use text, number or flag", at)
+			}
+		}
+		if set.Ref != nil {
+			if err := set.Ref.check(at + ".ref"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// IsFact tells names of what is known of cluster, service and project from those of entries.
+func IsFact(name string) bool {
+	return strings.HasPrefix(name, "cluster.") || strings.HasPrefix(name, "service.") || strings.HasPrefix(name, "project.")
+}
+
+func (r *SettingRef) check(at string) error {
+	return checkPlace(at, r.Backend, r.Path, r.Plain)
+}
+
+// checkPlace looks at a path of a backend.
+func checkPlace(at, backend, path string, plain bool) error {
+	switch {
+	case backend != "" && !dnsLabel.MatchString(backend):
+		return refuse(Invalid, "%s.backend %q: is not a name of a backend", at, backend)
+	case backend == "" && !dnsLabel.MatchString(path):
+		return refuse(Invalid, "%s.path %q: is not a name of a secret", at, path)
+	case backend == "" && plain:
+		return refuse(Invalid, "%s.plain: the values of Secrets are never shown: leave it out", at)
+	}
+	return nil
+}
+
+// refs are the resources that settings name.
+func (s Settings) refs() (out []store.Ref) {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if r := s[name].Ref; r != nil {
+			out = append(out, placeRef(r.Backend, r.Path))
+		}
+	}
+	return out
+}
+
+func placeRef(backend, path string) store.Ref {
+	if backend == "" {
+		return store.Ref{Kind: store.KindSecret, Name: path}
+	}
+	return store.Ref{Kind: store.KindBackend, Name: backend}
+}
+
+// once leaves each of the references once.
+func once(refs []store.Ref) []store.Ref {
+	var out []store.Ref
+	for _, r := range refs {
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// settingsPurpose binds sealed values to what they are of.
+func settingsPurpose(kind store.Kind, name string) string {
+	return "config/" + string(kind) + "/" + name
+}
+
+// sealSettings puts the secret ones into a draft. Those that are as they were stay as they are sealed, so that an
+// update without a change is seen as one.
+func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store.Resource) error {
+	before, err := c.openSettings(current)
+	if err != nil {
+		return err
+	}
+	values := map[string]string{}
+	for name, s := range settings {
+		if !s.Secret {
+			continue
+		}
+		if values[name] = s.write; s.write == "" {
+			if values[name] = before[name]; values[name] == "" {
+				return refuse(Invalid, "%s %q: config[%q].secret: has no value", d.Kind, d.Name, name)
+			}
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	plain, err := json.Marshal(values)
+	if err != nil {
+		return fmt.Errorf("encode configuration of %s %q: %w", d.Kind, d.Name, err)
+	}
+	if current != nil {
+		old, err := json.Marshal(before)
+		if err != nil {
+			return fmt.Errorf("encode configuration of %s %q: %w", d.Kind, d.Name, err)
+		}
+		if hmac.Equal(plain, old) { // in constant time
+			d.Sealed = current.Sealed
+			return nil
+		}
+	}
+	d.Sealed = c.box.Seal(settingsPurpose(d.Kind, d.Name), plain)
+	return nil
+}
+
+// openSettings returns the secret settings of a resource by name; nil has none.
+func (c *Catalog) openSettings(r *store.Resource) (map[string]string, error) {
+	if r == nil || len(r.Sealed) == 0 {
+		return nil, nil
+	}
+	plain, err := c.box.Open(settingsPurpose(r.Kind, r.Name), r.Sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open configuration of %s %q: %w", r.Kind, r.Name, err)
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(plain, &values); err != nil {
+		return nil, fmt.Errorf("open configuration of %s %q: it is damaged", r.Kind, r.Name) // the decoder may quote it
+	}
+	return values, nil
+}
+
+// SettingsOf returns the settings of a resource, and the values of the secret ones by name.
+func (c *Catalog) SettingsOf(r store.Resource) (Settings, map[string]string, error) {
+	settings, err := DecodeSettings(r)
+	if err != nil || len(settings) == 0 {
+		return nil, nil, err
+	}
+	values, err := c.openSettings(&r)
+	return settings, values, err
+}
+
+// DecodeSettings returns the settings of a resource. What has none has none.
+func DecodeSettings(r store.Resource) (Settings, error) {
+	var spec configured
+	var err error
+	switch r.Kind {
+	case store.KindService:
+		spec, err = specOf[ServiceSpec](r)
+	case store.KindCluster:
+		spec, err = specOf[ClusterSpec](r)
+	case store.KindProject:
+		spec, err = specOf[ProjectSpec](r)
+	case store.KindConfigSet:
+		spec, err = specOf[ConfigSetSpec](r)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return spec.settings(), nil
+}
+
+func specOf[S any](r store.Resource) (spec S, err error) { return spec, decode(r, &spec) }
+
+// ValuesOf opens a Secret of the catalog.
+func (c *Catalog) ValuesOf(r store.Resource) (map[string]string, error) { return c.openSecret(r) }
+
+// ConfigSetSpec is configuration for services that name it.
+type ConfigSetSpec struct {
+	Description string `json:"description,omitempty"`
+	// Project whose services may name it; empty: any.
+	Project string `json:"project,omitempty"`
+	// Imports are taken in this order, and Entries over them.
+	Imports []Import `json:"imports,omitempty"`
+	Entries Settings `json:"entries,omitempty"`
+}
+
+// Import is all that is at one place.
+type Import struct {
+	// Backend is empty for the catalog's own Secrets.
+	Backend string `json:"backend,omitempty"`
+	Path    string `json:"path"`
+	Plain   bool   `json:"plain,omitempty"`
+}
+
+// ConfigSet is such a resource.
+type ConfigSet = Resource[ConfigSetSpec]
+
+// ConfigSets is their kind.
+func ConfigSets() Type[ConfigSetSpec] {
+	return Type[ConfigSetSpec]{
+		Kind: store.KindConfigSet,
+		Check: func(s *ConfigSet) error {
+			if s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project) {
+				return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+			}
+			for i, at := range s.Spec.Imports {
+				if err := checkPlace(fmt.Sprintf("spec.imports[%d]", i), at.Backend, at.Path, at.Plain); err != nil {
+					return err
+				}
+			}
+			return s.Spec.Entries.check("entries")
+		},
+		Refs: func(s ConfigSetSpec) []store.Ref {
+			refs := s.Entries.refs()
+			for _, at := range s.Imports {
+				refs = append(refs, placeRef(at.Backend, at.Path))
+			}
+			if s.Project != "" {
+				refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
+			}
+			return once(refs)
+		},
+	}
+}
+
+// SecretsOfSettings names the Secrets that configuration in a resource takes values of.
+func SecretsOfSettings(r *store.Resource) (names []string, err error) {
+	if r == nil {
+		return nil, nil
+	}
+	var refs []store.Ref
+	switch r.Kind {
+	case store.KindConfigSet:
+		var set ConfigSet
+		set, err = ConfigSets().Decode(*r)
+		refs = ConfigSets().Refs(set.Spec)
+	case store.KindGlobalService:
+		var global GlobalService
+		global, err = GlobalServices().Decode(*r)
+		refs = GlobalServices().Refs(global.Spec)
+	default:
+		var settings Settings
+		settings, err = DecodeSettings(*r)
+		refs = settings.refs()
+	}
+	for _, ref := range refs {
+		if ref.Kind == store.KindSecret {
+			names = append(names, ref.Name)
+		}
+	}
+	return names, err
+}
+
+// ChangedSettings are the secret settings of after, and whether they are not those of before; nil has none.
+func (c *Catalog) ChangedSettings(before, after *store.Resource) (map[string]bool, error) {
+	if after == nil || after.Kind == store.KindSecret {
+		return nil, nil
+	}
+	was, err := c.openSettings(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := c.openSettings(after)
+	if err != nil {
+		return nil, err
+	}
+	changed := make(map[string]bool, len(is))
+	for name, value := range is {
+		old, ok := was[name]
+		changed[name] = ok && old != value
+	}
+	return changed, nil
+}

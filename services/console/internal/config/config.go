@@ -1,0 +1,357 @@
+// Package config puts together what services are configured with: project, configuration sets, cluster and service, of which a later
+// one wins entry by entry.
+//
+// What comes of it is kept sealed, per service, with a revision that tells nothing of the values. It is computed within the write
+// that changes it, so that exactly the services whose values are others get another revision. Values leave for distributors only,
+// which hand those of a service to its cluster.
+package config
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// keyPurpose and keyBytes are of the key of revisions.
+	keyPurpose = "config/key"
+	keyBytes   = 32
+	// revisionBytes of a hash make a revision.
+	revisionBytes = 16
+	// revisionFormat keeps revisions of different forms apart.
+	revisionFormat = "fairlead config 1"
+	// maxReferrers is more resources than can name one.
+	maxReferrers = 1_000_000
+	// shownProblems is how many entries without a value a service names.
+	shownProblems = 3
+)
+
+// Value is an entry with its value.
+type Value struct {
+	Name   string `json:"name"`
+	Type   Type   `json:"type"`
+	Value  string `json:"value"`
+	Secret bool   `json:"secret,omitempty"`
+}
+
+// Resolver is a hook of the catalog.
+type Resolver struct {
+	catalog *catalog.Catalog
+	store   *store.Store
+	box     *seal.Box
+}
+
+// New returns a resolver.
+func New(c *catalog.Catalog, s *store.Store, box *seal.Box) *Resolver {
+	return &Resolver{catalog: c, store: s, box: box}
+}
+
+// Wrote implements catalog.Hook: it computes anew what the services get that a write may touch.
+func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
+	if after == nil {
+		return nil // nobody names what goes
+	}
+	if after.Kind == store.KindService {
+		fresh := before == nil
+		if !fresh {
+			was, err := clusterOf(*before)
+			if err != nil {
+				return err
+			}
+			is, err := clusterOf(*after)
+			if err != nil {
+				return err
+			}
+			fresh = was != is // what is for one cluster is not for another
+		}
+		return r.compute(ctx, tx, []store.Resource{*after}, fresh)
+	}
+	if before == nil {
+		return nil // nobody names it yet
+	}
+	names, err := touched(ctx, tx.View, after)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	found, err := tx.Named(ctx, store.KindService, names)
+	if err != nil {
+		return err
+	}
+	return r.compute(ctx, tx, slices.SortedFunc(maps.Values(found), byName), false)
+}
+
+func byName(a, b store.Resource) int { return cmp.Compare(a.Name, b.Name) }
+
+func clusterOf(service store.Resource) (string, error) {
+	var spec catalog.ServiceSpec
+	if err := json.Unmarshal(service.Spec, &spec); err != nil {
+		return "", fmt.Errorf("decode service %q: %w", service.Name, err)
+	}
+	return spec.Cluster, nil
+}
+
+// touched names the services that may get other values by a change of a resource.
+func touched(ctx context.Context, v store.View, of *store.Resource) ([]string, error) {
+	names := map[string]bool{}
+	queue := []store.Ref{{Kind: of.Kind, Name: of.Name}}
+	for len(queue) > 0 {
+		next := queue[0]
+		queue = queue[1:]
+		switch next.Kind {
+		case store.KindCluster, store.KindProject, store.KindConfigSet, store.KindSecret, store.KindBackend:
+		default:
+			continue
+		}
+		refs, err := v.Referrers(ctx, next, maxReferrers)
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range refs {
+			if ref.Kind == store.KindService {
+				names[ref.Name] = true
+			} else if next.Kind == store.KindSecret || next.Kind == store.KindBackend {
+				queue = append(queue, ref)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// compute keeps what services get, where it is something else than before. fresh services have nothing that they could keep.
+func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.Resource, fresh bool) error {
+	effective, err := r.effective(ctx, tx.View, services)
+	if err != nil {
+		return err
+	}
+	uids := make([]string, len(services))
+	some := false
+	for i, s := range services {
+		uids[i] = s.UID
+		some = some || len(effective[i]) > 0
+	}
+	kept, err := tx.Configs(ctx, uids)
+	if err != nil || !some && len(kept) == 0 {
+		return err
+	}
+	key, err := r.key(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var changed []store.ServiceConfig
+	for i, s := range services {
+		was := kept[s.UID]
+		next, err := r.next(tx, key, s, effective[i], was, fresh)
+		if err != nil {
+			return err
+		}
+		if next.Revision != was.Revision || next.Problem != was.Problem {
+			changed = append(changed, store.ServiceConfig{Service: s, Config: next})
+		}
+	}
+	return tx.PutConfigs(ctx, changed)
+}
+
+// next is what is kept of a service from now on.
+func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []Effective, was store.Config, fresh bool) (store.Config, error) {
+	if problem := problemOf(effective); problem != "" {
+		next := was
+		if fresh {
+			next = store.Config{Revision: store.HeldConfig}
+		}
+		if next.Problem = problem; was.Problem == "" {
+			next.ProblemTime = tx.Now()
+		}
+		return next, nil
+	}
+	values := valuesOf(effective)
+	if len(values) == 0 {
+		return store.Config{}, nil
+	}
+	revision := revisionOf(key, values)
+	if revision == was.Revision {
+		was.Problem = ""
+		return was, nil
+	}
+	plain, err := json.Marshal(values)
+	if err != nil {
+		return store.Config{}, fmt.Errorf("encode configuration of service %q: %w", s.Name, err)
+	}
+	return store.Config{Revision: revision, Sealed: r.box.Seal(valuesPurpose(s.UID), plain)}, nil
+}
+
+// valuesPurpose binds values to the service that they are for.
+func valuesPurpose(uid string) string { return "config/values/" + uid }
+
+func problemOf(effective []Effective) string {
+	var list []string
+	for _, e := range effective {
+		if e.Problem != "" {
+			list = append(list, fmt.Sprintf("%q (%s): %s", e.Name, e.Origin, e.Problem))
+		}
+	}
+	if more := len(list) - shownProblems; more > 0 {
+		list = append(list[:shownProblems], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, "; ")
+}
+
+func valuesOf(effective []Effective) []Value {
+	out := make([]Value, len(effective))
+	for i, e := range effective {
+		out[i] = Value{Name: e.Name, Type: e.Type, Value: e.Value, Secret: e.Secret}
+	}
+	return out
+}
+
+// revisionOf names values. Without the key nobody can tell by it which they are.
+func revisionOf(key []byte, values []Value) string {
+	h := hmac.New(sha256.New, key)
+	part := func(text string) {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(text))) // a hash takes everything
+		h.Write([]byte(text))
+	}
+	part(revisionFormat)
+	for _, v := range values {
+		secret := ""
+		if v.Secret {
+			secret = "secret"
+		}
+		part(v.Name)
+		part(string(v.Type))
+		part(v.Value)
+		part(secret)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:revisionBytes])
+}
+
+// key is the installation's key of revisions, which is made when it is first needed.
+func (r *Resolver) key(ctx context.Context, tx *store.Tx) ([]byte, error) {
+	sealed, err := tx.ConfigKey(ctx)
+	if err == nil {
+		key, err := r.box.Open(keyPurpose, sealed)
+		if err != nil {
+			return nil, fmt.Errorf("open key of configurations: %w", err)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // never fails
+	return key, tx.PutConfigKey(ctx, r.box.Seal(keyPurpose, key))
+}
+
+// Preview is what a service gets.
+type Preview struct {
+	Entries  []Effective
+	Revision string
+}
+
+// Preview says what a service gets.
+func (r *Resolver) Preview(ctx context.Context, name string) (p Preview, err error) {
+	service, err := r.catalog.GetService(ctx, name) // which the caller may see
+	if err != nil {
+		return p, err
+	}
+	p.Revision = service.Status.ConfigRevision
+	err = r.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		row, err := v.Get(ctx, store.KindService, name)
+		if err != nil {
+			return err
+		}
+		effective, err := r.effective(ctx, v, []store.Resource{row})
+		if err == nil {
+			p.Entries = effective[0]
+		}
+		return err
+	})
+	return p, err
+}
+
+// errDry undoes the write of a draft.
+var errDry = errors.New("dry run")
+
+// PreviewDraft says what a service would get if it were written, which the caller has to be allowed to.
+func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.Service) (p Preview, err error) {
+	edit, err := in.Draft(catalog.Expectation{AllowMissing: true})
+	if err != nil {
+		return p, err
+	}
+	err = r.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		written, err := r.catalog.PutIn(ctx, tx, by, []catalog.Edit{edit})
+		if err != nil {
+			return err
+		}
+		row := *written[0].After
+		effective, err := r.effective(ctx, tx.View, []store.Resource{row})
+		if err != nil {
+			return err
+		}
+		kept, err := tx.Configs(ctx, []string{row.UID})
+		if err != nil {
+			return err
+		}
+		p = Preview{Entries: effective[0], Revision: kept[row.UID].Revision}
+		return errDry
+	})
+	if errors.Is(err, errDry) {
+		err = nil
+	}
+	return p, err
+}
+
+// Wanted is what a distributor asks for.
+type Wanted struct{ Service, Revision string }
+
+// Values are those of a service.
+type Values struct {
+	Service, Revision string
+	Values            []Value
+}
+
+// Access returns values. Services that are gone, or have another revision by now, are left out.
+func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, err error) {
+	uids := make([]string, len(wanted))
+	for i, w := range wanted {
+		uids[i] = w.Service
+	}
+	var kept map[string]store.Config
+	err = r.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		kept, err = v.Configs(ctx, uids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range wanted {
+		c, ok := kept[w.Service]
+		if !ok || c.Revision != w.Revision || len(c.Sealed) == 0 {
+			continue
+		}
+		plain, err := r.box.Open(valuesPurpose(w.Service), c.Sealed)
+		if err != nil {
+			return nil, fmt.Errorf("open configuration of service %s: %w", w.Service, err)
+		}
+		one := Values{Service: w.Service, Revision: w.Revision}
+		if err := json.Unmarshal(plain, &one.Values); err != nil {
+			return nil, fmt.Errorf("open configuration of service %s: it is damaged", w.Service) // the decoder may quote it
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}

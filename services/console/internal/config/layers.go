@@ -1,0 +1,269 @@
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// effective returns what services get, in their order.
+func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, error) {
+	l := &loaded{Resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
+	specs := make([]catalog.ServiceSpec, len(services))
+	var refs []store.Ref
+	for i, s := range services {
+		if err := json.Unmarshal(s.Spec, &specs[i]); err != nil {
+			return nil, fmt.Errorf("decode service %q: %w", s.Name, err)
+		}
+		refs = append(refs, origins(specs[i])...)
+	}
+	if err := l.load(ctx, v, refs); err != nil {
+		return nil, err
+	}
+	for _, row := range services {
+		l.rows[store.Ref{Kind: row.Kind, Name: row.Name}] = row
+		refs = append(refs, store.Ref{Kind: row.Kind, Name: row.Name})
+	}
+	if err := l.loadPlaces(ctx, v, refs); err != nil {
+		return nil, err
+	}
+	out := make([][]Effective, len(services))
+	for i, s := range services {
+		var layers []Layer
+		for _, ref := range append(origins(specs[i]), store.Ref{Kind: s.Kind, Name: s.Name}) {
+			of, err := l.of(ref)
+			if err != nil {
+				return nil, err
+			}
+			layers = append(layers, of...)
+		}
+		out[i] = Merge(layers, facts(s.Name, specs[i], l.rows[store.Ref{Kind: store.KindCluster, Name: specs[i].Cluster}].Labels))
+	}
+	return out, nil
+}
+
+// origins are what layers of a service come from besides itself, in their order.
+func origins(spec catalog.ServiceSpec) (refs []store.Ref) {
+	if spec.Project != "" {
+		refs = append(refs, store.Ref{Kind: store.KindProject, Name: spec.Project})
+	}
+	for _, name := range spec.ConfigSets {
+		refs = append(refs, store.Ref{Kind: store.KindConfigSet, Name: name})
+	}
+	return append(refs, store.Ref{Kind: store.KindCluster, Name: spec.Cluster})
+}
+
+// facts are what ${...} knows besides entries.
+func facts(name string, spec catalog.ServiceSpec, labels map[string]string) map[string]string {
+	namespace := spec.Namespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	out := map[string]string{"cluster.name": spec.Cluster, "service.name": name, "service.namespace": namespace}
+	if spec.Project != "" {
+		out["project.name"] = spec.Project
+	}
+	for key, value := range labels {
+		out["cluster.labels."+key] = value
+	}
+	return out
+}
+
+// loaded is what layers are made of, each read once.
+type loaded struct {
+	*Resolver
+	rows   map[store.Ref]store.Resource
+	layers map[store.Ref][]Layer
+	places map[place]content
+}
+
+// place is where values are kept.
+type place struct{ backend, path string }
+
+// String is for people.
+func (p place) String() string {
+	if p.backend == "" {
+		return fmt.Sprintf("secret %q", p.path)
+	}
+	return fmt.Sprintf("backend %q, %s", p.backend, p.path)
+}
+
+// content is what is at a place, or why nothing is known of it.
+type content struct {
+	values  map[string]string
+	problem string
+}
+
+// load reads resources.
+func (l *loaded) load(ctx context.Context, v store.View, refs []store.Ref) error {
+	named := map[store.Kind]map[string]bool{}
+	for _, ref := range refs {
+		if named[ref.Kind] == nil {
+			named[ref.Kind] = map[string]bool{}
+		}
+		named[ref.Kind][ref.Name] = true
+	}
+	for kind, names := range named {
+		list := make([]string, 0, len(names))
+		for name := range names {
+			list = append(list, name)
+		}
+		found, err := v.Named(ctx, kind, list)
+		if err != nil {
+			return err
+		}
+		for name, row := range found {
+			l.rows[store.Ref{Kind: kind, Name: name}] = row
+		}
+	}
+	return nil
+}
+
+// loadPlaces reads what the settings of resources refer to.
+func (l *loaded) loadPlaces(ctx context.Context, v store.View, refs []store.Ref) error {
+	wanted := map[place]bool{}
+	for _, ref := range refs {
+		row, ok := l.rows[ref]
+		if !ok {
+			continue
+		}
+		if err := placesOf(row, wanted); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for at := range wanted {
+		if at.backend == "" {
+			names = append(names, at.path)
+		}
+	}
+	secrets, err := v.Named(ctx, store.KindSecret, names)
+	if err != nil {
+		return err
+	}
+	for at := range wanted {
+		if at.backend != "" {
+			continue
+		}
+		row, ok := secrets[at.path]
+		if !ok {
+			l.places[at] = content{problem: "does not exist"}
+			continue
+		}
+		values, err := l.catalog.ValuesOf(row)
+		if err != nil {
+			return err
+		}
+		l.places[at] = content{values: values}
+	}
+	return nil
+}
+
+// placesOf notes where settings of a resource are kept.
+func placesOf(row store.Resource, wanted map[place]bool) error {
+	settings, err := catalog.DecodeSettings(row)
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if s.Ref != nil {
+			wanted[place{s.Ref.Backend, s.Ref.Path}] = true
+		}
+	}
+	imports, err := importsOf(row)
+	for _, at := range imports {
+		wanted[place{at.Backend, at.Path}] = true
+	}
+	return err
+}
+
+func importsOf(row store.Resource) ([]catalog.Import, error) {
+	if row.Kind != store.KindConfigSet {
+		return nil, nil
+	}
+	set, err := catalog.ConfigSets().Decode(row)
+	return set.Spec.Imports, err
+}
+
+// of returns the layers of a resource.
+func (l *loaded) of(ref store.Ref) ([]Layer, error) {
+	if layers, ok := l.layers[ref]; ok {
+		return layers, nil
+	}
+	row := l.rows[ref]
+	origin := string(ref.Kind) + "/" + ref.Name
+	settings, secrets, err := l.catalog.SettingsOf(row)
+	if err != nil {
+		return nil, err
+	}
+	imports, err := importsOf(row)
+	if err != nil {
+		return nil, err
+	}
+	var layers []Layer
+	for _, at := range imports {
+		layers = append(layers, l.imported(origin, at))
+	}
+	if len(settings) > 0 {
+		own := Layer{Origin: origin, Entries: make(map[string]Entry, len(settings))}
+		for name, s := range settings {
+			own.Entries[name] = l.entry(s, secrets[name])
+		}
+		layers = append(layers, own)
+	}
+	l.layers[ref] = layers
+	return layers, nil
+}
+
+// entryName is what keys of imports must be to become entries.
+var entryName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,252}$`)
+
+func (l *loaded) imported(origin string, at catalog.Import) Layer {
+	from := place{at.Backend, at.Path}
+	found := l.places[from]
+	out := Layer{Origin: origin, Entries: map[string]Entry{}}
+	if found.problem != "" {
+		// Which entries are missing is not known: the place stands for them.
+		out.Entries[from.String()] = Entry{Type: Text, Secret: true, Place: from.String(), Problem: found.problem}
+	}
+	for key, value := range found.values {
+		if entryName.MatchString(key) && !catalog.IsFact(key) {
+			out.Entries[key] = Entry{Type: Text, Value: value, Literal: true, Secret: !at.Plain, Place: from.String()}
+		}
+	}
+	return out
+}
+
+func (l *loaded) entry(s catalog.Setting, secret string) Entry {
+	switch {
+	case s.Text != nil:
+		return Entry{Type: Text, Value: *s.Text}
+	case s.Number != nil:
+		return Entry{Type: Number, Value: formatNumber(*s.Number)}
+	case s.Flag != nil:
+		return Entry{Type: Flag, Value: fmt.Sprint(*s.Flag)}
+	case s.JSON != nil:
+		return Entry{Type: JSON, Value: *s.JSON}
+	case s.Secret:
+		return Entry{Type: Text, Value: secret, Secret: true}
+	case s.Ref == nil:
+		return Entry{Type: Text, Problem: "is of a kind that this console does not know"}
+	}
+	from := place{s.Ref.Backend, s.Ref.Path}
+	out := Entry{Type: Text, Literal: true, Secret: !s.Ref.Plain, Place: from.String()}
+	found := l.places[from]
+	value, ok := found.values[s.Ref.Key]
+	switch {
+	case found.problem != "":
+		out.Problem = from.String() + " " + found.problem
+	case !ok:
+		out.Problem = fmt.Sprintf("%s has no key %q", from, s.Ref.Key)
+	default:
+		out.Value = value
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+package rpc
+
+import (
+	"context"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// configMounts are the services of configuration.
+func configMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.ConfigSetServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewConfigSetServiceHandler(&configSets{d}, o...)
+		}),
+		server.RPC(consolev1connect.ConfigServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewConfigServiceHandler(&configs{d}, o...)
+		}),
+	}
+}
+
+func configPolicy() identity.Policy {
+	return identity.Policy{
+		// Grants decide, within reading and writing.
+		consolev1connect.ConfigSetServiceGetConfigSetProcedure:    identity.RoleUser,
+		consolev1connect.ConfigSetServiceListConfigSetsProcedure:  identity.RoleUser,
+		consolev1connect.ConfigSetServiceUpdateConfigSetProcedure: identity.RoleUser,
+		consolev1connect.ConfigSetServiceDeleteConfigSetProcedure: identity.RoleUser,
+
+		consolev1connect.ConfigServicePreviewConfigProcedure: identity.RoleUser,
+		consolev1connect.ConfigServiceAccessConfigsProcedure: identity.RoleDistributor,
+	}
+}
+
+type configSets struct{ Deps }
+
+func (s *configSets) GetConfigSet(ctx context.Context, req *consolev1.GetConfigSetRequest) (*consolev1.GetConfigSetResponse, error) {
+	out, err := catalog.Get(ctx, s.Catalog, catalog.ConfigSets(), req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	list, err := s.shown(ctx, out)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.GetConfigSetResponse{ConfigSet: list[0]}, nil
+}
+
+func (s *configSets) ListConfigSets(ctx context.Context, req *consolev1.ListConfigSetsRequest) (*consolev1.ListConfigSetsResponse, error) {
+	list, next, err := catalog.List(ctx, s.Catalog, catalog.ConfigSets(), page(req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	shown, err := s.shown(ctx, list...)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListConfigSetsResponse{ConfigSets: shown, NextPageToken: next}, nil
+}
+
+func (s *configSets) UpdateConfigSet(ctx context.Context, req *consolev1.UpdateConfigSetRequest) (*consolev1.UpdateConfigSetResponse, error) {
+	in := decodeConfigSet(req.GetConfigSet())
+	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.ConfigSets(), in, expectation(in.Meta, req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UpdateConfigSetResponse{ConfigSet: encodeConfigSet(out), Outcome: encodeOutcome(outcome)}, nil
+}
+
+func (s *configSets) DeleteConfigSet(ctx context.Context, req *consolev1.DeleteConfigSetRequest) (*consolev1.DeleteConfigSetResponse, error) {
+	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindConfigSet, req.GetName(), req.GetEtag()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.DeleteConfigSetResponse{}, nil
+}
+
+// shown are configuration sets with their statuses.
+func (s *configSets) shown(ctx context.Context, list ...catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
+	services, err := s.Catalog.CountServices(ctx, store.KindConfigSet, each(list, func(c catalog.ConfigSet) string { return c.Meta.Name }))
+	return each(list, func(c catalog.ConfigSet) *consolev1.ConfigSet {
+		out := encodeConfigSet(c)
+		out.Status = &consolev1.ConfigSetStatus{Services: int32(services[c.Meta.Name])}
+		return out
+	}), err
+}
+
+func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
+	spec := c.GetSpec()
+	return catalog.ConfigSet{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
+		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: decodeSettings(spec.GetEntries()),
+		Imports: each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
+			return catalog.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
+		}),
+	}}
+}
+
+func encodeConfigSet(c catalog.ConfigSet) *consolev1.ConfigSet {
+	return &consolev1.ConfigSet{Metadata: encodeMeta(c.Meta), Spec: &consolev1.ConfigSetSpec{
+		Description: c.Spec.Description, Project: c.Spec.Project, Entries: encodeSettings(c.Spec.Entries),
+		Imports: each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
+			return &consolev1.ConfigImport{Backend: i.Backend, Path: i.Path, Plain: i.Plain}
+		}),
+	}}
+}
+
+func decodeSettings(in map[string]*consolev1.ConfigSetting) catalog.Settings {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(catalog.Settings, len(in))
+	for name, set := range in {
+		switch v := set.GetValue().(type) {
+		case *consolev1.ConfigSetting_Text:
+			out[name] = catalog.Setting{Text: &v.Text}
+		case *consolev1.ConfigSetting_Number:
+			out[name] = catalog.Setting{Number: &v.Number}
+		case *consolev1.ConfigSetting_Flag:
+			out[name] = catalog.Setting{Flag: &v.Flag}
+		case *consolev1.ConfigSetting_Json:
+			out[name] = catalog.Setting{JSON: &v.Json}
+		case *consolev1.ConfigSetting_Secret:
+			out[name] = catalog.SecretSetting(v.Secret)
+		case *consolev1.ConfigSetting_Ref:
+			out[name] = catalog.Setting{Ref: &catalog.SettingRef{Backend: v.Ref.GetBackend(), Path: v.Ref.GetPath(), Key: v.Ref.GetKey(), Plain: v.Ref.GetPlain()}}
+		}
+	}
+	return out
+}
+
+// encodeSettings leaves the values of secrets empty.
+func encodeSettings(in catalog.Settings) map[string]*consolev1.ConfigSetting {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]*consolev1.ConfigSetting, len(in))
+	for name, s := range in {
+		set := &consolev1.ConfigSetting{}
+		switch {
+		case s.Text != nil:
+			set.Value = &consolev1.ConfigSetting_Text{Text: *s.Text}
+		case s.Number != nil:
+			set.Value = &consolev1.ConfigSetting_Number{Number: *s.Number}
+		case s.Flag != nil:
+			set.Value = &consolev1.ConfigSetting_Flag{Flag: *s.Flag}
+		case s.JSON != nil:
+			set.Value = &consolev1.ConfigSetting_Json{Json: *s.JSON}
+		case s.Secret:
+			set.Value = &consolev1.ConfigSetting_Secret{}
+		case s.Ref != nil:
+			set.Value = &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: s.Ref.Backend, Path: s.Ref.Path, Key: s.Ref.Key, Plain: s.Ref.Plain}}
+		}
+		out[name] = set
+	}
+	return out
+}
+
+// maskSettings writes masks for secrets, and says which have changed.
+func maskSettings(in map[string]*consolev1.ConfigSetting, changed map[string]bool) {
+	for name, set := range in {
+		secret, ok := set.GetValue().(*consolev1.ConfigSetting_Secret)
+		if !ok {
+			continue
+		}
+		if secret.Secret = catalog.Masked; changed[name] {
+			secret.Secret += " (changed)"
+		}
+	}
+}
+
+type configs struct{ Deps }
+
+func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfigRequest) (*consolev1.PreviewConfigResponse, error) {
+	var p config.Preview
+	var err error
+	if draft := req.GetDraft(); draft != nil {
+		if err = unbuilt("", draft.GetSpec()); err == nil {
+			p, err = s.Config.PreviewDraft(ctx, by(ctx), decodeService(draft))
+		}
+	} else {
+		p, err = s.Config.Preview(ctx, req.GetService())
+	}
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := &consolev1.PreviewConfigResponse{Revision: p.Revision}
+	for _, e := range p.Entries {
+		shown := &consolev1.EffectiveConfig{
+			Name: e.Name, Type: encodeType(e.Type), Value: e.Value, Secret: e.Secret, Origin: e.Origin, Overrides: e.Overrides, Problem: e.Problem,
+		}
+		if e.Secret {
+			shown.Value = catalog.Masked
+		}
+		if e.Problem != "" {
+			shown.Value = ""
+		}
+		out.Entries = append(out.Entries, shown)
+	}
+	return out, nil
+}
+
+func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
+	list, err := s.Config.Access(ctx, each(req.GetServices(), func(w *consolev1.ConfigWanted) config.Wanted {
+		return config.Wanted{Service: w.GetServiceUid(), Revision: w.GetRevision()}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.AccessConfigsResponse{Services: each(list, func(v config.Values) *consolev1.AccessedConfig {
+		return &consolev1.AccessedConfig{ServiceUid: v.Service, Revision: v.Revision, Values: each(v.Values, func(v config.Value) *consolev1.ConfigValue {
+			return &consolev1.ConfigValue{Name: v.Name, Type: encodeType(v.Type), Value: v.Value, Secret: v.Secret}
+		})}
+	})}, nil
+}
+
+func encodeType(t config.Type) consolev1.ConfigType {
+	switch t {
+	case config.Text:
+		return consolev1.ConfigType_CONFIG_TYPE_TEXT
+	case config.Number:
+		return consolev1.ConfigType_CONFIG_TYPE_NUMBER
+	case config.Flag:
+		return consolev1.ConfigType_CONFIG_TYPE_FLAG
+	case config.JSON:
+		return consolev1.ConfigType_CONFIG_TYPE_JSON
+	}
+	return consolev1.ConfigType_CONFIG_TYPE_UNSPECIFIED
+}

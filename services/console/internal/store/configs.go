@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Config is what a service is configured with.
+type Config struct {
+	// Revision is HeldConfig while nothing can be delivered yet.
+	Revision string
+	Sealed   []byte
+	// Problem is why the newest can't be delivered; empty: it is.
+	Problem     string
+	ProblemTime time.Time
+}
+
+// HeldConfig is the revision of a service that waits for its first configuration.
+const HeldConfig = "held"
+
+// Configs returns what is kept, by service uid.
+func (v View) Configs(ctx context.Context, services []string) (map[string]Config, error) {
+	return byKey(ctx, v, "SELECT service_uid, revision, sealed, problem, problem_time FROM configs WHERE service_uid IN ", services,
+		func(rows *sql.Rows) (uid string, c Config, err error) {
+			var us int64
+			err = rows.Scan(&uid, &c.Revision, &c.Sealed, &c.Problem, &us)
+			c.ProblemTime = fromMicros(us)
+			return uid, c, err
+		})
+}
+
+// ServiceConfig is a configuration and whose it is.
+type ServiceConfig struct {
+	Service Resource
+	Config  Config
+}
+
+// PutConfigs keeps configurations; the zero Config: none. Followers are told, by changes of the services that are no new revisions
+// of them.
+func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
+	var kept []ServiceConfig
+	for _, c := range list {
+		if c.Config.Revision != "" || c.Config.Problem != "" {
+			kept = append(kept, c)
+		} else if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid = $1", c.Service.UID); err != nil {
+			return fmt.Errorf("delete configuration: %w", err)
+		}
+	}
+	err := insert(ctx, t, "INSERT INTO configs (service_uid, revision, sealed, problem, problem_time) VALUES "+
+		" ON CONFLICT (service_uid) DO UPDATE SET revision = excluded.revision, sealed = excluded.sealed, problem = excluded.problem, problem_time = excluded.problem_time",
+		kept, func(c ServiceConfig) []any {
+			return []any{c.Service.UID, c.Config.Revision, c.Config.Sealed, c.Config.Problem, micros(c.Config.ProblemTime)}
+		})
+	if err != nil {
+		return fmt.Errorf("write configurations: %w", err)
+	}
+	for _, c := range list {
+		if err := t.touch(ctx, c.Service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ConfigKey is the key of revisions, sealed; ErrNotFound before there is one.
+func (v View) ConfigKey(ctx context.Context) (sealed []byte, err error) {
+	return sealed, notFound(v.q.QueryRowContext(ctx, "SELECT sealed FROM config_key WHERE id = 1").Scan(&sealed))
+}
+
+// PutConfigKey keeps the key of revisions.
+func (t *Tx) PutConfigKey(ctx context.Context, sealed []byte) error {
+	_, err := t.tx.ExecContext(ctx, "INSERT INTO config_key (id, sealed) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed", sealed)
+	if err != nil {
+		return fmt.Errorf("write key of configurations: %w", err)
+	}
+	return nil
+}
