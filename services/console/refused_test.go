@@ -150,3 +150,78 @@ func TestGuessedAPITokensCountForTheirAddress(t *testing.T) {
 		t.Errorf("somebody else: %d", code)
 	}
 }
+
+func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putSource(t, "shop", "https://git.example.com/shop.git")
+		admin.putCluster(t, "edge-1")
+		admin.putCluster(t, "hidden")
+		admin.putProject(t, "bank")
+		if err := admin.tryService(t, serviceOf("hidden", "hidden", "bank")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("hidden"), Data: map[string]string{"token": "x"}}}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "hidden", "admin", &consolev1.GrantClusters{All: true})
+		admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+		admin.let(t, "makers", "operator", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+		for _, group := range []string{"nobody", "viewers", "makers"} {
+			bob := r.user(t, "bob", group)
+			calls := func(name string) (out []string) {
+				ctx := t.Context()
+				say := func(what string, err error) {
+					text := "no refusal"
+					if err != nil {
+						text = strings.ReplaceAll(err.Error(), name, "NAME")
+					}
+					out = append(out, what+": "+text)
+				}
+				_, err := bob.services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+				say("get service", err)
+				_, err = bob.clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: name})
+				say("get cluster", err)
+				_, err = bob.secrets.GetSecret(ctx, &consolev1.GetSecretRequest{Name: name})
+				say("get secret", err)
+				_, err = bob.grants.GetGrant(ctx, &consolev1.GetGrantRequest{Name: name})
+				say("get grant", err)
+				_, err = bob.objects.GetServiceDiff(ctx, &consolev1.GetServiceDiffRequest{Name: name})
+				say("diff", err)
+				_, err = bob.services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
+				say("delete service", err)
+				_, err = bob.services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name, Etag: "x-1"})
+				say("delete one revision", err)
+				_, err = bob.clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
+				say("delete cluster", err)
+				_, err = bob.secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})
+				say("delete secret", err)
+				_, err = bob.levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: name, Reason: "x"})
+				say("hold", err)
+				_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: serviceOf(name, "edge-1", "")})
+				say("update service", err)
+				if group == "makers" {
+					return out // who may make it learns that the name is taken
+				}
+				for _, etag := range []string{"", "new"} {
+					made := serviceOf(name, "edge-1", "")
+					made.Metadata.Etag = etag
+					_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: made})
+					say("create service", err)
+				}
+				return out
+			}
+			hidden, none := calls("hidden"), calls("nowhere")
+			for i := range hidden {
+				if hidden[i] != none[i] || strings.HasSuffix(hidden[i], "no refusal") {
+					t.Errorf("as %s\n%s\n%s", group, hidden[i], none[i])
+				}
+			}
+		}
+		_, err := r.user(t, "bob", "makers").services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: serviceOf("hidden", "edge-1", "")})
+		wantCode(t, err, connect.CodePermissionDenied, "the name is taken")
+		if strings.Contains(err.Error(), "bank") {
+			t.Errorf("it tells where: %v", err)
+		}
+	})
+}

@@ -129,18 +129,18 @@ func TestListsShowNothingForeign(t *testing.T) {
 		}
 		one := r.user(t, "bob", "one")
 		_, err := one.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "b"})
-		wantCode(t, err, connect.CodePermissionDenied, `user "bob" may not view service "b" (cluster "edge-2")`, `grant "one" is for other projects or clusters`)
+		wantCode(t, err, connect.CodeNotFound, `user "bob" may not view service "b": `, `grant "one" is for other projects or clusters`)
 		_, err = one.secrets.GetSecret(t.Context(), &consolev1.GetSecretRequest{Name: "git"})
-		wantCode(t, err, connect.CodePermissionDenied, "needs a grant with role admin")
+		wantCode(t, err, connect.CodeNotFound, "needs a grant with role admin")
 		// That nothing would change tells nobody what a value is.
 		for _, guess := range []string{"x", "y"} {
 			_, err = one.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": guess}}})
-			wantCode(t, err, connect.CodePermissionDenied, "may not edit secret")
+			wantCode(t, err, connect.CodeNotFound, "may not view secret")
 		}
 		_, err = one.grants.GetGrant(t.Context(), &consolev1.GetGrantRequest{Name: "ops"})
-		wantCode(t, err, connect.CodePermissionDenied, "ops")
+		wantCode(t, err, connect.CodeNotFound, "ops")
 		_, err = one.objects.GetServiceDiff(t.Context(), &consolev1.GetServiceDiffRequest{Name: "c"})
-		wantCode(t, err, connect.CodePermissionDenied, `service "c"`)
+		wantCode(t, err, connect.CodeNotFound, `service "c"`)
 		if _, err := one.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("the audit trail: %v", err)
 		}
@@ -246,7 +246,7 @@ func TestMovingBetweenProjectsNeedsBoth(t *testing.T) {
 		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied, `project "bank"`)
 		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "")), connect.CodePermissionDenied, "other projects or clusters")
 		bank := r.user(t, "eve", "bank")
-		wantCode(t, bank.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied, `project "shop"`)
+		wantCode(t, bank.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied, "the name is taken by one that you may not see")
 		wantCode(t, two.tryService(t, serviceOf("web", "edge-2", "bank")), connect.CodePermissionDenied, `project "bank", cluster "edge-2"`)
 		if err := two.tryService(t, serviceOf("web", "edge-1", "bank")); err != nil {
 			t.Errorf("with both: %v", err)

@@ -96,8 +96,14 @@ func (p Page) Limit() int {
 
 // Reader decides what callers may see.
 type Reader interface {
-	// MayView refuses what the caller in ctx may not see.
+	// MayView refuses what the caller in ctx may not see, in the words of Missing.
 	MayView(ctx context.Context, r store.Resource) error
+	// Missing says that there is no such resource, in words that don't tell it from one that the caller in ctx may not see.
+	Missing(ctx context.Context, ref store.Ref) error
+	// MayTouch refuses who may neither see nor write a resource, in the words of Missing; r is nil where there is none.
+	MayTouch(ctx context.Context, by By, ref store.Ref, r *store.Resource) error
+	// MayMake refuses who may not create a resource.
+	MayMake(ctx context.Context, by By, r store.Resource) error
 	// MayWrite refuses a write that changes nothing of a resource, from who may not change it.
 	MayWrite(ctx context.Context, by By, r store.Resource) error
 	// MayDelete refuses who may not delete a resource.
@@ -173,21 +179,32 @@ func get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 	var r store.Resource
 	var loaded []T
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		if r, err = v.Get(ctx, kind, name); errors.Is(err, store.ErrNotFound) {
-			return missing(kind, name)
-		} else if err != nil {
+		if r, err = v.Get(ctx, kind, name); err != nil {
 			return err
 		}
 		loaded, err = load(ctx, v, []store.Resource{r})
 		return err
 	})
-	if err == nil && c.reader != nil {
-		err = c.reader.MayView(ctx, r) // with the connection given back: it may need one
-	}
-	if err != nil {
+	if err = c.shown(ctx, store.Ref{Kind: kind, Name: name}, r, err); err != nil {
 		return out, err
 	}
 	return loaded[0], nil
+}
+
+// shown tells the caller in ctx no more of what there is not than of what it may not see. It asks for a connection of its own.
+func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, err error) error {
+	absent := errors.Is(err, store.ErrNotFound)
+	switch {
+	case err != nil && !absent:
+		return err
+	case absent && c.reader == nil:
+		return missing(ref.Kind, ref.Name)
+	case absent:
+		return c.reader.Missing(ctx, ref)
+	case c.reader == nil:
+		return nil
+	}
+	return c.reader.MayView(ctx, r)
 }
 
 // ListSources returns a page of sources and the token of the next one.

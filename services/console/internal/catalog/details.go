@@ -57,12 +57,9 @@ func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string
 		} else if err != nil {
 			return nil, err
 		}
-		return nil, missing(store.KindService, name)
+		return nil, store.ErrNotFound
 	})
-	if err == nil && c.reader != nil {
-		err = c.reader.MayView(ctx, of)
-	}
-	if err != nil {
+	if err = c.shown(ctx, store.Ref{Kind: store.KindService, Name: name}, of, err); err != nil {
 		return ServiceDetail{}, err
 	}
 	return list[0], nil

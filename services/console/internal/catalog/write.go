@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/identity"
@@ -22,6 +23,8 @@ type By struct {
 	// Remote is the address that it called from.
 	Remote  string
 	TraceID string
+	// Time is when the request came; zero: it is not known.
+	Time time.Time
 }
 
 // Self is the console, at work for somebody or something: it may write anything.
@@ -210,7 +213,11 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 		if current, ok := found[e.draft.Name]; ok {
 			w.out[i].Before = &current
 		}
-		if err := w.complete(e, w.out[i].Before); err != nil {
+		err := w.open(ctx, e, w.out[i].Before)
+		if err == nil {
+			err = w.complete(e, w.out[i].Before)
+		}
+		if err != nil {
 			if err := w.fault(i, err); err != nil {
 				return err
 			}
@@ -251,6 +258,36 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 		return c.sealSettings(&e.draft, spec.settings(), current)
 	}
 	return nil
+}
+
+// touch refuses what the caller may neither see nor write as if there were none.
+func (w *writing) touch(ctx context.Context, e *Edit, current *store.Resource) error {
+	if w.reader == nil {
+		return nil
+	}
+	return w.reader.MayTouch(ctx, w.by, e.ref(), current)
+}
+
+// open refuses a write whose outcome would tell what the caller may not see. Who may create it learns that the name is taken, and no more.
+func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) error {
+	if w.reader == nil || e.broken != nil {
+		return nil
+	}
+	creates := e.want.ETag == MustBeNew || e.want.ETag == "" && e.want.AllowMissing
+	if current != nil || !creates {
+		if hidden := w.touch(ctx, e, current); hidden == nil || !creates {
+			return hidden
+		}
+	}
+	spec, err := json.Marshal(e.spec)
+	if err != nil {
+		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
+	}
+	draft := store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Labels: e.draft.Labels, Spec: spec}
+	if err := w.reader.MayMake(ctx, w.by, draft); err != nil || current == nil {
+		return err
+	}
+	return refuse(Forbidden, "%s %q can't be made: the name is taken by one that you may not see", e.draft.Kind, e.draft.Name)
 }
 
 // expected compares what is there with what the caller believes.
@@ -391,10 +428,21 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 		e := &w.edits[i]
 		w.out[i] = Written{Kind: kind, Name: e.draft.Name, Outcome: Removed}
 		current, ok := found[e.draft.Name]
+		var before *store.Resource
+		if ok {
+			before = &current
+		}
+		if err = w.touch(ctx, e, before); err != nil {
+			err = w.fault(i, err)
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		if !ok {
 			err = missing(kind, e.draft.Name)
-		} else if err = e.expected(&current); err == nil {
-			w.out[i].Before = &current
+		} else if err = e.expected(before); err == nil {
+			w.out[i].Before = before
 			err = w.removeOne(context.WithValue(ctx, sideKey{}, &w.out[i].Side), current)
 		}
 		if err == nil {

@@ -216,11 +216,16 @@ func (k *Keeper) Find(ctx context.Context, at access.Target) (access.Target, err
 
 // Decide says whether somebody may do something with a resource, and by which rule. The labels of its cluster need not be given.
 func (k *Keeper) Decide(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target) (access.Decision, error) {
+	return k.decide(ctx, who, verb, at, 0)
+}
+
+// decide is Decide by rules that are no older than most, if they refuse: nobody is refused by rules that were not those of the request.
+func (k *Keeper) decide(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target, most time.Duration) (access.Decision, error) {
 	if who.Has(platform.RoleHub) && verb == access.View || who.Has(platform.RoleConsole) {
 		return access.Decision{Allowed: true, Rule: who.Subject()}, nil
 	}
 	var out access.Decision
-	for _, most := range []time.Duration{staleAfter, 0} { // Nobody is refused by rules that are not those of now.
+	for _, most := range []time.Duration{staleAfter, min(most, staleAfter)} {
 		rules, err := k.get(ctx, most)
 		if err != nil {
 			return out, err
@@ -239,15 +244,23 @@ func (k *Keeper) Decide(ctx context.Context, who platform.Identity, verb access.
 // May refuses what the caller may not do, in words that name the rule.
 func (k *Keeper) May(ctx context.Context, verb access.Verb, at access.Target) error {
 	who, _ := platform.FromContext(ctx)
-	return k.check(ctx, who, verb, at)
+	return k.check(ctx, catalog.By{Identity: who}, verb, at)
 }
 
-func (k *Keeper) check(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target) error {
-	decision, err := k.Decide(ctx, who, verb, at)
+func (k *Keeper) check(ctx context.Context, by catalog.By, verb access.Verb, at access.Target) error {
+	decision, err := k.decide(ctx, by.Identity, verb, at, k.since(by))
 	if err != nil || decision.Allowed {
 		return err
 	}
 	return catalog.Refuse(catalog.Forbidden, "%s", decision.Reason)
+}
+
+// since is how long ago a request came: a batch asks the database once.
+func (k *Keeper) since(by catalog.By) time.Duration {
+	if by.Time.IsZero() {
+		return 0
+	}
+	return max(k.now().Sub(by.Time), 0)
 }
 
 // MayView implements catalog.Reader.
@@ -256,11 +269,61 @@ func (k *Keeper) MayView(ctx context.Context, r store.Resource) error {
 	if err != nil || sees == nil || sees(r) {
 		return err
 	}
-	at, err := k.Target(ctx, r)
+	who, _ := platform.FromContext(ctx)
+	return k.absent(ctx, catalog.By{Identity: who}, store.Ref{Kind: r.Kind, Name: r.Name})
+}
+
+// Missing implements catalog.Reader.
+func (k *Keeper) Missing(ctx context.Context, ref store.Ref) error {
+	who, ok := platform.FromContext(ctx)
+	if !ok || who.Has(platform.RoleHub) {
+		return catalog.Refuse(catalog.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+	}
+	return k.absent(ctx, catalog.By{Identity: who}, ref)
+}
+
+// absent says the same of what does not exist and of what somebody may not see: nothing in it depends on what there is.
+func (k *Keeper) absent(ctx context.Context, by catalog.By, ref store.Ref) error {
+	at := access.Target{Kind: kinds[ref.Kind], Name: ref.Name}
+	switch ref.Kind {
+	case store.KindCluster:
+		at.Cluster, at.ClusterLabels = ref.Name, map[string]string{} // and not those that it may have
+	case store.KindProject:
+		at.Project = ref.Name
+	}
+	decision, err := k.decide(ctx, by.Identity, access.View, at, k.since(by))
 	if err != nil {
 		return err
 	}
-	return k.May(ctx, access.View, at)
+	if decision.Allowed {
+		return catalog.Refuse(catalog.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+	}
+	return catalog.Refuse(catalog.NotFound, "%s %q does not exist as far as you may see: %s", ref.Kind, ref.Name, decision.Reason)
+}
+
+// MayTouch implements catalog.Reader.
+func (k *Keeper) MayTouch(ctx context.Context, by catalog.By, ref store.Ref, r *store.Resource) error {
+	if by.Self() || by.Identity.Has(platform.RoleAdmin) {
+		return nil
+	}
+	if r != nil {
+		at, err := k.Target(ctx, *r)
+		if err != nil {
+			return err
+		}
+		for _, verb := range access.Verbs() {
+			decision, err := k.decide(ctx, by.Identity, verb, at, k.since(by))
+			if err != nil || decision.Allowed {
+				return err
+			}
+		}
+	}
+	return k.absent(ctx, by, ref)
+}
+
+// MayMake implements catalog.Reader.
+func (k *Keeper) MayMake(ctx context.Context, by catalog.By, r store.Resource) error {
+	return k.Wrote(ctx, nil, by, nil, &r)
 }
 
 // Sees implements catalog.Reader, by the rules of now. Without a caller it is the console's own work.
@@ -354,7 +417,7 @@ func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, 
 		if err != nil {
 			return err
 		}
-		if err := k.check(ctx, by.Identity, verb, at); err != nil {
+		if err := k.check(ctx, by, verb, at); err != nil {
 			return err
 		}
 	}
@@ -381,7 +444,7 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 	if is.Git.Secret == "" || was.Git.Secret == is.Git.Secret && was.Git.URL == is.Git.URL && was.Git.Proxy == is.Git.Proxy {
 		return nil
 	}
-	return k.check(ctx, by.Identity, access.View, access.Target{Kind: access.Secret, Name: is.Git.Secret})
+	return k.check(ctx, by, access.View, access.Target{Kind: access.Secret, Name: is.Git.Secret})
 }
 
 // mayConfigure refuses configuration of secrets that the caller may not see, but for those that it had.
@@ -398,7 +461,7 @@ func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after 
 		if slices.Contains(was, name) {
 			continue
 		}
-		if err := k.check(ctx, by.Identity, access.View, access.Target{Kind: access.Secret, Name: name}); err != nil {
+		if err := k.check(ctx, by, access.View, access.Target{Kind: access.Secret, Name: name}); err != nil {
 			return err
 		}
 	}
@@ -414,8 +477,8 @@ func (k *Keeper) MayWrite(ctx context.Context, by catalog.By, r store.Resource) 
 	if err != nil {
 		return err
 	}
-	refused := k.check(ctx, by.Identity, access.Edit, at)
-	if refused != nil && k.check(ctx, by.Identity, access.Deploy, at) == nil {
+	refused := k.check(ctx, by, access.Edit, at)
+	if refused != nil && k.check(ctx, by, access.Deploy, at) == nil {
 		return nil // a lever that is as it was
 	}
 	return refused

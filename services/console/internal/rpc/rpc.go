@@ -109,7 +109,7 @@ func actor(ctx context.Context) string {
 
 // by is who calls, for what it writes.
 func by(ctx context.Context) catalog.By {
-	out := catalog.By{Subject: actor(ctx), TraceID: trace.SpanContextFromContext(ctx).TraceID().String()}
+	out := catalog.By{Subject: actor(ctx), TraceID: trace.SpanContextFromContext(ctx).TraceID().String(), Time: time.Now()}
 	out.Identity, _ = platform.FromContext(ctx)
 	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
 		out.Remote = call.Peer().Addr
