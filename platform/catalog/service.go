@@ -14,7 +14,7 @@ type Service struct {
 	Name, UID string
 
 	cluster, namespace, project unique.Handle[string]
-	options                     unique.Handle[string]
+	options, config             unique.Handle[string]
 	folder                      FolderID
 }
 
@@ -50,7 +50,7 @@ func NewService(s *consolev1.Service) *Service {
 	return &Service{
 		Name: both[:len(name)], UID: both[len(name):],
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
-		options: unique.Make(optionsOf(spec)),
+		options: unique.Make(optionsOf(spec)), config: unique.Make(s.GetStatus().GetConfigRevision()),
 		folder: unique.Make(Folder{
 			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), spec.GetRef()), Path: spec.GetPath(),
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
@@ -67,6 +67,9 @@ func (s *Service) Namespace() string { return s.namespace.Value() }
 // Project is the name of the one that the service belongs to; it may be empty.
 func (s *Service) Project() string { return s.project.Value() }
 
+// Config is the revision of its configuration; empty: it has none.
+func (s *Service) Config() string { return s.config.Value() }
+
 // Folder says which files are delivered.
 func (s *Service) Folder() Folder { return s.folder.Value() }
 
@@ -76,11 +79,15 @@ func (s *Service) FolderID() FolderID { return s.folder }
 // message is the service as a stream would bring it.
 func (s *Service) message() *consolev1.Service {
 	f, options := s.Folder(), readOptions(s.options.Value())
-	return &consolev1.Service{
+	out := &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID},
 		Spec: &consolev1.ServiceSpec{
 			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
 		},
 	}
+	if s.Config() != "" {
+		out.Status = &consolev1.ServiceStatus{ConfigRevision: s.Config()}
+	}
+	return out
 }

@@ -46,13 +46,14 @@ const (
 	Grant   Kind = "Grant"
 
 	ServiceAccount Kind = "ServiceAccount"
+	ConfigSet      Kind = "ConfigSet"
 
 	list Kind = "List"
 )
 
 // Kinds in the order in which they depend on each other.
 func Kinds() []Kind {
-	return []Kind{Role, ServiceAccount, Secret, Source, Project, Cluster, Global, Service, Grant}
+	return []Kind{Role, ServiceAccount, Secret, Source, Project, Cluster, ConfigSet, Global, Service, Grant}
 }
 
 // new returns an empty message of the kind; nil if there is no such kind.
@@ -70,6 +71,8 @@ func (k Kind) new() Message {
 		return &consolev1.Project{}
 	case Cluster:
 		return &consolev1.Cluster{}
+	case ConfigSet:
+		return &consolev1.ConfigSet{}
 	case Global:
 		return &consolev1.GlobalService{}
 	case Service:

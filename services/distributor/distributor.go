@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/platform/pieces"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/edge"
 	"fairlead.dev/services/distributor/internal/ledger"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -109,8 +110,9 @@ func (s *Service) openState() (err error) {
 }
 
 func (s *Service) serve(origin *edge.Edge) error {
+	console := consolev1connect.NewConfigServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
+		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,

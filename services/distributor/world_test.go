@@ -386,6 +386,7 @@ func isGoAway(m *deliveryv1.WatchResponse) bool { return m.GetGoAway() != nil }
 // console keeps a catalog in memory, signs tokens, and remembers what it is told.
 type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
+	consolev1connect.UnimplementedConfigServiceHandler
 	keys *identity.KeySet
 
 	mu      sync.Mutex // guards what follows
@@ -395,9 +396,10 @@ type console struct {
 	hub     map[string]*consolev1.ServiceHub
 	refs    map[string]*consolev1.RefHub // by uid of the source and ref
 	seen    map[string]*consolev1.ClusterSeen
-	lost    map[string]bool   // clusters whose stream broke
-	reports map[string]uint64 // "<cluster>/<service>" -> sequence
-	failing error             // of Record*
+	lost    map[string]bool                                 // clusters whose stream broke
+	reports map[string]uint64                               // "<cluster>/<service>" -> sequence
+	failing error                                           // of Record*
+	configs map[string]map[string]*consolev1.AccessedConfig // by uid of the service and revision
 }
 
 func newConsole(t *testing.T) *console {
@@ -417,6 +419,7 @@ func (c *console) handler() http.Handler {
 	mux.Handle(consolev1connect.NewIdentityServiceHandler(c))
 	mux.Handle(consolev1connect.NewCatalogServiceHandler(c))
 	mux.Handle(consolev1connect.NewStatusServiceHandler(c))
+	mux.Handle(consolev1connect.NewConfigServiceHandler(c))
 	return mux
 }
 

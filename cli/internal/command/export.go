@@ -84,6 +84,8 @@ func ofProject(m manifest.Message, project string) bool {
 		return m.GetMetadata().GetName() == project
 	case *consolev1.Service:
 		return m.GetSpec().GetProject() == project
+	case *consolev1.ConfigSet:
+		return m.GetSpec().GetProject() == project
 	case *consolev1.GlobalService:
 		return m.GetSpec().GetTemplate().GetProject() == project
 	}

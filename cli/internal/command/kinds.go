@@ -28,7 +28,7 @@ func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
 }
 
 // findKind takes a kind in singular or plural.
@@ -155,6 +155,24 @@ func projectKind() kind {
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Projects.DeleteProject(ctx, &consolev1.DeleteProjectRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func configSetKind() kind {
+	return kind{
+		kind: manifest.ConfigSet,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Sets.GetConfigSet(ctx, &consolev1.GetConfigSetRequest{Name: name})
+			return res.GetConfigSet(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+			res, err := h.Sets.ListConfigSets(ctx, &consolev1.ListConfigSetsRequest{PageSize: pageSize, PageToken: token})
+			return messages(res.GetConfigSets()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Sets.DeleteConfigSet(ctx, &consolev1.DeleteConfigSetRequest{Name: name})
 			return err
 		},
 	}

@@ -54,6 +54,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.grants(found), nil
 	case manifest.Project:
 		return v.projects(found), nil
+	case manifest.ConfigSet:
+		return v.configSets(found), nil
 	case manifest.Global:
 		return v.globals(found)
 	case manifest.Role:

@@ -40,6 +40,8 @@ type Hub struct {
 	Grants   consolev1connect.GrantServiceClient
 	Projects consolev1connect.ProjectServiceClient
 	Globals  consolev1connect.GlobalServiceServiceClient
+	Sets     consolev1connect.ConfigSetServiceClient
+	Configs  consolev1connect.ConfigServiceClient
 	Roles    consolev1connect.RoleServiceClient
 	Accounts consolev1connect.ServiceAccountServiceClient
 	Applies  consolev1connect.ApplyServiceClient
@@ -87,6 +89,8 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Grants:   consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
 		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
 		Globals:  consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
+		Sets:     consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
+		Configs:  consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
 		Roles:    consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
 		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),

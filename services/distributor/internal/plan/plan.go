@@ -86,6 +86,7 @@ type Delivery struct {
 	Revision  Revision
 	Artifact  Artifact
 	Options   string // a ServiceDelivery of nothing else, as on the wire
+	Config    string // revision of the configuration; empty: none
 	// Digest changes when, and only when, there is something for the agent to do.
 	Digest string
 }
@@ -189,7 +190,7 @@ type want struct {
 
 type cluster struct {
 	name     string
-	exists   bool       // in the catalog
+	exists   bool // in the catalog
 	labels   map[string]string
 	services []*service // in the order of names
 	digest   string     // over what is delivered
@@ -258,7 +259,7 @@ func (s *service) delivery(options string) *Delivery {
 	}
 	return &Delivery{
 		Service: s.is.Name, UID: s.is.UID, Want: c.Want, Namespace: namespace(s.is), Revision: c.Revision, Artifact: c.Artifact,
-		Options: options, Digest: s.digest.String(),
+		Options: options, Config: s.is.Config(), Digest: s.digest.String(),
 	}
 }
 

@@ -279,7 +279,7 @@ func (u *Update) compute(s *service) {
 	if c := s.delivered(); c != nil {
 		digest = delivery.DigestOf(delivery.Service{
 			Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest),
-			Options: s.is.Options(u.cluster(s.is.Cluster()).labels),
+			Config: s.is.Config(), Options: s.is.Options(u.cluster(s.is.Cluster()).labels),
 		})
 	}
 	if digest != s.digest {

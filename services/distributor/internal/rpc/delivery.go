@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,6 +16,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
@@ -29,6 +31,7 @@ type Deps struct {
 	// Confirmed is when the console last said that there is nothing newer than that catalog.
 	Confirmed func() time.Time
 	Nudges    *nudge.Hub
+	Configs   *configs.Cache
 	Reports   *status.Reports
 	Seen      *status.Seen
 	Metrics   *observe.Metrics
@@ -40,6 +43,9 @@ type Deps struct {
 	Tickets artifact.Tickets
 	Log     *slog.Logger
 }
+
+// configBytes bounds the configurations in one answer.
+const configBytes = 4 << 20
 
 // Delivery implements DeliveryService.
 type Delivery struct {
@@ -81,7 +87,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if err != nil {
 		return nil, toConnect(err, cluster)
 	}
+	configured, missing := d.configure(ctx, &diff)
 	now, wait := time.Now(), spread(d.nextPoll())
+	if missing {
+		wait, diff.Revision = spread(min(soon, d.deps.NextPoll)), 0
+	}
 	if diff.Behind {
 		wait, diff.Revision = spread(min(soon, d.deps.NextPoll)), 0
 	}
@@ -93,7 +103,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	case diff.HaveWanted:
 		resp.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
 	default:
-		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: d.changes(ctx, cluster, diff)}
+		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: d.changes(ctx, cluster, diff, configured)}
 	}
 	return resp, nil
 }
@@ -112,7 +122,37 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 	return m
 }
 
-func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Difference) *deliveryv1.Changes {
+// configure gets the configurations of what has changed. What has none yet is left out: the agent keeps what it has, and asks again
+// soon.
+func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found map[string]*deliveryv1.Configuration, missing bool) {
+	var wanted []configs.Key
+	for _, s := range diff.Changed {
+		if s.Config != "" {
+			wanted = append(wanted, configs.Key{Service: s.UID, Revision: s.Config})
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, false
+	}
+	found, err := d.deps.Configs.Get(ctx, wanted)
+	if err != nil {
+		d.deps.Log.WarnContext(ctx, "services wait for their configuration, which the console can't be asked for", "err", err)
+	}
+	size := 0
+	for _, key := range wanted {
+		if size += proto.Size(found[key.Service]); size > configBytes && len(found) > 1 {
+			delete(found, key.Service) // the rest comes with the next answer
+		}
+	}
+	if len(found) == len(wanted) {
+		return found, false
+	}
+	diff.Changed = slices.DeleteFunc(slices.Clone(diff.Changed), func(s *plan.Delivery) bool { return s.Config != "" && found[s.UID] == nil })
+	diff.None = len(diff.Changed)+len(diff.Removed) == 0
+	return found, true
+}
+
+func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Difference, configured map[string]*deliveryv1.Configuration) *deliveryv1.Changes {
 	ticket, err := d.deps.Tickets.For(cluster)
 	if err != nil {
 		// It works without, as long as distributors give out the artifacts themselves.
@@ -125,6 +165,7 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 		_ = proto.Unmarshal([]byte(s.Options), one) // ours
 		one.Name, one.Digest, one.Namespace, one.Source, one.Path = s.Service, s.Digest, s.Namespace, s.Want.Source, s.Want.Path
 		one.Revision, one.Artifact, one.Ticket = status.Revision(s.Revision), status.Artifact(s.Artifact), ticket(s.Artifact.Digest)
+		one.Configuration = configured[s.UID]
 		out.Services = append(out.Services, one)
 	}
 	return out

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+func (a *app) config() *cobra.Command {
+	var file, format string
+	cmd := &cobra.Command{
+		Use:   "config SERVICE | config -f FILE",
+		Short: "Show what a service is configured with, and where each value comes from",
+		Long: `Show what a service is configured with: the entries of its project, its configuration sets, its cluster and itself,
+of which a later one wins, with references resolved. Secrets are shown as ***.
+
+With -f it is shown for a service as a file describes it, without writing anything. You need the right to write it.
+The exit code is 1 if an entry has no value: the service is held back then, or keeps what it has.`,
+		Example: "  fairlead config web\n  fairlead config web -o wide\n  fairlead config -f web.yaml",
+		Args:    wants(0, 1),
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with a service, or - for stdin")
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json or name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (file == "") == (len(args) == 0) {
+			return usage(cmd)
+		}
+		req := &consolev1.PreviewConfigRequest{}
+		if file == "" {
+			req.Of = &consolev1.PreviewConfigRequest_Service{Service: args[0]}
+		} else {
+			draft, err := a.readService(file)
+			if err != nil {
+				return err
+			}
+			req.Of = &consolev1.PreviewConfigRequest_Draft{Draft: draft}
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			res, err := h.Configs.PreviewConfig(ctx, req)
+			if err != nil {
+				return err
+			}
+			return a.printConfig(res, format)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// readService reads the one service that a file describes.
+func (a *app) readService(file string) (*consolev1.Service, error) {
+	objects, err := a.read([]string{file})
+	if err != nil {
+		return nil, err
+	}
+	var found []*consolev1.Service
+	for _, o := range objects {
+		if s, ok := o.Message.(*consolev1.Service); ok {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%s: has %d services: give a file with one", file, len(found))
+	}
+	return found[0], nil
+}
+
+func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) error {
+	var err error
+	switch format {
+	case formatJSON:
+		err = a.printJSON(res)
+	case formatName:
+		for _, e := range res.GetEntries() {
+			if err := a.printf("%s\n", e.GetName()); err != nil {
+				return err
+			}
+		}
+	case formatTable, formatWide:
+		err = configTable(a.Stdout, res, format == formatWide)
+	default:
+		return fmt.Errorf("configuration can be shown as table, wide, json or name, not as %s", format)
+	}
+	if err != nil {
+		return err
+	}
+	missing := 0
+	for _, e := range res.GetEntries() {
+		if e.GetProblem() != "" {
+			missing++
+			a.notef("%s: %s\n", e.GetName(), e.GetProblem())
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d entries have no value: until they have, the service keeps the configuration that it has, or is held back", missing, len(res.GetEntries()))
+	}
+	return nil
+}
+
+func configTable(to io.Writer, res *consolev1.PreviewConfigResponse, wide bool) error {
+	head := []string{"NAME", "TYPE", "VALUE", "FROM"}
+	if wide {
+		head = append(head, "OVER")
+	}
+	t := table.New(head...)
+	if !wide {
+		t.MaxCell = maxCell
+	}
+	for _, e := range res.GetEntries() {
+		cells := []string{e.GetName(), strings.ToLower(strings.TrimPrefix(e.GetType().String(), "CONFIG_TYPE_")), e.GetValue(), e.GetOrigin()}
+		if wide {
+			cells = append(cells, strings.Join(e.GetOverrides(), ", "))
+		}
+		t.Row(cells...)
+	}
+	if len(res.GetEntries()) == 0 {
+		_, err := fmt.Fprintln(to, "no configuration")
+		return err
+	}
+	return t.Write(to)
+}
+
+func (v view) configSets(found []manifest.Message) *table.Table {
+	t := v.newTable([]string{"NAME", "PROJECT", "ENTRIES", "SERVICES"}, "IMPORTS", "DESCRIPTION")
+	for _, m := range found {
+		s := m.(*consolev1.ConfigSet) //nolint:forcetypeassert // of this kind
+		var imports []string
+		for _, i := range s.GetSpec().GetImports() {
+			imports = append(imports, strings.TrimPrefix(i.GetBackend()+":"+i.GetPath(), ":"))
+		}
+		v.row(t, []string{s.GetMetadata().GetName(), s.GetSpec().GetProject(), fmt.Sprint(len(s.GetSpec().GetEntries())), fmt.Sprint(s.GetStatus().GetServices())},
+			strings.Join(imports, ", "), s.GetSpec().GetDescription())
+	}
+	return t
+}

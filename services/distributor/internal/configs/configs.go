@@ -1,0 +1,136 @@
+// Package configs gets what services are configured with from the console, for agents that need it. Values are in memory only, of
+// those services that were asked for last.
+package configs
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+const (
+	// maxBytes is what configurations may take in memory.
+	maxBytes = 64 << 20
+	// overhead is what one costs besides its values, in bytes.
+	overhead = 512
+	// askFor is how many the console is asked for at once, and askTimeout how long that may take: an agent waits.
+	askFor     = 100
+	askTimeout = 10 * time.Second
+)
+
+// Key names what a service is configured with.
+type Key struct {
+	Service  string // uid
+	Revision string
+}
+
+// Cache gets configurations. It is safe for concurrent use.
+type Cache struct {
+	console consolev1connect.ConfigServiceClient
+
+	mu    sync.Mutex // guards what follows
+	kept  map[Key]*list.Element
+	order *list.List // of *entry, the last used first
+	bytes int
+}
+
+type entry struct {
+	key   Key
+	value *deliveryv1.Configuration
+	size  int
+}
+
+// New returns a cache of what a console has.
+func New(console consolev1connect.ConfigServiceClient) *Cache {
+	return &Cache{console: console, kept: map[Key]*list.Element{}, order: list.New()}
+}
+
+// Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for, are left out.
+func (c *Cache) Get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Configuration, error) {
+	out := make(map[string]*deliveryv1.Configuration, len(keys))
+	var missing []*consolev1.ConfigWanted
+	for _, key := range keys {
+		if found := c.find(key); found != nil {
+			out[key.Service] = found
+		} else {
+			missing = append(missing, &consolev1.ConfigWanted{ServiceUid: key.Service, Revision: key.Revision})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for len(missing) > 0 {
+		n := min(askFor, len(missing))
+		resp, err := c.console.AccessConfigs(ctx, &consolev1.AccessConfigsRequest{Services: missing[:n]})
+		if err != nil {
+			return out, fmt.Errorf("access configurations: %w", err)
+		}
+		for _, accessed := range resp.GetServices() {
+			value, err := decode(accessed)
+			if err != nil {
+				return out, err
+			}
+			c.keep(Key{accessed.GetServiceUid(), accessed.GetRevision()}, value)
+			out[accessed.GetServiceUid()] = value
+		}
+		missing = missing[n:]
+	}
+	return out, nil
+}
+
+func (c *Cache) find(key Key) *deliveryv1.Configuration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.kept[key]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*entry).value //nolint:forcetypeassert // nothing else is in it
+}
+
+func (c *Cache) keep(key Key, value *deliveryv1.Configuration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept[key] != nil {
+		return
+	}
+	e := &entry{key: key, value: value, size: proto.Size(value) + overhead}
+	c.kept[key] = c.order.PushFront(e)
+	for c.bytes += e.size; c.bytes > maxBytes; {
+		last := c.order.Remove(c.order.Back()).(*entry) //nolint:forcetypeassert // nothing else is in it
+		delete(c.kept, last.key)
+		c.bytes -= last.size
+	}
+}
+
+func decode(a *consolev1.AccessedConfig) (*deliveryv1.Configuration, error) {
+	out := &deliveryv1.Configuration{Revision: a.GetRevision()}
+	for _, v := range a.GetValues() {
+		e := &deliveryv1.ConfigurationEntry{Name: v.GetName(), Secret: v.GetSecret()}
+		switch v.GetType() {
+		case consolev1.ConfigType_CONFIG_TYPE_NUMBER:
+			n, err := strconv.ParseFloat(v.GetValue(), 64)
+			if err != nil {
+				return nil, fmt.Errorf("configuration of service %s: %q is no number", a.GetServiceUid(), v.GetName())
+			}
+			e.Value = &deliveryv1.ConfigurationEntry_Number{Number: n}
+		case consolev1.ConfigType_CONFIG_TYPE_FLAG:
+			e.Value = &deliveryv1.ConfigurationEntry_Flag{Flag: v.GetValue() == "true"}
+		case consolev1.ConfigType_CONFIG_TYPE_JSON:
+			e.Value = &deliveryv1.ConfigurationEntry_Json{Json: v.GetValue()}
+		default:
+			e.Value = &deliveryv1.ConfigurationEntry_Text{Text: v.GetValue()}
+		}
+		out.Entries = append(out.Entries, e)
+	}
+	return out, nil
+}
