@@ -27,10 +27,13 @@ func (a *Agent) scope(ctx context.Context, service desired.Service) (render.Scop
 		Cluster: render.ClusterScope{Name: a.joiner.Cluster(), Labels: service.ClusterLabels, KubernetesVersion: a.kubernetesVersion()},
 		Service: render.ServiceScope{Name: service.Name, Namespace: service.Namespace},
 	}
+	var err error
+	if scope.Configuration, err = desired.Values(service.Configuration); err != nil {
+		return render.Scope{}, err
+	}
 	if scope.Cluster.KubernetesVersion == "" {
 		return render.Scope{}, errors.New("the API server's version is not known yet")
 	}
-	var err error
 	scope.Cluster.APIVersions, err = a.cluster.APIVersions(ctx)
 	return scope, err
 }

@@ -109,5 +109,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Commit: sent.GetRevision().GetCommit(), Artifact: digest, Size: sent.GetArtifact().GetSize(),
 		Traceparent: sent.GetRevision().GetTraceparent(), Ticket: sent.GetTicket(),
 		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
+		Configuration: sent.GetConfiguration(),
 	}, nil
 }

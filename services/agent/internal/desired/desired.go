@@ -45,6 +45,8 @@ type Service struct {
 	Render        *deliveryv1.RenderSpec `json:"-"`
 	Sync          *deliveryv1.SyncSpec   `json:"-"`
 	ClusterLabels map[string]string      `json:"clusterLabels,omitempty"`
+	// Configuration is for renderers, too; nil: there is none.
+	Configuration *deliveryv1.Configuration `json:"-"`
 }
 
 // Content names all that the service's objects are made from; equal for services that are rendered alike. How they
@@ -58,6 +60,9 @@ func (s Service) Content() string {
 	for _, key := range slices.Sorted(maps.Keys(s.ClusterLabels)) {
 		parts = append(parts, key, s.ClusterLabels[key])
 	}
+	if revision := s.Configuration.GetRevision(); revision != "" {
+		parts = append(parts, "configuration", revision)
+	}
 	sum := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
@@ -69,8 +74,9 @@ func (s Service) Content() string {
 type kept struct {
 	*plain
 
-	Render json.RawMessage `json:"render,omitempty"`
-	Sync   json.RawMessage `json:"sync,omitempty"`
+	Render        json.RawMessage `json:"render,omitempty"`
+	Sync          json.RawMessage `json:"sync,omitempty"`
+	Configuration json.RawMessage `json:"configuration,omitempty"`
 }
 
 type plain Service
@@ -78,16 +84,15 @@ type plain Service
 // MarshalJSON writes the options as protojson.
 func (s Service) MarshalJSON() ([]byte, error) {
 	out := kept{plain: (*plain)(&s)}
-	var err error
-	if s.Render != nil {
-		if out.Render, err = protojson.Marshal(s.Render); err != nil {
+	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration} {
+		if !m.ProtoReflect().IsValid() {
+			continue
+		}
+		text, err := protojson.Marshal(m)
+		if err != nil {
 			return nil, err
 		}
-	}
-	if s.Sync != nil {
-		if out.Sync, err = protojson.Marshal(s.Sync); err != nil {
-			return nil, err
-		}
+		*to = text
 	}
 	return json.Marshal(out)
 }
@@ -107,6 +112,12 @@ func (s *Service) UnmarshalJSON(data []byte) error {
 		s.Render = &deliveryv1.RenderSpec{}
 		if err := read.Unmarshal(in.Render, s.Render); err != nil {
 			return err
+		}
+	}
+	if in.Configuration != nil {
+		s.Configuration = &deliveryv1.Configuration{}
+		if err := read.Unmarshal(in.Configuration, s.Configuration); err != nil {
+			return errors.New("the configuration is damaged") // the decoder may quote it
 		}
 	}
 	if in.Sync != nil {

@@ -1,0 +1,111 @@
+package desired
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// Values are the entries of a configuration as templates see them.
+func Values(c *deliveryv1.Configuration) (map[string]any, error) {
+	if len(c.GetEntries()) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]any, len(c.GetEntries()))
+	for _, e := range c.GetEntries() {
+		switch v := e.GetValue().(type) {
+		case *deliveryv1.ConfigurationEntry_Text:
+			out[e.GetName()] = v.Text
+		case *deliveryv1.ConfigurationEntry_Number:
+			out[e.GetName()] = v.Number
+		case *deliveryv1.ConfigurationEntry_Flag:
+			out[e.GetName()] = v.Flag
+		case *deliveryv1.ConfigurationEntry_Json:
+			var value any
+			if json.Unmarshal([]byte(v.Json), &value) != nil {
+				return nil, fmt.Errorf("configuration %q is not JSON", e.GetName()) // the decoder would quote it
+			}
+			out[e.GetName()] = value
+		default:
+			return nil, fmt.Errorf("configuration %q is of a kind that this agent does not know: upgrade it", e.GetName())
+		}
+	}
+	return out, nil
+}
+
+const (
+	masked = "***"
+	// shortest secret that is looked for in texts: anything shorter is in any text.
+	shortest = 4
+	// shortestLine of a secret of several lines that is looked for by itself.
+	shortestLine = 8
+)
+
+// Mask returns a function that takes the service's secrets out of texts for people; nil: there are none. What renderers and the API
+// server say about an object may quote it.
+func (s Service) Mask() func(string) string {
+	var pairs []string
+	note := func(secret string) {
+		if len(secret) < shortest {
+			return
+		}
+		for _, form := range forms(secret) {
+			pairs = append(pairs, form, masked)
+		}
+	}
+	for _, e := range s.Configuration.GetEntries() {
+		if !e.GetSecret() {
+			continue
+		}
+		switch v := e.GetValue().(type) {
+		case *deliveryv1.ConfigurationEntry_Text:
+			note(v.Text)
+			for line := range strings.Lines(v.Text) {
+				if line = strings.TrimSpace(line); len(line) >= shortestLine {
+					note(line)
+				}
+			}
+		case *deliveryv1.ConfigurationEntry_Json:
+			note(v.Json)
+			var tree any
+			if json.Unmarshal([]byte(v.Json), &tree) == nil {
+				leaves(tree, note)
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// forms are how a secret may stand in a text.
+func forms(secret string) []string {
+	quoted, _ := json.Marshal(secret) // text has a form
+	out := []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))}
+	for _, form := range []string{strings.Trim(string(quoted), `"`), strings.Trim(fmt.Sprintf("%q", secret), `"`)} {
+		if form != secret {
+			out = append(out, form)
+		}
+	}
+	return out
+}
+
+// leaves calls note with the texts of a tree.
+func leaves(tree any, note func(string)) {
+	switch node := tree.(type) {
+	case map[string]any:
+		for _, child := range node {
+			leaves(child, note)
+		}
+	case []any:
+		for _, child := range node {
+			leaves(child, note)
+		}
+	case string:
+		note(node)
+	}
+}
