@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help up test race e2e smoke chaos soak fleet bench gen fmt lint check build images kubelocal install tidy clean
 
-MODULES  := gen platform services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
+MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"

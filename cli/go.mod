@@ -15,6 +15,7 @@ require (
 )
 
 require (
+	fairlead.dev/deploy v0.0.0 // indirect
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
@@ -103,6 +104,7 @@ require (
 )
 
 replace (
+	fairlead.dev/deploy => ../deploy
 	fairlead.dev/gen => ../gen
 	fairlead.dev/platform => ../platform
 	fairlead.dev/services/console => ../services/console

@@ -59,6 +59,7 @@ func policy() identity.Policy {
 		consolev1connect.ClusterServiceUpdateClusterProcedure:       identity.RoleAdmin,
 		consolev1connect.ClusterServiceDeleteClusterProcedure:       identity.RoleAdmin,
 		consolev1connect.ClusterServiceBatchUpdateClustersProcedure: identity.RoleAdmin,
+		consolev1connect.ClusterServiceRenderAgentManifestProcedure: identity.RoleAdmin,
 		deliveryv1connect.DeliveryServiceSyncProcedure:              identity.RoleOpen,
 		deliveryv1connect.DeliveryServiceWatchProcedure:             identity.RoleAgent,
 		deliveryv1connect.DeliveryServiceReportProcedure:            identity.RoleAgent,

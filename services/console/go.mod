@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	connectrpc.com/connect v1.21.1
+	fairlead.dev/deploy v0.0.0
 	fairlead.dev/gen v0.0.0
 	fairlead.dev/platform v0.0.0
 	github.com/Masterminds/semver/v3 v3.5.0
@@ -91,6 +92,7 @@ require (
 )
 
 replace (
+	fairlead.dev/deploy => ../../deploy
 	fairlead.dev/gen => ../../gen
 	fairlead.dev/platform => ../../platform
 )

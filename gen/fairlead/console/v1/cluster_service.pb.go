@@ -11,6 +11,8 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -538,11 +540,128 @@ func (*DeleteClusterResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{9}
 }
 
+type RenderAgentManifestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of a Cluster.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// PEM of the authority that signed the hub's certificates; empty: the agent trusts those of its image.
+	HubCa string `protobuf:"bytes,2,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"`
+	// Values of the chart, over its own.
+	Values        *structpb.Struct `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenderAgentManifestRequest) Reset() {
+	*x = RenderAgentManifestRequest{}
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenderAgentManifestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenderAgentManifestRequest) ProtoMessage() {}
+
+func (x *RenderAgentManifestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenderAgentManifestRequest.ProtoReflect.Descriptor instead.
+func (*RenderAgentManifestRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RenderAgentManifestRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *RenderAgentManifestRequest) GetHubCa() string {
+	if x != nil {
+		return x.HubCa
+	}
+	return ""
+}
+
+func (x *RenderAgentManifestRequest) GetValues() *structpb.Struct {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type RenderAgentManifestResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// YAML. It holds the join tokens: a secret until they are used.
+	Manifest string `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// End of the join tokens.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenderAgentManifestResponse) Reset() {
+	*x = RenderAgentManifestResponse{}
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenderAgentManifestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenderAgentManifestResponse) ProtoMessage() {}
+
+func (x *RenderAgentManifestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenderAgentManifestResponse.ProtoReflect.Descriptor instead.
+func (*RenderAgentManifestResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RenderAgentManifestResponse) GetManifest() string {
+	if x != nil {
+		return x.Manifest
+	}
+	return ""
+}
+
+func (x *RenderAgentManifestResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 var File_fairlead_console_v1_cluster_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/cluster_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"0\n" +
+	")fairlead/console/v1/cluster_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\x11GetClusterRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"L\n" +
 	"\x12GetClusterResponse\x126\n" +
@@ -574,14 +693,23 @@ const file_fairlead_console_v1_cluster_service_proto_rawDesc = "" +
 	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12,\n" +
 	"\fconfirmation\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fconfirmation\"\x17\n" +
-	"\x15DeleteClusterResponse2\xb7\x04\n" +
+	"\x15DeleteClusterResponse\"\x92\x01\n" +
+	"\x1aRenderAgentManifestRequest\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12 \n" +
+	"\x06hub_ca\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x05hubCa\x12/\n" +
+	"\x06values\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x06values\"v\n" +
+	"\x1bRenderAgentManifestResponse\x12\x1a\n" +
+	"\bmanifest\x18\x01 \x01(\tR\bmanifest\x12;\n" +
+	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime2\xb3\x05\n" +
 	"\x0eClusterService\x12b\n" +
 	"\n" +
 	"GetCluster\x12&.fairlead.console.v1.GetClusterRequest\x1a'.fairlead.console.v1.GetClusterResponse\"\x03\x90\x02\x01\x12h\n" +
 	"\fListClusters\x12(.fairlead.console.v1.ListClustersRequest\x1a).fairlead.console.v1.ListClustersResponse\"\x03\x90\x02\x01\x12k\n" +
 	"\rUpdateCluster\x12).fairlead.console.v1.UpdateClusterRequest\x1a*.fairlead.console.v1.UpdateClusterResponse\"\x03\x90\x02\x02\x12}\n" +
 	"\x13BatchUpdateClusters\x12/.fairlead.console.v1.BatchUpdateClustersRequest\x1a0.fairlead.console.v1.BatchUpdateClustersResponse\"\x03\x90\x02\x02\x12k\n" +
-	"\rDeleteCluster\x12).fairlead.console.v1.DeleteClusterRequest\x1a*.fairlead.console.v1.DeleteClusterResponse\"\x03\x90\x02\x02B\xcc\x01\n" +
+	"\rDeleteCluster\x12).fairlead.console.v1.DeleteClusterRequest\x1a*.fairlead.console.v1.DeleteClusterResponse\"\x03\x90\x02\x02\x12z\n" +
+	"\x13RenderAgentManifest\x12/.fairlead.console.v1.RenderAgentManifestRequest\x1a0.fairlead.console.v1.RenderAgentManifestResponse\"\x00B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13ClusterServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -596,7 +724,7 @@ func file_fairlead_console_v1_cluster_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_cluster_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fairlead_console_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_fairlead_console_v1_cluster_service_proto_goTypes = []any{
 	(*GetClusterRequest)(nil),           // 0: fairlead.console.v1.GetClusterRequest
 	(*GetClusterResponse)(nil),          // 1: fairlead.console.v1.GetClusterResponse
@@ -608,34 +736,42 @@ var file_fairlead_console_v1_cluster_service_proto_goTypes = []any{
 	(*BatchUpdateClustersResponse)(nil), // 7: fairlead.console.v1.BatchUpdateClustersResponse
 	(*DeleteClusterRequest)(nil),        // 8: fairlead.console.v1.DeleteClusterRequest
 	(*DeleteClusterResponse)(nil),       // 9: fairlead.console.v1.DeleteClusterResponse
-	(*Cluster)(nil),                     // 10: fairlead.console.v1.Cluster
-	(*fieldmaskpb.FieldMask)(nil),       // 11: google.protobuf.FieldMask
-	(Outcome)(0),                        // 12: fairlead.console.v1.Outcome
+	(*RenderAgentManifestRequest)(nil),  // 10: fairlead.console.v1.RenderAgentManifestRequest
+	(*RenderAgentManifestResponse)(nil), // 11: fairlead.console.v1.RenderAgentManifestResponse
+	(*Cluster)(nil),                     // 12: fairlead.console.v1.Cluster
+	(*fieldmaskpb.FieldMask)(nil),       // 13: google.protobuf.FieldMask
+	(Outcome)(0),                        // 14: fairlead.console.v1.Outcome
+	(*structpb.Struct)(nil),             // 15: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),       // 16: google.protobuf.Timestamp
 }
 var file_fairlead_console_v1_cluster_service_proto_depIdxs = []int32{
-	10, // 0: fairlead.console.v1.GetClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	11, // 1: fairlead.console.v1.ListClustersRequest.read_mask:type_name -> google.protobuf.FieldMask
-	10, // 2: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
-	10, // 3: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
-	10, // 4: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
-	12, // 5: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	12, // 0: fairlead.console.v1.GetClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
+	13, // 1: fairlead.console.v1.ListClustersRequest.read_mask:type_name -> google.protobuf.FieldMask
+	12, // 2: fairlead.console.v1.ListClustersResponse.clusters:type_name -> fairlead.console.v1.Cluster
+	12, // 3: fairlead.console.v1.UpdateClusterRequest.cluster:type_name -> fairlead.console.v1.Cluster
+	12, // 4: fairlead.console.v1.UpdateClusterResponse.cluster:type_name -> fairlead.console.v1.Cluster
+	14, // 5: fairlead.console.v1.UpdateClusterResponse.outcome:type_name -> fairlead.console.v1.Outcome
 	4,  // 6: fairlead.console.v1.BatchUpdateClustersRequest.requests:type_name -> fairlead.console.v1.UpdateClusterRequest
 	5,  // 7: fairlead.console.v1.BatchUpdateClustersResponse.responses:type_name -> fairlead.console.v1.UpdateClusterResponse
-	0,  // 8: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
-	2,  // 9: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
-	4,  // 10: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
-	6,  // 11: fairlead.console.v1.ClusterService.BatchUpdateClusters:input_type -> fairlead.console.v1.BatchUpdateClustersRequest
-	8,  // 12: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
-	1,  // 13: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
-	3,  // 14: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
-	5,  // 15: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
-	7,  // 16: fairlead.console.v1.ClusterService.BatchUpdateClusters:output_type -> fairlead.console.v1.BatchUpdateClustersResponse
-	9,  // 17: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	15, // 8: fairlead.console.v1.RenderAgentManifestRequest.values:type_name -> google.protobuf.Struct
+	16, // 9: fairlead.console.v1.RenderAgentManifestResponse.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 10: fairlead.console.v1.ClusterService.GetCluster:input_type -> fairlead.console.v1.GetClusterRequest
+	2,  // 11: fairlead.console.v1.ClusterService.ListClusters:input_type -> fairlead.console.v1.ListClustersRequest
+	4,  // 12: fairlead.console.v1.ClusterService.UpdateCluster:input_type -> fairlead.console.v1.UpdateClusterRequest
+	6,  // 13: fairlead.console.v1.ClusterService.BatchUpdateClusters:input_type -> fairlead.console.v1.BatchUpdateClustersRequest
+	8,  // 14: fairlead.console.v1.ClusterService.DeleteCluster:input_type -> fairlead.console.v1.DeleteClusterRequest
+	10, // 15: fairlead.console.v1.ClusterService.RenderAgentManifest:input_type -> fairlead.console.v1.RenderAgentManifestRequest
+	1,  // 16: fairlead.console.v1.ClusterService.GetCluster:output_type -> fairlead.console.v1.GetClusterResponse
+	3,  // 17: fairlead.console.v1.ClusterService.ListClusters:output_type -> fairlead.console.v1.ListClustersResponse
+	5,  // 18: fairlead.console.v1.ClusterService.UpdateCluster:output_type -> fairlead.console.v1.UpdateClusterResponse
+	7,  // 19: fairlead.console.v1.ClusterService.BatchUpdateClusters:output_type -> fairlead.console.v1.BatchUpdateClustersResponse
+	9,  // 20: fairlead.console.v1.ClusterService.DeleteCluster:output_type -> fairlead.console.v1.DeleteClusterResponse
+	11, // 21: fairlead.console.v1.ClusterService.RenderAgentManifest:output_type -> fairlead.console.v1.RenderAgentManifestResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_cluster_service_proto_init() }
@@ -650,7 +786,7 @@ func file_fairlead_console_v1_cluster_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_cluster_service_proto_rawDesc), len(file_fairlead_console_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,7 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.ClusterServiceUpdateClusterProcedure:       judged,
 		consolev1connect.ClusterServiceBatchUpdateClustersProcedure: judged,
 		consolev1connect.ClusterServiceDeleteClusterProcedure:       judged,
+		consolev1connect.ClusterServiceRenderAgentManifestProcedure: write, // with join tokens, as CreateJoinToken
 
 		consolev1connect.ServiceServiceGetServiceProcedure:          read,
 		consolev1connect.ServiceServiceListServicesProcedure:        read,

@@ -48,6 +48,9 @@ const (
 	// ClusterServiceDeleteClusterProcedure is the fully-qualified name of the ClusterService's
 	// DeleteCluster RPC.
 	ClusterServiceDeleteClusterProcedure = "/fairlead.console.v1.ClusterService/DeleteCluster"
+	// ClusterServiceRenderAgentManifestProcedure is the fully-qualified name of the ClusterService's
+	// RenderAgentManifest RPC.
+	ClusterServiceRenderAgentManifestProcedure = "/fairlead.console.v1.ClusterService/RenderAgentManifest"
 )
 
 // ClusterServiceClient is a client for the fairlead.console.v1.ClusterService service.
@@ -65,6 +68,10 @@ type ClusterServiceClient interface {
 	BatchUpdateClusters(context.Context, *v1.BatchUpdateClustersRequest) (*v1.BatchUpdateClustersResponse, error)
 	// DeleteCluster removes a cluster. FailedPrecondition while a service names it. Its agents' credentials are revoked.
 	DeleteCluster(context.Context, *v1.DeleteClusterRequest) (*v1.DeleteClusterResponse, error)
+	// RenderAgentManifest returns what brings an agent into a cluster with `kubectl apply`, rendered from the agent's Helm
+	// chart, with a fresh join token for each replica: each works once, for 15 minutes. Called by administrators. Errors:
+	// InvalidArgument (a value that the chart does not know).
+	RenderAgentManifest(context.Context, *v1.RenderAgentManifestRequest) (*v1.RenderAgentManifestResponse, error)
 }
 
 // NewClusterServiceClient constructs a client for the fairlead.console.v1.ClusterService service.
@@ -113,6 +120,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		renderAgentManifest: connect.NewClient[v1.RenderAgentManifestRequest, v1.RenderAgentManifestResponse](
+			httpClient,
+			baseURL+ClusterServiceRenderAgentManifestProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("RenderAgentManifest")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -123,6 +136,7 @@ type clusterServiceClient struct {
 	updateCluster       *connect.Client[v1.UpdateClusterRequest, v1.UpdateClusterResponse]
 	batchUpdateClusters *connect.Client[v1.BatchUpdateClustersRequest, v1.BatchUpdateClustersResponse]
 	deleteCluster       *connect.Client[v1.DeleteClusterRequest, v1.DeleteClusterResponse]
+	renderAgentManifest *connect.Client[v1.RenderAgentManifestRequest, v1.RenderAgentManifestResponse]
 }
 
 // GetCluster calls fairlead.console.v1.ClusterService.GetCluster.
@@ -170,6 +184,15 @@ func (c *clusterServiceClient) DeleteCluster(ctx context.Context, req *v1.Delete
 	return nil, err
 }
 
+// RenderAgentManifest calls fairlead.console.v1.ClusterService.RenderAgentManifest.
+func (c *clusterServiceClient) RenderAgentManifest(ctx context.Context, req *v1.RenderAgentManifestRequest) (*v1.RenderAgentManifestResponse, error) {
+	response, err := c.renderAgentManifest.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ClusterServiceHandler is an implementation of the fairlead.console.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	// GetCluster returns one cluster with its status.
@@ -185,6 +208,10 @@ type ClusterServiceHandler interface {
 	BatchUpdateClusters(context.Context, *v1.BatchUpdateClustersRequest) (*v1.BatchUpdateClustersResponse, error)
 	// DeleteCluster removes a cluster. FailedPrecondition while a service names it. Its agents' credentials are revoked.
 	DeleteCluster(context.Context, *v1.DeleteClusterRequest) (*v1.DeleteClusterResponse, error)
+	// RenderAgentManifest returns what brings an agent into a cluster with `kubectl apply`, rendered from the agent's Helm
+	// chart, with a fresh join token for each replica: each works once, for 15 minutes. Called by administrators. Errors:
+	// InvalidArgument (a value that the chart does not know).
+	RenderAgentManifest(context.Context, *v1.RenderAgentManifestRequest) (*v1.RenderAgentManifestResponse, error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -229,6 +256,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceRenderAgentManifestHandler := connect.NewUnaryHandlerSimple(
+		ClusterServiceRenderAgentManifestProcedure,
+		svc.RenderAgentManifest,
+		connect.WithSchema(clusterServiceMethods.ByName("RenderAgentManifest")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceGetClusterProcedure:
@@ -241,6 +274,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceBatchUpdateClustersHandler.ServeHTTP(w, r)
 		case ClusterServiceDeleteClusterProcedure:
 			clusterServiceDeleteClusterHandler.ServeHTTP(w, r)
+		case ClusterServiceRenderAgentManifestProcedure:
+			clusterServiceRenderAgentManifestHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -268,4 +303,8 @@ func (UnimplementedClusterServiceHandler) BatchUpdateClusters(context.Context, *
 
 func (UnimplementedClusterServiceHandler) DeleteCluster(context.Context, *v1.DeleteClusterRequest) (*v1.DeleteClusterResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ClusterService.DeleteCluster is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) RenderAgentManifest(context.Context, *v1.RenderAgentManifestRequest) (*v1.RenderAgentManifestResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ClusterService.RenderAgentManifest is not implemented"))
 }

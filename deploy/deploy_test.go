@@ -1,0 +1,83 @@
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func objects(t *testing.T, text []byte) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	first := ""
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		object := map[string]any{}
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		name := object["kind"].(string) + "/" + metadata["name"].(string)
+		if first == "" {
+			first = name
+		}
+		all[name] = object
+	}
+	if _, ok := all["Namespace/fairlead-system"]; ok && first != "Namespace/fairlead-system" {
+		t.Errorf("%s comes before the namespace", first)
+	}
+	return all
+}
+
+func TestAgentIsWhole(t *testing.T) {
+	t.Parallel()
+	text, err := Agent(map[string]any{
+		"createNamespace": true,
+		"hub":             map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN\n: {{ not a template }} # \"\n"},
+		"join":            map[string]any{"tokens": []any{"a b: c"}},
+	}, "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := objects(t, text)
+	for _, name := range []string{
+		"Namespace/fairlead-system", "ServiceAccount/fairlead-agent", "ClusterRoleBinding/fairlead-agent", "StatefulSet/fairlead-agent",
+		"ConfigMap/fairlead-agent-hub-ca", "Secret/fairlead-agent-join", "NetworkPolicy/fairlead-agent",
+	} {
+		if all[name] == nil {
+			t.Errorf("no %s in\n%s", name, text)
+		}
+	}
+	if got := all["Secret/fairlead-agent-join"]["stringData"].(map[string]any)["fairlead-agent-0"]; got != "a b: c" {
+		t.Errorf("join token: %q", got)
+	}
+	if got := all["ConfigMap/fairlead-agent-hub-ca"]["data"].(map[string]any)["ca.crt"]; got != "-----BEGIN\n: {{ not a template }} # \"\n" {
+		t.Errorf("authority: %q", got)
+	}
+	if !strings.Contains(string(text), `"fairlead/agent:v1.2.3"`) || !strings.Contains(string(text), `"--hub-url=https://hub.example.com"`) {
+		t.Errorf("image or hub is missing in\n%s", text)
+	}
+}
+
+func TestAgentRefusesWhatTheChartDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	hub := map[string]any{"url": "https://hub.example.com"}
+	for want, values := range map[string]map[string]any{
+		"hub.url is missing":                           {},
+		`no value "replica"`:                           {"hub": hub, "replica": 1},
+		`no value "hub.uri": it has ca, caSecret, url`: {"hub": map[string]any{"uri": "x"}},
+		`value "replicas" must be a number`:            {"hub": hub, "replicas": "two"},
+		`value "join.tokens" must be a list`:           {"hub": hub, "join": map[string]any{"tokens": "x"}},
+	} {
+		if _, err := Agent(values, "dev"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", values, err, want)
+		}
+	}
+}

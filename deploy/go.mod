@@ -1,0 +1,5 @@
+module fairlead.dev/deploy
+
+go 1.26.0
+
+require go.yaml.in/yaml/v3 v3.0.5
