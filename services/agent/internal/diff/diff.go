@@ -49,6 +49,8 @@ type Deps struct {
 	API API
 	// Explain puts a refusal of the API server into words that quote no value of a Secret.
 	Explain func(ref object.Ref, err error) string
+	// Mask takes secrets out of texts; nil: there are none.
+	Mask func(string) string
 	// Sent says whether an item is not to be looked at, since applying would not send it.
 	Sent func(item set.Item) bool
 	// Ignored lists pointers of an object that are left to others; * is any key or index.
@@ -188,7 +190,7 @@ func (d *differ) compare(item set.Item, sent, live, next *unstructured.Unstructu
 	if d.Ignored != nil {
 		ignored = d.Ignored(item, sent)
 	}
-	fields := Fields(live, next, ignored)
+	fields := Fields(live, next, ignored, d.Mask)
 	if item.Group == "" && item.Kind == "Secret" && ownTime(live) != ownTime(next) && !slices.ContainsFunc(fields, isData) {
 		// What changed in it is not read; that something did is told by who wrote when.
 		fields = append(fields, &deliveryv1.FieldDiff{Pointer: "/data"})
@@ -214,6 +216,9 @@ func ownTime(obj *unstructured.Unstructured) string {
 }
 
 func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {
+	if d.Mask != nil {
+		one.Message = d.Mask(one.GetMessage())
+	}
 	one.Group, one.Version, one.Kind, one.Namespace, one.Name = ref.Group, ref.Version, ref.Kind, ref.Namespace, ref.Name
 	fmt.Fprintf(d.sum, "%q %d\n", ref.Key, one.GetChange())
 	size := len(one.GetMessage()) + len(ref.Kind) + len(ref.Namespace) + len(ref.Name) + 64

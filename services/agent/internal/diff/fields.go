@@ -16,9 +16,10 @@ import (
 )
 
 // Fields lists the fields in which two states of an object differ, but for those that are ignored, those that the
-// API server keeps, and the status.
-func Fields(live, wanted *unstructured.Unstructured, ignored []string) []*deliveryv1.FieldDiff {
-	w := walker{ignored: ignored, managers: managersOf(live)}
+// API server keeps, and the status. What mask (nil: nothing is to be) changes in a value that is wanted is not told of the one that
+// is there either: it may be an older secret.
+func Fields(live, wanted *unstructured.Unstructured, ignored []string, mask func(string) string) []*deliveryv1.FieldDiff {
+	w := walker{ignored: ignored, managers: managersOf(live), mask: mask}
 	w.value("", nil, says(live), says(wanted))
 	return w.out
 }
@@ -52,6 +53,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 type walker struct {
 	ignored  []string
 	managers []manager
+	mask     func(string) string
 	out      []*deliveryv1.FieldDiff
 }
 
@@ -99,8 +101,22 @@ func (w *walker) value(pointer string, managers []map[string]any, live, wanted a
 			return
 		}
 	}
-	w.out = append(w.out, &deliveryv1.FieldDiff{Pointer: pointer, Live: text(live), Wanted: text(wanted), Manager: w.who(managers)})
+	w.out = append(w.out, w.differ(pointer, text(live), text(wanted), w.who(managers)))
 }
+
+func (w *walker) differ(pointer, live, wanted, manager string) *deliveryv1.FieldDiff {
+	if w.mask != nil {
+		shown := w.mask(wanted)
+		if shown != wanted && live != "" {
+			live = strconv.Quote(masked)
+		}
+		pointer, live, wanted = w.mask(pointer), w.mask(live), shown
+	}
+	return &deliveryv1.FieldDiff{Pointer: pointer, Live: bounded(live, maxValue), Wanted: bounded(wanted, maxValue), Manager: manager}
+}
+
+// masked stands for a value with a secret in it.
+const masked = "***"
 
 func (w *walker) maps(pointer string, managers []map[string]any, live, wanted map[string]any) {
 	keys := slices.Collect(maps.Keys(live))
@@ -210,7 +226,7 @@ func text(value any) string {
 	if value == nil {
 		return ""
 	}
-	return bounded(jsonOf(value), maxValue)
+	return jsonOf(value)
 }
 
 func jsonOf(value any) string {

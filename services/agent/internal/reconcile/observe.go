@@ -187,6 +187,7 @@ func objectReport(ref object.Ref, state, message string) *deliveryv1.ObjectRepor
 
 // failed reports a problem and says when to try again.
 func (k *keeper) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
+	p.text = maskText(service, p.text)
 	report := &deliveryv1.ServiceReport{Phase: cmp.Or(p.phase, deliveryv1.Phase_PHASE_FAILED), Message: p.text, Guard: p.guard}
 	for _, failure := range p.failures {
 		report.Objects = append(report.Objects, objectReport(failure.Item.Ref, "Failed",
@@ -218,6 +219,7 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
 	}
 	k.color(service, report)
+	maskReport(service, report)
 	if err := k.Reports.Set(report); err != nil {
 		k.log.Error("the state can't be reported", "err", err)
 	}

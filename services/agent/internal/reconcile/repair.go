@@ -45,7 +45,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			}
 		}
 		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
-			return errors.New(problem.Text)
+			return k.failure(problem.Text)
 		}
 		k.repaired.Add(1)
 		return nil
@@ -59,7 +59,7 @@ func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (s
 		before, _ := k.Memory.Get(key)
 		answer, problem := k.Applier.One(ctx, request, item, true)
 		if problem != nil {
-			return errors.New(problem.Text)
+			return k.failure(problem.Text)
 		}
 		after, _ := k.Memory.Get(key)
 		same = before != after || object.Owned(answer) == before.Owned &&
