@@ -95,7 +95,7 @@ func TestNamespaceWithForeignObjectsStays(t *testing.T) {
 	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "secret", "generic", "precious", "-n", used); err != nil {
 		t.Fatal(err)
 	}
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"c.yaml": configMap("c", "2")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, map[string]string{"c.yaml": configMap("c", "2")}, lax()), healthy)
 	kept, err := w.get("v1", "Namespace", "", used)
 	if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
 		t.Errorf("the namespace is not let go of: %v %v", kept, err)

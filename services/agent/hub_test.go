@@ -56,6 +56,7 @@ type testHub struct {
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
 	down      bool
+	hanging   chan struct{} // Downloads wait until it is closed.
 	syncs     int
 	downloads int
 	watchers  map[chan struct{}]bool
@@ -83,8 +84,12 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deliveryv1connect.NewDetailServiceHandler(h))
 	mux.Handle(artifact.Path, store.Handler(func(*http.Request, artifact.Digest) error {
 		h.mu.Lock()
-		defer h.mu.Unlock()
 		h.downloads++
+		hanging := h.hanging
+		h.mu.Unlock()
+		if hanging != nil {
+			<-hanging
+		}
 		return nil
 	}))
 	h.server = httptest.NewUnstartedServer(h.guard(mux))
@@ -93,6 +98,7 @@ func newHub(t *testing.T) *testHub {
 	h.server.Config.Protocols.SetUnencryptedHTTP2(true)
 	h.server.Start()
 	t.Cleanup(h.server.Close)
+	t.Cleanup(func() { h.setHanging(false) })
 	return h
 }
 
@@ -339,6 +345,19 @@ func (h *testHub) setDown(down bool) {
 	h.mu.Unlock()
 	if down {
 		h.server.CloseClientConnections()
+	}
+}
+
+// setHanging makes downloads hang, until it is called again.
+func (h *testHub) setHanging(hanging bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hanging != nil {
+		close(h.hanging)
+		h.hanging = nil
+	}
+	if hanging {
+		h.hanging = make(chan struct{})
 	}
 }
 

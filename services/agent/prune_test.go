@@ -78,7 +78,7 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 	// It leaves the folder, and an object of the same folder stays; then the service goes, and another's stays.
 	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"b.yaml": raft(group, "first"), "c.yaml": configMap("c", "2")}), healthy)
 	mustStay("without its definition in the folder", "first", "second")
-	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}), healthy)
+	w.hub.awaitPhase(t, kinds, w.hub.pushSynced(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}, lax()), healthy)
 	w.mustBeGone(group+"/v1", "Raft", w.namespace, "first")
 	w.hub.remove(kinds)
 	w.hub.await(t, kinds, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })

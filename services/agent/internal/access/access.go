@@ -5,6 +5,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 )
@@ -18,6 +19,12 @@ func As(ctx context.Context, account string) context.Context {
 
 // Own has requests made as the agent itself.
 func Own(ctx context.Context) context.Context { return As(ctx, "") }
+
+// Valid tells whether a text is namespace/name.
+func Valid(account string) bool {
+	namespace, name, ok := strings.Cut(account, "/")
+	return ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
 
 // Account is whom requests are made as; empty: the agent itself.
 func Account(ctx context.Context) string {
@@ -39,6 +46,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	account := Account(r.Context())
 	if account == "" {
 		return t.next.RoundTrip(r)
+	}
+	if !Valid(account) {
+		return nil, fmt.Errorf("%q is no Kubernetes service account: it must be namespace/name", account)
 	}
 	namespace, _, _ := strings.Cut(account, "/")
 	r = r.Clone(r.Context())

@@ -15,9 +15,6 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// lastApplied is kubectl's note of what it sent.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
 // Tool names the tool that keeps an object, in words; "" if there is none.
 func Tool(meta metav1.Object) string {
 	labels, annotations := meta.GetLabels(), meta.GetAnnotations()
@@ -100,8 +97,8 @@ func Migration(meta metav1.Object) ([]byte, error) {
 		{"test", "/metadata/resourceVersion", meta.GetResourceVersion()},
 		{"replace", "/metadata/managedFields", append(others, ours)},
 	}
-	if _, ok := meta.GetAnnotations()[lastApplied]; ok {
-		patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + strings.ReplaceAll(lastApplied, "/", "~1")})
+	if _, ok := meta.GetAnnotations()[object.LastApplied]; ok {
+		patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + strings.ReplaceAll(object.LastApplied, "/", "~1")})
 	}
 	return json.Marshal(patch)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/services/agent/internal/object"
 )
 
 func TestToolsAreNamed(t *testing.T) {
@@ -32,7 +34,7 @@ func TestMigrationJoinsFieldsOfTools(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, sub, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: sub, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 	}
-	meta := &metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{lastApplied: "{}"}, ManagedFields: []metav1.ManagedFieldsEntry{
+	meta := &metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{object.LastApplied: "{}"}, ManagedFields: []metav1.ManagedFieldsEntry{
 		entry("kubectl-client-side-apply", "Update", "", `{"f:data":{"f:a":{}}}`),
 		entry("helm", "Apply", "", `{"f:data":{"f:b":{}}}`),
 		entry("kubectl-edit", "Update", "", `{"f:data":{"f:c":{}}}`),

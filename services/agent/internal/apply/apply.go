@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type API interface {
 	Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
 	Get(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Whole(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
+	Scan(ctx context.Context, gvk schema.GroupVersionKind, namespace string, most int, each func(*metav1.PartialObjectMetadata)) (all bool, err error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Patch(ctx context.Context, ref object.Ref, patch []byte) error
 	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
@@ -89,6 +91,8 @@ type Progress struct {
 	ran  map[object.Key]bool
 	// dropped are hooks whose objects were deleted.
 	dropped map[object.Key]bool
+	// held are objects that people hold in the cluster.
+	held map[object.Key]bool
 }
 
 // Begin plans. The error is a *manifest.Error if the manifests don't allow a plan.
@@ -105,6 +109,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 		steps: steps, items: items, own: own, adopted: adopted, since: a.now(), known: a.knowledge(r.Service, r.Record),
 		rules: health.Compile(r.Sync.GetHealth()),
 		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{},
+		held: map[object.Key]bool{},
 	}
 	if r.Record.Progress.Digest == r.Digest {
 		for _, key := range r.Record.Progress.Ran {
@@ -157,6 +162,8 @@ type Result struct {
 	Final bool
 	// Err is why it can't go on, if no object is to blame.
 	Err error
+	// Held are objects that are not as wanted, because people hold them in the cluster. All else is done.
+	Held []object.Key
 }
 
 // Advance goes on to the end, the next gate, or a failure.
@@ -188,7 +195,7 @@ func (a *Applier) Advance(ctx context.Context, r Request, p *Progress) Result {
 	if p.failed != nil {
 		return Result{Failures: p.failed, Final: true}
 	}
-	return Result{}
+	return Result{Held: slices.SortedFunc(maps.Keys(p.held), object.Compare)}
 }
 
 // pendings collects what has to be waited for.
@@ -236,8 +243,13 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 		}
 		known, ok := p.known.of(item.Key)
 		if Decide(item, known, ok) == "" {
-			if ok && known.Manifest == item.Sum { // else it is held, and stays as it was
+			switch {
+			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
 				p.note(item, known.UID, known.Owned)
+			case held(item, known, ok):
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.held[item.Key] = true
 			}
 			return nil
 		}
@@ -269,6 +281,8 @@ func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item
 	switch {
 	case err == nil:
 		return answer, "", nil
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.As(err, &unknown):
+		a.memory.Doubt(item.Key) // it may have arrived
 	case errors.As(err, &unknown) && p.own[item.GVK().GroupKind()] && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
 	case item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item):
@@ -287,12 +301,8 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 		return nil, err
 	}
 	if pointers := Ignored(r.Sync, item, obj); len(pointers) > 0 {
-		live, err := a.api.Whole(ctx, item.Ref)
-		if err != nil && !notThere(err) {
+		if err := a.spare(ctx, item, obj, pointers); err != nil {
 			return nil, err
-		}
-		if err == nil {
-			spare(obj, live, pointers)
 		}
 	}
 	answer, err := a.api.Apply(ctx, obj, dryRun)
@@ -348,6 +358,7 @@ func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err
 	case object.Owner(meta) == "":
 		return "", errors.New("it can't be changed to what is wanted, and was not made by a service: only those are deleted to be made anew. Delete it, or change what is wanted")
 	}
+	a.memory.Doubt(item.Key) // nobody is to make it as it was
 	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
 		return "", err
 	}

@@ -3,10 +3,12 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -29,11 +31,15 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 			unknown = append(unknown, item)
 		}
 	}
+	found, asked := a.scan(ctx, unknown)
 	var mu sync.Mutex // guards adopted
 	adopted = map[object.Key]bool{}
 	failures = a.each(ctx, unknown, func(ctx context.Context, item set.Item) *Problem {
-		meta, err := a.api.Metadata(ctx, item.Ref)
-		if notThere(err) {
+		meta, err := found[item.Key], error(nil)
+		if meta == nil && !asked[item.Key] {
+			meta, err = a.api.Metadata(ctx, item.Ref)
+		}
+		if meta == nil && err == nil || notThere(err) {
 			return nil
 		}
 		if err != nil {
@@ -45,6 +51,9 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		case owner != "":
 			return Taken(owner)
 		}
+		if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
+			return &Problem{Text: "it is in the cluster already, and held by its annotation " + object.HoldAnnotation, Advice: "Take the annotation off there, or give it another name.", Mistake: true}
+		}
 		if problem := mayAdopt(r.Sync.GetAdoption(), item, adopt.Tool(meta)); problem != nil {
 			return problem
 		}
@@ -54,6 +63,49 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		return nil
 	})
 	return adopted, failures
+}
+
+// scan reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth it. asked are
+// those that need no question of their own any more, whether they were found or not.
+func (a *Applier) scan(ctx context.Context, items []set.Item) (found map[object.Key]*metav1.PartialObjectMetadata, asked map[object.Key]bool) {
+	const (
+		worth = 10 // objects
+		most  = 4  // pages, of a namespace that may hold many more than are looked for
+	)
+	type place struct {
+		gvk       schema.GroupVersionKind
+		namespace string
+	}
+	places := map[place][]object.Key{}
+	for _, item := range items {
+		at := place{item.GVK(), item.Namespace}
+		places[at] = append(places[at], item.Key)
+	}
+	found, asked = map[object.Key]*metav1.PartialObjectMetadata{}, map[object.Key]bool{}
+	for at, keys := range places {
+		if len(keys) <= worth {
+			continue
+		}
+		wanted := make(map[object.Key]bool, len(keys))
+		for _, key := range keys {
+			wanted[key] = true
+		}
+		give, err := a.width.Take(ctx)
+		if err != nil {
+			return found, asked
+		}
+		all, err := a.api.Scan(ctx, at.gvk, at.namespace, most, func(meta *metav1.PartialObjectMetadata) {
+			key := object.Key{Group: at.gvk.Group, Kind: at.gvk.Kind, Namespace: meta.Namespace, Name: meta.Name}
+			if wanted[key] {
+				found[key] = meta.DeepCopy() // and not the page that it is of
+			}
+		})
+		give()
+		if err == nil && all {
+			maps.Copy(asked, wanted)
+		}
+	}
+	return found, asked
 }
 
 // mayAdopt: the object's annotation counts more than the service's spec.
@@ -130,17 +182,22 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 	})
 }
 
-// Shrinks says whether so much would be removed that a person has to confirm it, and names that removal.
-func Shrinks(spec *deliveryv1.PruneSpec, content string, before, going []inventory.Entry) (id string, guarded bool) {
+// Shrinks says whether so much would be removed that a person has to confirm it, and names that removal. before are the
+// objects that are there, going those of them that are not among the new ones.
+func Shrinks(spec *deliveryv1.PruneSpec, content string, before, going []inventory.Entry, wanted int) (id string, guarded bool) {
 	const (
-		few   = 10 // objects, below which there is no guard
 		usual = 50 // percent
+		few   = 3  // objects, below which names may just have changed
 	)
-	percent := usual
-	if spec != nil && spec.MaxPercent != nil {
-		percent = int(spec.GetMaxPercent())
-	}
-	if len(before) < few || len(going)*100 <= percent*len(before) {
+	switch percent := usual; {
+	case len(going) == 0:
+		return "", false
+	case wanted == 0: // nothing but hooks: whatever the threshold is
+	case spec != nil && spec.MaxPercent != nil:
+		if len(going)*100 <= int(spec.GetMaxPercent())*len(before) {
+			return "", false
+		}
+	case len(going)*100 <= percent*len(before), len(going) < few && (len(going) < len(before) || wanted >= len(before)):
 		return "", false
 	}
 	var text strings.Builder

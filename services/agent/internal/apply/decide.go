@@ -2,7 +2,6 @@ package apply
 
 import (
 	"fmt"
-	"slices"
 
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
@@ -62,16 +61,27 @@ func (k knowledge) of(key object.Key) (memory.Known, bool) {
 	return memory.Known{Service: k.service, Manifest: entry.Sum, Owned: entry.Owned, UID: entry.UID}, listed && entry.Sum != 0
 }
 
-// Needed lists the items that are to be sent. Hooks are not among them.
-func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) []set.Item {
+// held says whether an object would be sent if an annotation of it in the cluster did not keep it as it is.
+func held(item set.Item, known memory.Known, ok bool) bool {
+	return ok && known.State == memory.Held && known.Manifest != item.Sum && item.Flags&object.Hold == 0
+}
+
+// Needed lists the items that are to be sent, and those that people hold in the cluster. Hooks are not among them.
+func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) (needed []set.Item, holds map[object.Key]bool) {
 	known := a.knowledge(service, record)
-	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
+	holds = map[object.Key]bool{}
+	for _, item := range items {
 		if item.Hook != 0 {
-			return true
+			continue
 		}
 		one, ok := known.of(item.Key)
-		return Decide(item, one, ok) == ""
-	})
+		if Decide(item, one, ok) != "" {
+			needed = append(needed, item)
+		} else if held(item, one, ok) {
+			holds[item.Key] = true
+		}
+	}
+	return needed, holds
 }
 
 // Failure is why an object was not applied, in words.

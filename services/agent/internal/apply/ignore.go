@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -34,16 +35,32 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 }
 
 // spare takes fields that are left to others out of what is sent for an object that is there. One that somebody
-// else has is left out; one that only we have is sent as it is, since to leave it out would remove it.
-func spare(wanted, live *unstructured.Unstructured, pointers []string) {
+// else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only for such a
+// one the content of the object is read.
+func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
+	meta, err := a.api.Metadata(ctx, item.Ref)
+	if notThere(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var live *unstructured.Unstructured
 	for _, pointer := range pointers {
 		var ways [][]string
 		expand(wanted.Object, strings.Split(strings.TrimPrefix(pointer, "/"), "/"), nil, &ways)
 		slices.Reverse(ways) // so that elements that go don't move the ones that are still to be looked at
 		for _, way := range ways {
-			if ofOthers(live.GetManagedFields(), wanted.Object, way) {
+			if ofOthers(meta.GetManagedFields(), wanted.Object, way) {
 				remove(wanted.Object, way)
 				continue
+			}
+			if live == nil {
+				if live, err = a.api.Whole(ctx, item.Ref); notThere(err) {
+					return nil // it went meanwhile: it is made as it stands in the manifests
+				} else if err != nil {
+					return err
+				}
 			}
 			if value, ok := counterpart(wanted.Object, live.Object, way); ok {
 				put(wanted.Object, way, value)
@@ -52,6 +69,7 @@ func spare(wanted, live *unstructured.Unstructured, pointers []string) {
 			}
 		}
 	}
+	return nil
 }
 
 // expand finds the ways that a pointer means; * is every key or element.

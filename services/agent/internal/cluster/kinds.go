@@ -35,6 +35,11 @@ func (e *UnknownKindError) Error() string {
 		e.GVK.Kind, e.GVK.GroupVersion())
 }
 
+// DoubtError tells why nobody can say what there is of something.
+type DoubtError struct{ Why string }
+
+func (e *DoubtError) Error() string { return e.Why }
+
 // kinds remembers what was asked: only the groups that manifests use are ever looked up, one small
 // request each. A kind that is not found is never remembered.
 type kinds struct {

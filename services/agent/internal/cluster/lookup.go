@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,45 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// aggregated asks for all kinds in one answer.
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-// discovered is what is read of an aggregated answer.
-type discovered struct {
-	Items []struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-		Versions []struct {
-			Version   string `json:"version"`
-			Resources []struct {
-				ResponseKind struct {
-					Kind string `json:"kind"`
-				} `json:"responseKind"`
-			} `json:"resources"`
-		} `json:"versions"`
-	} `json:"items"`
-}
-
 // APIVersions lists what the API server has: "apps/v1", and "apps/v1/Deployment".
 func (c *Cluster) APIVersions(ctx context.Context) ([]string, error) {
+	listed, err := c.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var versions []string
-	for _, path := range []string{"/api", "/apis"} {
-		data, err := c.raw.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(ctx).Raw()
-		if err != nil {
-			return nil, fmt.Errorf("ask the API server for its kinds: %w", err)
-		}
-		var list discovered
-		if err := json.Unmarshal(data, &list); err != nil {
-			return nil, fmt.Errorf("read the API server's kinds: %w", err)
-		}
-		for _, group := range list.Items {
-			for _, version := range group.Versions {
-				name := schema.GroupVersion{Group: group.Metadata.Name, Version: version.Version}.String()
-				versions = append(versions, name)
-				for _, resource := range version.Resources {
-					versions = append(versions, name+"/"+resource.ResponseKind.Kind)
-				}
+	for _, group := range listed {
+		for _, version := range group.Versions {
+			name := schema.GroupVersion{Group: group.Metadata.Name, Version: version.Version}.String()
+			versions = append(versions, name)
+			for _, resource := range version.Resources {
+				versions = append(versions, name+"/"+resource.ResponseKind.Kind)
 			}
 		}
 	}

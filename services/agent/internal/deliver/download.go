@@ -33,6 +33,9 @@ func NewDownloader(store *artifact.Store, content *hub.Content, wanted *desired.
 	return &Downloader{store: store, content: content, desired: wanted, tracer: tracer, slots: make(chan struct{}, downloads)}
 }
 
+// Has tells whether the content of a service is on the disk.
+func (d *Downloader) Has(service desired.Service) bool { return d.store.Has(service.Artifact) }
+
 // Prepare brings the content of a service to the disk, so that Open need not wait for the hub. A full
 // disk is no error: then Open asks the hub.
 func (d *Downloader) Prepare(ctx context.Context, service desired.Service) error {

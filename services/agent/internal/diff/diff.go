@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,6 +36,7 @@ const (
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
 	Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
+	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
@@ -53,11 +55,14 @@ type Deps struct {
 	Mask func(string) string
 	// Sent says whether an item is not to be looked at, since applying would not send it.
 	Sent func(item set.Item) bool
+	// Stays: nothing is removed.
+	Stays bool
 	// Ignored lists pointers of an object that are left to others; * is any key or index.
 	Ignored func(item set.Item, obj *unstructured.Unstructured) []string
 }
 
-// Of compares what is wanted with the cluster. Objects of the record that are wanted no more would be removed.
+// Of compares what is wanted with the cluster. Objects of the record that are wanted no more would be removed, but for
+// those that stay by their annotation.
 func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record) (*deliveryv1.Diff, error) {
 	items, err := objects.Items()
 	if err != nil {
@@ -82,7 +87,14 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 		}
 	}
 	for _, entry := range record.Entries {
-		if !wanted[entry.Key] {
+		if wanted[entry.Key] || deps.Stays {
+			continue
+		}
+		goes, err := d.goes(ctx, record.Service, entry)
+		if err != nil {
+			return nil, err
+		}
+		if goes {
 			d.out.Removed++
 			d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_REMOVE}, entry.Ref)
 		}
@@ -141,6 +153,21 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 		d.compare(item, obj, live, next)
 	}
 	return nil
+}
+
+// goes tells whether an object that is wanted no more would be removed. What can't be told is said to be.
+func (d *differ) goes(ctx context.Context, service string, entry inventory.Entry) (bool, error) {
+	meta, err := d.API.Metadata(ctx, entry.Ref)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return true, nil //nolint:nilerr // it is on the list of what goes
+	}
+	wishes, err := object.WishesOf(meta.GetAnnotations())
+	return meta.GetLabels()[object.ServiceLabel] == service && (err != nil || wishes.Flags&object.PruneNever == 0), nil
 }
 
 // noteKind notes the kind that a CRD of the set brings.

@@ -134,6 +134,8 @@ func TestDiffTellsWhatWouldChange(t *testing.T) {
 		settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: NS, labels: {tier: back}}\ndata: {x: \"%s\", gone: \"1\"}"
 		web      = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: NS}\nspec: {replicas: %s, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: one}]}}}"
 	)
+	leaves := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: NS, labels: {" + object.ServiceLabel + ": %s}, annotations: {%s}}\n"
+	w.apply(fmt.Sprintf(leaves, "left", "shop", "a: b") + "\n---\n" + fmt.Sprintf(leaves, "protected", "shop", "fairlead.dev/prune: never") + "\n---\n" + fmt.Sprintf(leaves, "others", "else", "a: b"))
 	w.apply(same + "\n---\n" + fmt.Sprintf(settings, "1") + "\n---\n" + fmt.Sprintf(web, "1"))
 	w.kubectl("patch", "deployment", "web", "--field-manager=someone", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"other"}]}}}}`)
 	wanted := w.parse(same + "\n---\n" + strings.Replace(fmt.Sprintf(settings, "2"), `, gone: "1"`, "", 1) + "\n---\n" + fmt.Sprintf(web, "1") +
@@ -143,9 +145,10 @@ func TestDiffTellsWhatWouldChange(t *testing.T) {
 		"\n---\napiVersion: NS.dev/v1\nkind: Raft\nmetadata: {name: raft, namespace: NS}" +
 		"\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rafts.NS.dev}\nspec: {group: NS.dev, scope: Namespaced, names: {kind: Raft, plural: rafts}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}" +
 		"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: NS, labels: {a b: c}}")
-	record := inventory.Record{Entries: []inventory.Entry{
-		{Ref: object.RefOf(wanted[0])}, {Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: "left"}, Version: "v1"}},
-	}}
+	record := inventory.Record{Service: "shop", Entries: []inventory.Entry{{Ref: object.RefOf(wanted[0])}}}
+	for _, name := range []string{"gone", "left", "others", "protected"} {
+		record.Entries = append(record.Entries, inventory.Entry{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: name}, Version: "v1"}})
+	}
 	got, err := diff.Of(t.Context(), w.deps(), wanted, record)
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func says(obj *unstructured.Unstructured) map[string]any {
 		}
 		if annotations, ok := meta["annotations"].(map[string]any); ok {
 			annotations = maps.Clone(annotations)
-			delete(annotations, lastApplied)
+			delete(annotations, object.LastApplied)
 			if meta["annotations"] = annotations; len(annotations) == 0 {
 				delete(meta, "annotations")
 			}
@@ -46,9 +46,6 @@ func says(obj *unstructured.Unstructured) map[string]any {
 	}
 	return out
 }
-
-// lastApplied repeats a whole object, with the values of a Secret.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 type walker struct {
 	ignored  []string

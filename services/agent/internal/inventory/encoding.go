@@ -17,8 +17,9 @@ import (
 )
 
 // formatVersion of the ConfigMaps. An agent refuses what it does not know: guessing could prune. Format 1, of
-// lines of seven strings in parts with names by chance, is read and written as this one.
-const formatVersion = 2
+// lines of seven strings in parts with names by chance, and format 2, in which no sum in a complete record meant
+// leaving, are read and written as this one.
+const formatVersion = 3
 
 // The keys of a ConfigMap's data.
 const (
@@ -46,6 +47,9 @@ type state struct {
 	Chunks   []string `json:"chunks,omitempty"`
 	Progress Progress `json:"progress,omitzero"`
 	Orphan   bool     `json:"orphan,omitempty"`
+	Begun    string   `json:"begun,omitempty"`
+	Account  string   `json:"account,omitempty"`
+	Kept     []string `json:"kept,omitempty"`
 	Repairs  uint64   `json:"repairs,omitempty"`
 }
 
@@ -73,6 +77,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
 		Bits: bits, Progress: record.Progress, Orphan: record.Orphan, Repairs: record.Repairs,
+		Begun: record.Begun, Account: record.Account, Kept: record.Kept,
 	}
 	data := map[string]any{}
 	if bits == 0 {
@@ -128,11 +133,14 @@ func configMap(name, service string, data map[string]any) *unstructured.Unstruct
 // line is JSON and not columns with a separator: names of RBAC objects may hold any character.
 func line(e Entry) ([]byte, error) {
 	wave := ""
-	if e.Wave != 0 || e.Hook {
+	if e.Wave != 0 || e.Hook || e.Leaving {
 		wave = strconv.Itoa(int(e.Wave))
 	}
 	if e.Hook {
 		wave += hookMark
+	}
+	if e.Leaving {
+		wave += leavingMark
 	}
 	text, err := json.Marshal([9]string{e.Group, e.Version, e.Kind, e.Namespace, e.Name, string(e.UID), sumText(e.Sum), sumText(e.Owned), wave})
 	if err != nil {
@@ -141,8 +149,8 @@ func line(e Entry) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// hookMark follows the wave of a hook.
-const hookMark = "h"
+// hookMark and leavingMark follow the wave.
+const hookMark, leavingMark = "h", "l"
 
 func sumText(sum object.Sum) string {
 	if sum == 0 {
@@ -181,7 +189,8 @@ func parseLine(text string) (Entry, error) {
 	if entry.Owned, err = parseSum(columns[7]); err != nil || columns[8] == "" {
 		return entry, err
 	}
-	text, entry.Hook = strings.CutSuffix(columns[8], hookMark)
+	text, entry.Leaving = strings.CutSuffix(columns[8], leavingMark)
+	text, entry.Hook = strings.CutSuffix(text, hookMark)
 	wave, err := strconv.ParseInt(text, 10, 32)
 	entry.Wave = int32(wave)
 	return entry, err
@@ -224,13 +233,14 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	if err := json.Unmarshal([]byte(text), &account); err != nil {
 		return stored{}, fmt.Errorf("read state: %w", err)
 	}
-	if account.Format != 1 && account.Format != formatVersion || account.Service != service {
+	if account.Format < 1 || account.Format > formatVersion || account.Service != service {
 		return stored{}, fmt.Errorf("written by another version of the agent, or changed by hand (format %d)", account.Format)
 	}
 	kept := stored{
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
 			Progress: account.Progress, Orphan: account.Orphan, Repairs: account.Repairs,
+			Begun: account.Begun, Account: account.Account, Kept: account.Kept,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
 		annotations: head.GetAnnotations(),
@@ -253,6 +263,7 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 			if err != nil {
 				return stored{}, fmt.Errorf("read entry: %w", err)
 			}
+			entry.Leaving = entry.Leaving || account.Format < 3 && account.Complete && entry.Sum == 0
 			kept.record.Entries = append(kept.record.Entries, entry)
 		}
 	}

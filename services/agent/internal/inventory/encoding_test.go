@@ -93,7 +93,7 @@ func TestDamagedRecordsAreBrokenAndNotEmpty(t *testing.T) {
 			unstructured.RemoveNestedField(maps[headName("shop")].Object, "data")
 		},
 		"of the future": func(maps map[string]*unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(maps[headName("shop")].Object, `{"format":3,"service":"shop"}`, "data", stateKey)
+			_ = unstructured.SetNestedField(maps[headName("shop")].Object, `{"format":4,"service":"shop"}`, "data", stateKey)
 		},
 	}
 	for name, do := range damage {

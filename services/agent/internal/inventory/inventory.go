@@ -47,8 +47,7 @@ type Entry struct {
 
 	// UID of the object when it was last applied; "": not known to have been made.
 	UID types.UID
-	// Sum of the manifest that was last applied. 0: none, or it may have been applied in part. In a complete record:
-	// the object left the manifests and is still there.
+	// Sum of the manifest that was last applied. 0: none, or it may have been applied in part.
 	Sum object.Sum
 	// Owned is of the fields that we had after that; see object.Owned.
 	Owned object.Sum
@@ -56,6 +55,8 @@ type Entry struct {
 	Wave int32
 	// Hook: it was made at a moment of a sync, and is not looked after.
 	Hook bool
+	// Leaving: it left the manifests, and is still there.
+	Leaving bool
 }
 
 // Progress is what must not be done twice for a digest.
@@ -81,9 +82,15 @@ type Record struct {
 	// something else was begun: then the cluster may hold parts of both.
 	Applied  Applied
 	Complete bool
+	// Begun names the rendered objects of which some were sent since, if it is not complete.
+	Begun    string
 	Progress Progress
-	// Orphan: when the service goes, its objects are to stay.
-	Orphan bool
+	// Orphan: when the service goes, its objects are to stay. Account is the service account that they are removed as,
+	// empty: the agent's own. Both are what is left to go by when the agent's disk is lost.
+	Orphan  bool
+	Account string
+	// Kept says in sentences which objects stayed when they left the manifests, and why.
+	Kept []string
 	// Repairs counts what was put right.
 	Repairs uint64
 	Entries []Entry
@@ -112,6 +119,8 @@ type Store struct {
 	broken map[string]error
 	// owners says which service an object belongs to, here or soon.
 	owners map[object.Key]string
+	// claimed are the objects of a service that are in owners and not in its record.
+	claimed map[string][]object.Key
 	// track is told what a service has, whenever that changes.
 	track func(service string, entries []Entry)
 }
@@ -130,7 +139,8 @@ type stored struct {
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
-		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, track: func(string, []Entry) {},
+		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, claimed: map[string][]object.Key{},
+		track: func(string, []Entry) {},
 	}
 }
 
@@ -145,7 +155,7 @@ func (s *Store) Load(ctx context.Context) error {
 	}
 	records, broken, orphans := assemble(found)
 	s.mu.Lock()
-	s.records, s.broken, s.owners = records, broken, map[object.Key]string{}
+	s.records, s.broken, s.owners, s.claimed = records, broken, map[object.Key]string{}, map[string][]object.Key{}
 	for service, kept := range records {
 		for _, entry := range kept.record.Entries {
 			s.owners[entry.Key] = service
@@ -231,11 +241,11 @@ func (s *Store) reload(ctx context.Context, service string) error {
 		return err
 	}
 	delete(s.broken, service)
+	s.own(service, records[service].record.Entries)
 	delete(s.records, service)
 	if kept, ok := records[service]; ok {
 		s.records[service] = kept
 	}
-	s.own(service, records[service].record.Entries)
 	return nil
 }
 
@@ -269,7 +279,10 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 		return taken
 	}
 	for _, key := range keys {
-		s.owners[key] = service
+		if s.owners[key] != service {
+			s.owners[key] = service
+			s.claimed[service] = append(s.claimed[service], key)
+		}
 	}
 	return nil
 }
@@ -281,13 +294,17 @@ func (s *Store) Release(service string) {
 	s.own(service, s.records[service].record.Entries)
 }
 
-// own makes exactly these entries belong to the service. The caller holds mu.
+// own makes exactly these entries belong to the service, and no longer those of its record. The caller holds mu.
 func (s *Store) own(service string, entries []Entry) {
-	for key, owner := range s.owners {
-		if owner == service {
-			delete(s.owners, key)
+	for _, entry := range s.records[service].record.Entries {
+		if s.owners[entry.Key] == service {
+			delete(s.owners, entry.Key)
 		}
 	}
+	for _, key := range s.claimed[service] {
+		delete(s.owners, key)
+	}
+	delete(s.claimed, service)
 	for _, entry := range entries {
 		s.owners[entry.Key] = service
 	}
@@ -302,9 +319,9 @@ func watched(entries []Entry) []Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry Entry) bool { return entry.Hook })
 }
 
-// Holds tells whether any service has, or is about to make, an object that matches. It also names a
+// Holds names an object that matches and that any service has, or is about to make; "": there is none. It also names a
 // service, if there is one, whose inventory can't be read, after having tried again.
-func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (holds bool, unreadable string) {
+func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, unreadable string) {
 	s.mu.Lock()
 	broken := slices.Sorted(maps.Keys(s.broken))
 	s.mu.Unlock()
@@ -316,12 +333,13 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (holds b
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.owners {
-		if match(key) {
-			return true, unreadable
+	var first object.Key
+	for key, service := range s.owners {
+		if match(key) && (held == "" || object.Compare(key, first) < 0) {
+			first, held = key, fmt.Sprintf("%s of service %q", key, service)
 		}
 	}
-	return false, unreadable
+	return held, unreadable
 }
 
 // Save writes the record of a service. It fails if anybody else wrote it since it was read; then it is
@@ -357,8 +375,8 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 		return fmt.Errorf("write inventory: %w", err)
 	}
 	s.mu.Lock()
-	s.records[record.Service] = after
 	s.own(record.Service, record.Entries)
+	s.records[record.Service] = after
 	s.mu.Unlock()
 	return s.remove(ctx, slices.DeleteFunc(slices.Clone(before.chunks), func(name string) bool { return slices.Contains(after.chunks, name) }))
 }
@@ -398,19 +416,43 @@ func (s *Store) write(ctx context.Context, before stored, record Record) (stored
 	return after, nil
 }
 
-// Delete forgets a service. The head goes first: chunks without it mean nothing.
+// Delete forgets a service. The head goes first, as it was read or written last: chunks without it mean nothing. It
+// fails if anybody else wrote it since; then it is read anew, for the next attempt.
 func (s *Store) Delete(ctx context.Context, service string) error {
 	s.mu.Lock()
-	chunks := s.records[service].chunks
+	before := s.records[service]
 	s.mu.Unlock()
-	if err := s.remove(ctx, append([]string{headName(service)}, chunks...)); err != nil {
+	err := s.deleteHead(ctx, service, before)
+	if apierrors.IsConflict(err) && s.reload(ctx, service) == nil {
+		s.mu.Lock()
+		now := s.records[service]
+		s.mu.Unlock()
+		if reflect.DeepEqual(now.record, before.record) { // an annotation was set
+			err = s.deleteHead(ctx, service, now)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove inventory of %s: %w", service, err)
+	}
+	if err := s.remove(ctx, before.chunks); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.records, service)
 	s.own(service, nil)
+	delete(s.records, service)
 	return nil
+}
+
+func (s *Store) deleteHead(ctx context.Context, service string, known stored) error {
+	if known.version == "" {
+		return nil // there is none
+	}
+	err := s.maps.Delete(ctx, headName(service), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &known.version}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func (s *Store) remove(ctx context.Context, names []string) error {

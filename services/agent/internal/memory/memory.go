@@ -51,7 +51,7 @@ func (s State) String() string {
 // Known is what is known of an object.
 type Known struct {
 	Service string
-	// Manifest is the sum of what was last applied; 0: it was not, or it is on its way out.
+	// Manifest is the sum of what was last applied; 0: it was not, nobody knows, or it is on its way out.
 	Manifest object.Sum
 	// Applied and Watched are the content as it was after the apply, and as it is; 0 where content is not read.
 	// Owned is what was ours after the apply; see object.Owned.
@@ -165,6 +165,9 @@ func (m *Memory) Track(service string, entries []inventory.Entry) {
 // track adds or updates one record, and says whether its kind is new, or has to be read anew.
 func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 	manifest := entry.Sum
+	if entry.Leaving {
+		manifest = 0
+	}
 	id, ok := m.find(entry.Key)
 	if ok && m.at(id).service != sid {
 		if manifest == 0 {
@@ -199,7 +202,9 @@ func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 	r := m.at(id)
 	m.change(id, func() {
 		r.flags &^= stale
-		r.manifest = manifest
+		if !ok || manifest != 0 || entry.Leaving { // else it is about to be sent, and is until then as it was
+			r.manifest = manifest
+		}
 		if r.flags&wrote == 0 && entry.Owned != 0 { // else what this process knows is newer
 			r.owned = entry.Owned
 		}
@@ -338,6 +343,11 @@ func (m *Memory) look(id uint32, r *record, meta metav1.Object, content object.S
 	if r.applied == 0 || r.seen != 0 && r.seen == r.owned {
 		r.applied = content
 	}
+}
+
+// Doubt notes that nobody knows which manifest an object has: an apply may have arrived or not, or it is about to go.
+func (m *Memory) Doubt(key object.Key) {
+	m.update(key, func(_ uint32, r *record) { r.manifest = 0 })
 }
 
 // Gone notes that the object with this UID is not there any more; uid "": whichever there was.

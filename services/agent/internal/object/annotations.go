@@ -23,6 +23,9 @@ const (
 	TimeoutAnnotation    = "fairlead.dev/timeout"
 )
 
+// LastApplied is kubectl's note of what it sent: a whole object, with the values of a Secret.
+const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
 // Hook says at which moments of a sync an object is made, if it is no ordinary one: a set of bits.
 type Hook uint8
 

@@ -4,7 +4,7 @@
 // An object is deleted only if it still carries the service's mark, and only the very object that was
 // looked at (UID precondition). A namespace and the definition of a kind take along what is in them: as
 // long as somebody has something there, a service or anybody else, they only lose the mark. So do objects that say so
-// by their annotation. What stays in doubt stays in the cluster.
+// by their annotation. What stays in doubt stays in the cluster: an object of a kind that is not served now, too.
 //
 // Nothing is waited for: what takes its time to go is looked at again by the next call.
 package prune
@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,17 +44,28 @@ type API interface {
 	Inside(ctx context.Context, namespace string, skip func(metav1.Object) bool) (string, error)
 	// Instance names an object of a kind.
 	Instance(ctx context.Context, gvk schema.GroupVersionKind, skip func(metav1.Object) bool) (string, error)
+	// Served is a version in which a kind is served; "": there can be no object of it.
+	Served(ctx context.Context, kind schema.GroupKind) (version string, err error)
 }
 
 // Inventories knows the objects of all services; *inventory.Store does.
 type Inventories interface {
-	Holds(ctx context.Context, match func(object.Key) bool) (holds bool, unreadable string)
+	// Holds names an object that matches, and its service; "": there is none.
+	Holds(ctx context.Context, match func(object.Key) bool) (held, unreadable string)
 }
 
 // Left is an object that is still there, and why.
 type Left struct {
 	Entry inventory.Entry
 	Why   string
+}
+
+// Outcome is what became of objects that are not wanted any more.
+type Outcome struct {
+	// Left are those that are still to go.
+	Left []Left
+	// Kept says in sentences which of them stay without the mark, because of what is in them.
+	Kept []string
 }
 
 // Pruner removes objects. It is safe for concurrent use.
@@ -70,42 +82,47 @@ func New(api API, inventories Inventories, width *apply.Width) *Pruner {
 }
 
 // Remove takes all objects of a service out of the cluster, or, where its inventory says so, the mark off them.
-func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Record) []Left {
+func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Record) Outcome {
 	if !record.Orphan {
 		return p.Prune(ctx, service, record.Entries)
 	}
-	return p.each(ctx, record.Entries, func(ctx context.Context, entry inventory.Entry) string {
-		meta, err := p.api.Metadata(ctx, entry.Ref)
-		if gone(err) || err == nil && !ours(meta, service, entry) {
-			return ""
-		}
-		if err != nil {
-			return "can't be read: " + reason(err)
+	return Outcome{Left: p.each(ctx, record.Entries, func(ctx context.Context, entry inventory.Entry) string {
+		meta, why := p.read(ctx, &entry)
+		if meta == nil || !ours(meta, service, entry) {
+			return why
 		}
 		return p.disown(ctx, entry, meta.UID)
-	})
+	})}
 }
 
 // Prune removes the objects of a service, in the reverse order of applying, and returns those that are
 // still there. Later groups are not begun while something of an earlier one is left.
-func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.Entry) []Left {
+func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.Entry) Outcome {
 	going := make(map[object.Key]bool, len(entries))
 	for _, entry := range entries {
 		going[entry.Key] = true
 	}
-	var left []Left
+	var out Outcome
+	var mu sync.Mutex // guards out.Kept
 	for _, group := range order.Removal(entries) {
-		if len(left) > 0 {
+		if len(out.Left) > 0 {
 			for _, entry := range group {
-				left = append(left, Left{Entry: entry, Why: "waits for the objects that have to go before it"})
+				out.Left = append(out.Left, Left{Entry: entry, Why: "waits for the objects that have to go before it"})
 			}
 			continue
 		}
-		left = append(left, p.each(ctx, group, func(ctx context.Context, entry inventory.Entry) string {
-			return p.one(ctx, service, entry, going)
+		out.Left = append(out.Left, p.each(ctx, group, func(ctx context.Context, entry inventory.Entry) string {
+			kept, why := p.one(ctx, service, entry, going)
+			if kept != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				out.Kept = append(out.Kept, entry.Key.String()+" stays, without the service's mark: "+kept+".")
+			}
+			return why
 		})...)
 	}
-	return left
+	slices.Sort(out.Kept)
+	return out
 }
 
 // each goes through entries, as many at a time as the width allows, and returns those of which do says why they are
@@ -142,44 +159,68 @@ func (p *Pruner) each(ctx context.Context, entries []inventory.Entry, do func(co
 	return left
 }
 
-// one removes an object and says why it is still there; "" if it is gone or none of ours.
-func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) string {
+// read reads an object's metadata, in another version if its own is not served any more. Without metadata it is gone,
+// unless why says that this can't be told.
+func (p *Pruner) read(ctx context.Context, entry *inventory.Entry) (meta *metav1.PartialObjectMetadata, why string) {
 	meta, err := p.api.Metadata(ctx, entry.Ref)
+	if unserved(err) {
+		version, unknown := p.api.Served(ctx, entry.GVK().GroupKind())
+		if unknown == nil && version == "" {
+			return nil, ""
+		}
+		if unknown != nil || version == entry.Version {
+			return nil, "is of a kind that the cluster does not serve at the moment, so that nobody knows whether it is there. It is kept on the list until its kind is served again, or its definition is removed"
+		}
+		entry.Version = version
+		meta, err = p.api.Metadata(ctx, entry.Ref)
+	}
 	switch {
-	case gone(err):
-		return ""
+	case apierrors.IsNotFound(err):
+		return nil, ""
 	case err != nil:
-		return "can't be read: " + reason(err)
-	case !ours(meta, service, entry):
-		return ""
+		return nil, "can't be read: " + reason(err)
+	}
+	return meta, ""
+}
+
+// one removes an object and says why it is still there; "" if it is gone or none of ours, or it was let go of: then kept
+// says what for, unless it asked for that itself.
+func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (kept, why string) {
+	meta, why := p.read(ctx, &entry)
+	switch {
+	case meta == nil || !ours(meta, service, entry):
+		return "", why
 	case meta.DeletionTimestamp != nil:
-		return p.leaving(meta)
+		return "", p.leaving(meta)
 	}
 	if wishes, err := object.WishesOf(meta.Annotations); err == nil && wishes.Flags&object.PruneNever != 0 {
-		return p.disown(ctx, entry, meta.UID)
+		return "", p.disown(ctx, entry, meta.UID)
 	}
-	used, why := p.used(ctx, service, entry, going)
+	kept, why = p.used(ctx, service, entry, going)
 	switch {
 	case why != "":
-		return why
-	case used:
-		return p.disown(ctx, entry, meta.UID)
+		return "", why
+	case kept != "":
+		if why = p.disown(ctx, entry, meta.UID); why != "" {
+			kept = ""
+		}
+		return kept, why
 	}
-	if err := p.api.Delete(ctx, entry.Ref, meta.UID); err != nil && !gone(err) {
-		return "can't be deleted: " + reason(err)
+	if err := p.api.Delete(ctx, entry.Ref, meta.UID); err != nil && !apierrors.IsNotFound(err) {
+		return "", "can't be deleted: " + reason(err)
 	}
-	after, err := p.api.Metadata(ctx, entry.Ref)
+	after, why := p.read(ctx, &entry)
 	switch {
-	case gone(err) || err == nil && after.UID != meta.UID:
-		return ""
-	case err != nil:
-		return "is being deleted"
+	case why != "":
+		return "", "is being deleted"
+	case after == nil || after.UID != meta.UID:
+		return "", ""
 	}
-	return p.leaving(after)
+	return "", p.leaving(after)
 }
 
 func (p *Pruner) disown(ctx context.Context, entry inventory.Entry, uid types.UID) string {
-	if err := p.api.Disown(ctx, entry.Ref, uid); err != nil && !gone(err) {
+	if err := p.api.Disown(ctx, entry.Ref, uid); err != nil && !apierrors.IsNotFound(err) {
 		return "can't be let go of: " + reason(err)
 	}
 	return ""
@@ -206,10 +247,10 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 		meta.GetLabels()[object.ServiceLabel] == service && entry.UID != "" && meta.UID == entry.UID
 }
 
-// used tells what is never deleted: the cluster's own namespaces, and namespaces and definitions of kinds
+// used tells why something is never deleted: the cluster's own namespaces, and namespaces and definitions of kinds
 // with an object in them that is not going, too, whoever made it. It loses the mark, so that somebody else may have it.
 // why: it can't be told now.
-func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used bool, why string) {
+func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
 	var stranger func() (string, error)
 	skip := func(meta metav1.Object) bool {
@@ -218,63 +259,59 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 	switch entry.GVK().GroupKind() {
 	case schema.GroupKind{Kind: "Namespace"}:
 		if entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-") {
-			return true, ""
+			return "it is the cluster's own", ""
 		}
 		inside = func(key object.Key) bool { return key.Namespace == entry.Name }
 		stranger = func() (string, error) { return p.api.Inside(ctx, entry.Name, skip) }
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 		definition, err := p.api.Get(ctx, entry.Ref)
-		if err != nil && !gone(err) {
-			return false, "can't be read: " + reason(err)
+		if apierrors.IsNotFound(err) {
+			return "", ""
 		}
 		if err != nil {
-			return false, ""
+			return "", "can't be read: " + reason(err)
 		}
-		gvk := served(definition)
-		inside = func(key object.Key) bool { return key.Group == gvk.Group && key.Kind == gvk.Kind }
-		stranger = func() (string, error) { return p.api.Instance(ctx, gvk, skip) }
+		resource, kind := cluster.ReadDefinition(definition)
+		inside = func(key object.Key) bool { return key.Group == resource.Group && key.Kind == kind }
+		stranger = func() (string, error) { return p.api.Instance(ctx, resource.GroupVersion().WithKind(kind), skip) }
 	default:
-		return false, ""
+		return "", ""
 	}
-	used, unreadable := p.inventories.Holds(ctx, func(key object.Key) bool { return !going[key] && inside(key) })
-	if used {
-		return true, ""
+	held, unreadable := p.inventories.Holds(ctx, func(key object.Key) bool { return !going[key] && inside(key) })
+	if held == "" && unreadable != "" {
+		return "", fmt.Sprintf("waits until the inventory of service %q can be read", unreadable)
 	}
-	if unreadable != "" {
-		return false, fmt.Sprintf("waits until the inventory of service %q can be read", unreadable)
-	}
-	found, err := stranger()
-	if err != nil && !gone(err) {
-		return false, "can't be looked into: " + reason(err)
-	}
-	return found != "", ""
-}
-
-// served is the kind that a definition brings, as it can be read.
-func served(definition *unstructured.Unstructured) schema.GroupVersionKind {
-	gvk := schema.GroupVersionKind{}
-	gvk.Group, _, _ = unstructured.NestedString(definition.Object, "spec", "group")
-	gvk.Kind, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, one := range versions {
-		if version, ok := one.(map[string]any); ok && version["served"] == true {
-			gvk.Version, _ = version["name"].(string)
-			break
+	if held == "" {
+		var err error
+		if held, err = stranger(); err != nil {
+			return "", "can't be looked into: " + reason(err)
 		}
 	}
-	return gvk
+	if held == "" {
+		return "", ""
+	}
+	if entry.Kind == "Namespace" {
+		return held + " is in it", ""
+	}
+	return "there is " + held, ""
 }
 
-// gone tells that an object is not there: it is not found, or its kind is not served any more.
-func gone(err error) bool {
+// unserved tells that the kind was asked for, and not the object.
+func unserved(err error) bool {
 	unknown := (*cluster.UnknownKindError)(nil)
-	return apierrors.IsNotFound(err) || errors.As(err, &unknown)
+	return errors.As(err, &unknown)
 }
 
 // reason keeps to the kind of an error: the text of one about a Secret may quote it.
 func reason(err error) string {
 	if err == nil {
 		return ""
+	}
+	if unserved(err) {
+		return "its kind is not served at the moment"
+	}
+	if doubt := (*cluster.DoubtError)(nil); errors.As(err, &doubt) {
+		return doubt.Why
 	}
 	if status := apierrors.ReasonForError(err); status != metav1.StatusReasonUnknown {
 		return string(status)

@@ -2,13 +2,18 @@ package prune
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -35,7 +40,7 @@ func TestFinalizerPastItsDeadline(t *testing.T) {
 			{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "held"}, Version: "v1"}, UID: "1"},
 			{Ref: object.Ref{Key: object.Key{Kind: "Namespace", Name: "shop"}, Version: "v1"}, UID: "1"},
 		}
-		left := p.Prune(t.Context(), "shop", entries)
+		left := p.Prune(t.Context(), "shop", entries).Left
 		if time.Since(begin) != 0 {
 			t.Errorf("it waited for %s", time.Since(begin))
 		}
@@ -43,9 +48,68 @@ func TestFinalizerPastItsDeadline(t *testing.T) {
 			t.Errorf("got %v", left)
 		}
 		<-time.After(finalizerPatience + time.Second)
-		left = p.Prune(t.Context(), "shop", entries[:1])
+		left = p.Prune(t.Context(), "shop", entries[:1]).Left
 		if want := "waits for its finalizers since " + begin.UTC().Format(time.RFC3339) + ": harbour.dev/hold. See to it that what should take them off runs, or take them off"; len(left) != 1 || left[0].Why != want {
 			t.Errorf("got %v, want %s", left, want)
 		}
 	})
+}
+
+// away is a cluster that does not serve a kind, at least not in the version that it was applied in.
+type away struct {
+	API
+
+	version string // that it is served in
+	doubt   error
+	deleted []string
+}
+
+func (u *away) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	if u.version == "" || ref.Version != u.version {
+		return nil, &cluster.UnknownKindError{GVK: ref.GVK()}
+	}
+	if len(u.deleted) > 0 {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, ref.Name)
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"}}}, nil
+}
+
+func (u *away) Served(context.Context, schema.GroupKind) (string, error) { return u.version, u.doubt }
+
+func (u *away) Delete(_ context.Context, ref object.Ref, _ types.UID) error {
+	u.deleted = append(u.deleted, ref.Version)
+	return nil
+}
+
+func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
+	t.Parallel()
+	entries := []inventory.Entry{{Ref: object.Ref{Key: object.Key{Group: "sail.dev", Kind: "Raft", Name: "r"}, Version: "v1"}, UID: "1"}}
+	for name, one := range map[string]struct {
+		cluster *away
+		left    bool
+		deleted string
+	}{
+		"its server is down":           {&away{doubt: &cluster.DoubtError{Why: "it does not answer"}}, true, ""},
+		"it has another version now":   {&away{version: "v2"}, false, "v2"},
+		"its definition is gone":       {&away{}, false, ""},
+		"its definition is not served": {&away{doubt: &cluster.DoubtError{Why: "it is defined"}}, true, ""},
+	} {
+		for _, orphan := range []bool{false, true} {
+			if orphan && one.deleted != "" {
+				continue // it would be let go of
+			}
+			left := New(one.cluster, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{Entries: entries, Orphan: orphan}).Left
+			if len(left) > 0 != one.left {
+				t.Errorf("%s: got %v", name, left)
+			}
+			for _, l := range left {
+				if !strings.HasPrefix(l.Why, "is of a kind that the cluster does not serve at the moment") {
+					t.Errorf("%s: got %s", name, l.Why)
+				}
+			}
+		}
+		if got := strings.Join(one.cluster.deleted, ","); got != one.deleted {
+			t.Errorf("%s: deleted in %q, want %q", name, got, one.deleted)
+		}
+	}
 }

@@ -31,6 +31,8 @@ type problem struct {
 	failures []apply.Failure
 	// final: trying again changes nothing before the next digest.
 	final bool
+	// held: it goes on as soon as people let it.
+	held bool
 	// phase to report, if it is no failure, and what a person has to confirm.
 	phase deliveryv1.Phase
 	guard *deliveryv1.Guard
@@ -62,8 +64,10 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 			record = latest
 		}
 		wait := k.failed(service, record, *failure)
-		if gate != nil {
+		if gate != nil || failure.held {
 			k.notBefore = time.Time{}
+		}
+		if gate != nil {
 			return gate.Look
 		}
 		return wait
@@ -76,6 +80,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 
 // waits reports what is waited for, and says when to look again.
 func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
+	k.settled.Store(true) // what was sent stays for now, and so does what was not
 	if record, err := k.Inventory.Get(ctx, k.name); err == nil && k.told != gate.Why {
 		k.told = gate.Why
 		k.report(service, record, &deliveryv1.ServiceReport{
@@ -141,7 +146,19 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		}
 		return nil, failure.because(fmt.Sprintf("%d of %d objects are applied, the others stay as they were", len(done), objects.Len()))
 	}
+	if len(result.Held) > 0 {
+		return nil, holds(result.Held)
+	}
 	return nil, k.finish(ctx, service, objects, done)
+}
+
+// holds is why a digest is not applied yet: people hold objects of it in the cluster.
+func holds(keys []object.Key) *problem {
+	text := fmt.Sprintf("%s is held by its annotation %s in the cluster", keys[0], object.HoldAnnotation)
+	if more := len(keys) - 1; more > 0 {
+		text = fmt.Sprintf("%s and %d more objects are held by their annotation %s in the cluster", keys[0], more, object.HoldAnnotation)
+	}
+	return &problem{held: true, phase: deliveryv1.Phase_PHASE_HELD, text: text + ", and stays as it was. All else is applied, and what left the manifests goes once the annotation is taken off."}
 }
 
 // begin makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
@@ -164,15 +181,16 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	if len(failures) > 0 {
 		return refused(failures).because(before)
 	}
-	needed := k.Applier.Needed(k.name, items, record)
+	needed, held := k.Applier.Needed(k.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
 		if failures := k.Applier.Rehearse(ctx, request, items, needed); len(failures) > 0 {
 			return refused(failures).because(before)
 		}
 	}
-	superset, changed := union(record, items, needed)
+	superset, changed := union(record, items, needed, held)
 	if changed {
+		superset.Begun = setOf(service).String()
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
@@ -233,21 +251,26 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
+	record.Kept = nil
 	if len(stale) > 0 {
-		left := k.prune(ctx, service, stale)
-		k.metrics.pruned.Add(float64(len(stale) - len(left)))
-		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(left), "left", len(left))
-		for _, one := range left {
-			one.Entry.Sum = 0 // marks it as leaving
+		for _, entry := range stale {
+			k.Memory.Doubt(entry.Key) // nobody is to make it again
+		}
+		out := k.prune(ctx, service, stale)
+		k.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
+		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
+		for _, one := range out.Left {
+			one.Entry.Sum, one.Entry.Leaving = 0, true
 			entries = append(entries, one.Entry)
 		}
-		k.looks.left(left)
+		k.looks.left(out.Left)
+		record.Kept = few(out.Kept)
 	}
 	isNew := record.Applied.Digest != service.Digest
 	record.Entries = entries
-	record.Complete = true
+	record.Complete, record.Begun = true, ""
 	record.Progress = inventory.Progress{}
-	record.Orphan = service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Time: time.Now().UTC().Truncate(time.Second)}
 	if err := k.Inventory.Save(ctx, record); err != nil {
 		return retried(err).because("all objects are applied")
@@ -262,7 +285,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 }
 
 // prune removes objects that left the manifests, unless that is not wanted.
-func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) []prune.Left {
+func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
 	if !service.Sync.GetPrune().GetDisabled() {
 		return k.Pruner.Prune(ctx, k.name, stale)
 	}
@@ -270,7 +293,31 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 	for i, entry := range stale {
 		left[i] = prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"}
 	}
-	return left
+	return prune.Outcome{Left: left}
+}
+
+// few shortens what is told of objects that stay.
+func few(kept []string) []string {
+	const most = 5
+	if len(kept) <= most {
+		return kept
+	}
+	return append(kept[:most:most], fmt.Sprintf("So do %d more.", len(kept)-most))
+}
+
+// orphan says whether the objects of a service stay when it goes.
+func orphan(service desired.Service) bool {
+	return service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+}
+
+// noteWishes writes down in the cluster what decides about the objects when all else is lost, before it is needed.
+func (k *keeper) noteWishes(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+	same := record.Orphan == orphan(service) && record.Account == service.Sync.GetImpersonate()
+	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
+	if same || len(record.Entries) == 0 { // the first list of objects has it
+		return record, nil
+	}
+	return record, k.Inventory.Save(ctx, record)
 }
 
 // guard stops what would remove so much that it looks like an accident, until a person confirms it. Nothing
@@ -280,9 +327,12 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 	if service.Sync.GetPrune().GetDisabled() {
 		return nil
 	}
-	stays := make(map[object.Key]bool, len(items))
+	stays, wanted := make(map[object.Key]bool, len(items)), 0
 	for _, item := range items {
 		stays[item.Key] = true
+		if item.Hook == 0 {
+			wanted++
+		}
 	}
 	var before, going []inventory.Entry
 	for _, entry := range record.Entries {
@@ -294,17 +344,17 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 			going = append(going, entry)
 		}
 	}
-	id, guarded := apply.Shrinks(service.Sync.GetPrune(), service.Content(), before, going)
+	id, guarded := apply.Shrinks(service.Sync.GetPrune(), service.Content(), before, going, wanted)
 	if !guarded {
 		return nil
 	}
-	wanted := &deliveryv1.Guard{Id: id, Removing: int32(len(going)), ObjectsTotal: int32(len(before))}
+	told := &deliveryv1.Guard{Id: id, Removing: int32(len(going)), ObjectsTotal: int32(len(before))}
 	for _, entry := range going[:min(len(going), sampled)] {
-		wanted.Sample = append(wanted.Sample, &deliveryv1.ManagedObject{
+		told.Sample = append(told.Sample, &deliveryv1.ManagedObject{
 			Group: entry.Group, Version: entry.Version, Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name, Uid: string(entry.UID), Wave: entry.Wave,
 		})
 	}
-	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: wanted, final: true, text: fmt.Sprintf(
+	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: told, final: true, text: fmt.Sprintf(
 		"%.8s would remove %d of %d objects, the first is %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
 		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
 }
@@ -337,7 +387,7 @@ func (k *keeper) claim(items []set.Item) *problem {
 
 // union lists what is there and what is to come. What is to be sent has no sum until it was: a kill in
 // between leaves open what the cluster has of it. changed: it says something else than the record.
-func union(record inventory.Record, items, needed []set.Item) (superset inventory.Record, changed bool) {
+func union(record inventory.Record, items, needed []set.Item, held map[object.Key]bool) (superset inventory.Record, changed bool) {
 	all := slices.Clone(record.Entries)
 	at := make(map[object.Key]int, len(all))
 	for i, entry := range all {
@@ -357,10 +407,10 @@ func union(record inventory.Record, items, needed []set.Item) (superset inventor
 		}
 		stays++
 		entry := all[i]
-		entry.Version, entry.Wave, entry.Hook = item.Version, item.Wave, item.Hook != 0
+		entry.Version, entry.Wave, entry.Hook, entry.Leaving = item.Version, item.Wave, item.Hook != 0, false
 		if send[item.Key] {
 			entry.Sum = 0
-		} else if entry.Sum == 0 && !entry.Hook && item.Flags&object.Hold == 0 {
+		} else if entry.Sum == 0 && !entry.Hook && item.Flags&object.Hold == 0 && !held[item.Key] {
 			entry.Sum = item.Sum // sent before, by an attempt that did not come to its end
 		}
 		changed = changed || entry != all[i] || entry.Hook

@@ -13,6 +13,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
@@ -186,6 +187,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
+		Stays: service.Sync.GetPrune().GetDisabled(),
 	}, objects, record)
 	if patience.Err() != nil {
 		return 0, nil
@@ -247,7 +249,13 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 	k.stance.listed = state
 }
 
-// unnamed is the problem of a service that names no account where it has to.
-func unnamed() *problem {
-	return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
+// nobody is the problem of a service that names no account where it has to, or none that there can be.
+func (c *Controller) nobody(account string) *problem {
+	switch {
+	case account == "" && c.RequireImpersonation:
+		return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
+	case account != "" && !access.Valid(account):
+		return &problem{final: true, text: fmt.Sprintf("%q is no Kubernetes service account: set spec.sync.impersonate to namespace/name.", account)}
+	}
+	return nil
 }

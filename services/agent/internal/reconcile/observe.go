@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -58,10 +59,13 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 		return wait
 	}
 	k.backoff.Reset()
-	k.report(service, record, k.state(summary))
+	k.report(service, record, k.state(summary, record.Kept))
 	wait := idle
 	if len(k.looks.leaving) > 0 {
 		wait = time.Until(k.looks.then)
+	}
+	if next := k.fetch(patience, service); next > 0 {
+		wait = min(wait, next)
 	}
 	if next := k.noteRepairs(patience, record, summary); next > 0 {
 		wait = min(wait, next)
@@ -71,12 +75,12 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 
 // leave tries again to remove what should have gone with the last apply.
 func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.Record {
-	if !record.Complete { // what has no sum was to be sent, by an apply that was held up
+	if !record.Complete { // an apply was held up, and it goes on by itself
 		return record
 	}
 	var staying, leaving []inventory.Entry
 	for _, entry := range record.Entries {
-		if entry.Sum == 0 {
+		if entry.Leaving {
 			leaving = append(leaving, entry)
 		} else {
 			staying = append(staying, entry)
@@ -102,7 +106,8 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	}
 	defer release()
 	service, _ := k.Desired.Get(k.name)
-	k.looks.left(k.prune(ctx, service, leaving))
+	out := k.prune(ctx, service, leaving)
+	k.looks.left(out.Left)
 	if len(k.looks.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
 	}
@@ -112,6 +117,7 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	k.metrics.pruned.Add(float64(len(leaving) - len(k.looks.leaving)))
 	next := record
 	next.Entries = staying
+	next.Kept = few(append(slices.Clone(record.Kept), out.Kept...))
 	if err := k.Inventory.Save(ctx, next); err != nil {
 		k.log.Warn("the inventory can't be shortened yet", "err", err)
 		return record
@@ -127,8 +133,8 @@ func (l *looks) left(leaving []prune.Left) {
 	l.leaving, l.then = leaving, time.Now().Add(l.backoff.Next())
 }
 
-// state sums up how a service is.
-func (k *keeper) state(summary memory.Summary) *deliveryv1.ServiceReport {
+// state sums up how a service is. kept is what stayed of it though it left the manifests.
+func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.ServiceReport {
 	report := &deliveryv1.ServiceReport{
 		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
 	}
@@ -167,6 +173,9 @@ func (k *keeper) state(summary memory.Summary) *deliveryv1.ServiceReport {
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
 			len(k.looks.leaving), k.looks.leaving[0].Entry.Key, k.looks.leaving[0].Why)
+	}
+	if len(kept) > 0 {
+		report.Message = strings.TrimSpace(report.GetMessage() + " " + strings.Join(kept, " "))
 	}
 	return report
 }

@@ -47,6 +47,8 @@ const (
 // Artifacts gives the content of a service: a verified tar. Prepare may wait for the hub, for as long as
 // ctx lets it; after it Open does not, as long as the disk has room.
 type Artifacts interface {
+	// Has tells whether the disk has the content, so that there is nothing to wait for.
+	Has(service desired.Service) bool
 	Prepare(ctx context.Context, service desired.Service) error
 	Open(ctx context.Context, service desired.Service) (io.ReadCloser, error)
 }
@@ -214,6 +216,8 @@ type keeper struct {
 	rendering sync.Mutex
 	// settled: what is applied is to stay for the moment, so that repairs make sense.
 	settled atomic.Bool
+	// lacking: repairs need content that is not on the disk.
+	lacking atomic.Bool
 	// repaired counts the repairs that the inventory does not know of.
 	repaired atomic.Int64
 
@@ -356,8 +360,11 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	if service.Sync.GetImpersonate() == "" && k.RequireImpersonation {
-		return k.failed(service, record, *unnamed().because(staysAsItWas(record)))
+	if failure := k.nobody(service.Sync.GetImpersonate()); failure != nil {
+		return k.failed(service, record, *failure.because(staysAsItWas(record)))
+	}
+	if record, err = k.noteWishes(ctx, service, record); err != nil {
+		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
 	if !k.judge(service, record).Apply {

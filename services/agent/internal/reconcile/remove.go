@@ -3,9 +3,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/access"
 )
 
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
@@ -22,14 +24,21 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	if service.Sync != nil { // else it is all that is known
-		record.Orphan = service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	if service.Sync != nil { // else the record is all that is known
+		record.Orphan = orphan(service)
+		if account := service.Sync.GetImpersonate(); account != "" || !k.RequireImpersonation {
+			record.Account = account
+		}
 	}
-	left := k.Pruner.Remove(patience, k.name, record)
+	if failure := k.nobody(record.Account); failure != nil && len(record.Entries) > 0 {
+		return k.failed(service, record, *failure.because("its objects stay"))
+	}
+	patience = access.As(patience, record.Account)
+	out := k.Pruner.Remove(patience, k.name, record)
 	if patience.Err() != nil {
 		return 0
 	}
-	if len(left) > 0 {
+	if left := out.Left; len(left) > 0 {
 		first := left[0]
 		text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), first.Entry.Key, first.Why)
 		k.report(service, record, &deliveryv1.ServiceReport{
@@ -41,7 +50,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if err := k.Inventory.Delete(ctx, k.name); err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})
 	}
-	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED}); err != nil {
+	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(out.Kept), " ")}); err != nil {
 		k.log.Error("the removal can't be reported", "err", err)
 		return k.backoff.Next()
 	}
@@ -55,6 +64,6 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		k.log.Error("the removal can't be recorded", "err", err)
 		return k.backoff.Next()
 	}
-	k.log.Info("removed", "objects", len(record.Entries))
+	k.log.Info("removed", "objects", len(record.Entries), "kept", out.Kept)
 	return 0
 }

@@ -83,19 +83,25 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 
 // appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.
 func (k *keeper) appliedSet(record inventory.Record) (*set.Set, error) {
-	id, err := set.ParseID(record.Applied.Set)
+	return k.namedSet(record.Applied.Set)
+}
+
+func (k *keeper) namedSet(name string) (*set.Set, error) {
+	id, err := set.ParseID(name)
 	if err != nil {
 		return nil, fs.ErrNotExist
 	}
 	return k.Sets.Open(k.name, id)
 }
 
-// keepSets removes the sets of a service but the applied one and the wanted one.
+// keepSets removes the sets of a service but the applied one, one that was begun with, and the wanted one.
 func (k *keeper) keepSets(record inventory.Record) {
 	service, _ := k.Desired.Get(k.name)
 	keep := []set.ID{setOf(service)}
-	if id, err := set.ParseID(record.Applied.Set); err == nil {
-		keep = append(keep, id)
+	for _, name := range []string{record.Applied.Set, record.Begun} {
+		if id, err := set.ParseID(name); err == nil {
+			keep = append(keep, id)
+		}
 	}
 	if err := k.Sets.Keep(k.name, keep...); err != nil {
 		k.log.Warn("old manifests stay on disk", "err", err)

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
@@ -27,6 +28,9 @@ const repairsNoted = time.Minute
 
 // prepareSoon is how long the hub may take to hand over something new before what is applied is repaired meanwhile.
 const prepareSoon = 5 * time.Second
+
+// lackingAgain is between two attempts to get content that is lacking on the disk.
+const lackingAgain = 15 * time.Second
 
 // Repair applies one object as it was applied last.
 func (c *Controller) Repair(ctx context.Context, name string, key object.Key, tell bool) (repair.Outcome, error) {
@@ -78,29 +82,65 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	defer k.applying.RUnlock()
 	service, what := k.Desired.Get(name)
 	record, ok := k.Inventory.Glance(name)
-	if !ok || what != desired.Apply || !record.Complete || !mode.Decide(k.facts(service, record)).Repair {
-		return repair.ErrNotNow
-	}
-	if service.Sync.GetImpersonate() == "" && k.RequireImpersonation {
+	if !ok || what != desired.Apply || k.nobody(service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
 		return repair.ErrNotNow
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	objects, err := k.applied(ctx, service, record)
+	find := k.whole
+	if !record.Complete {
+		find = k.parts
+	}
+	objects, item, err := find(ctx, service, record, key)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = objects.Close() }()
-	item, found, err := objects.Find(key)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return fmt.Errorf("%s is not among what was applied", key)
+	if item.Flags&object.Hold != 0 {
+		return repair.ErrNotNow
 	}
 	return do(ctx, k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
 }
 
-// applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted.
+// whole finds an object in what is applied, completely.
+func (k *keeper) whole(ctx context.Context, service desired.Service, record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
+	objects, err := k.applied(ctx, service, record)
+	if err != nil {
+		return nil, set.Item{}, err
+	}
+	item, found, err := objects.Find(key)
+	if err == nil && !found {
+		err = fmt.Errorf("%s is not among what was applied", key)
+	}
+	if err != nil {
+		return nil, set.Item{}, errors.Join(err, objects.Close())
+	}
+	return objects, item, nil
+}
+
+// parts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
+func (k *keeper) parts(_ context.Context, _ desired.Service, record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
+	known, _ := k.Memory.Get(key)
+	for _, name := range []string{record.Begun, record.Applied.Set} {
+		objects, err := k.namedSet(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, set.Item{}, err
+		}
+		item, found, err := objects.Find(key)
+		if err == nil && found && item.Sum == known.Manifest {
+			return objects, item, nil
+		}
+		if err = errors.Join(err, objects.Close()); err != nil {
+			return nil, set.Item{}, err
+		}
+	}
+	return nil, set.Item{}, repair.ErrNotNow // nobody knows how it was: it is sent with what is to be
+}
+
+// applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its
+// content it does not wait: the keeper fetches that, see fetch.
 func (k *keeper) applied(ctx context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
 	k.rendering.Lock()
 	defer k.rendering.Unlock()
@@ -108,14 +148,31 @@ func (k *keeper) applied(ctx context.Context, service desired.Service, record in
 	if !errors.Is(err, fs.ErrNotExist) || !record.Has(service.Digest) {
 		return objects, err
 	}
-	if err := k.Artifacts.Prepare(ctx, service); err != nil {
-		return nil, err
+	if !k.Artifacts.Has(service) {
+		if !k.lacking.Swap(true) {
+			k.poke()
+		}
+		return nil, repair.ErrNotNow
 	}
 	objects, failure := k.objects(ctx, ctx, service, record)
 	if failure != nil {
 		return nil, errors.New(failure.text)
 	}
 	return objects, nil
+}
+
+// fetch gets the content that repairs lack, and says when to try again; 0: they lack nothing.
+func (k *keeper) fetch(patience context.Context, service desired.Service) time.Duration {
+	if !k.lacking.Load() {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(patience, prepareSoon)
+	defer cancel()
+	if err := k.Artifacts.Prepare(ctx, service); err != nil {
+		return hub.Spread(lackingAgain)
+	}
+	k.lacking.Store(false)
+	return 0
 }
 
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
@@ -129,7 +186,7 @@ func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summa
 		return max(wait, retryFloor)
 	}
 	for i, entry := range record.Entries {
-		if known, ok := k.Memory.Get(entry.Key); ok && known.State == memory.Present && entry.Sum != 0 {
+		if known, ok := k.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
 			record.Entries[i].Owned, record.Entries[i].UID = known.Owned, known.UID
 		}
 	}

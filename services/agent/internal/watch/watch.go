@@ -317,7 +317,9 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 		gone:         func(obj metav1.Object) { f.gone(ctx, obj) },
 		complete: func() {
 			for _, key := range f.memory.Unnamed(f.gvk) {
-				f.ask(ctx, key, false)
+				if known, _ := f.memory.Get(key); known.UID != "" || known.Manifest != 0 { // else it is about to be made, and the answer to that tells
+					f.ask(ctx, key, false)
+				}
 			}
 			f.memory.Unsure(f.gvk, "")
 		},
