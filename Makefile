@@ -46,6 +46,7 @@ test: install build ## Run every test (installs what they need)
 	go vet $(PACKAGES); \
 	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E); \
+	(cd tools/images && GOWORK=off go test -timeout 10m .); \
 	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
 race: install build ## Run the tests under the race detector

@@ -38,8 +38,8 @@ type Options struct {
 // Ensure makes what is missing, and returns the files that it wrote.
 func Ensure(o Options) (made []string, err error) {
 	for _, url := range []struct{ flag, value string }{{"--redis-url", o.RedisURL}, {"--database-url", o.DatabaseURL}} {
-		if strings.Count(url.value, placeholder) != 1 {
-			return nil, fmt.Errorf("%s: must have %s once, where the password belongs", url.flag, placeholder)
+		if !strings.Contains(url.value, placeholder) {
+			return nil, fmt.Errorf("%s: must have %s where the password belongs", url.flag, placeholder)
 		}
 	}
 	w := &writer{dir: o.Dir}
@@ -48,8 +48,8 @@ func Ensure(o Options) (made []string, err error) {
 	w.once("console/master.key", key)
 	w.once("hub/hub.secret", key)
 	w.once("hub/metrics.token", password)
-	w.put("redis/url", strings.Replace(o.RedisURL, placeholder, w.once("redis/password", password), 1))
-	w.put("postgres/url", strings.Replace(o.DatabaseURL, placeholder, w.once("postgres/password", password), 1))
+	w.put("redis/url", strings.ReplaceAll(o.RedisURL, placeholder, w.once("redis/password", password)))
+	w.put("postgres/url", strings.ReplaceAll(o.DatabaseURL, placeholder, w.once("postgres/password", password)))
 	if o.Git {
 		w.secret(w.once("git/password", password), ca)
 	}
