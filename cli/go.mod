@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	connectrpc.com/connect v1.21.1
+	fairlead.dev/deploy v0.0.0
 	fairlead.dev/gen v0.0.0
 	fairlead.dev/platform v0.0.0
 	github.com/rogpeppe/go-internal v1.14.1
@@ -15,7 +16,6 @@ require (
 )
 
 require (
-	fairlead.dev/deploy v0.0.0 // indirect
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect

@@ -30,6 +30,9 @@ func TestAgentManifestJoins(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := made.GetManifest()
+	if !strings.HasPrefix(text, "---\napiVersion: v1\nkind: Namespace\n") {
+		t.Errorf("the namespace is not first in\n%s", text)
+	}
 	for _, want := range []string{`"--hub-url=` + r.url + `"`, `ca.crt: "-----BEGIN CERTIFICATE-----\nabc\n"`, "--leader-elect", "kind: ClusterRole\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)

@@ -19,7 +19,7 @@ func (a *app) cluster() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.makeJoinToken(), &cobra.Command{
+	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), &cobra.Command{
 		Use:   "leave NAME",
 		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
 		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,

@@ -20,6 +20,9 @@ func (s *clusters) RenderAgentManifest(ctx context.Context, req *consolev1.Rende
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	if _, ok := values["createNamespace"]; !ok {
+		values["createNamespace"] = true
+	}
 	fill(values, "hub", "url", s.Endpoints.Console())
 	if req.GetHubCa() != "" {
 		fill(values, "hub", "ca", req.GetHubCa())
