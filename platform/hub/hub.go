@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/compression"
 	"fairlead.dev/platform/pieces"
 )
 
@@ -47,7 +48,7 @@ type Distributors struct {
 func New(client *http.Client, refused func(), options ...connect.ClientOption) *Distributors {
 	rpc := *client
 	rpc.Transport = pieces.Transport(client.Transport)
-	return &Distributors{client: client, rpc: &rpc, options: options, refused: refused}
+	return &Distributors{client: client, rpc: &rpc, options: append(options, compression.Client()), refused: refused}
 }
 
 // Set replaces the list. The distributor in use stays in use if it is still there; a new agent begins

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/compression"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pieces"
@@ -127,11 +128,11 @@ func (s *Service) serve(origin *edge.Edge) error {
 	return s.replica.Serve(policy, s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, opts...)
+			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, append(opts, compression.Handler())...)
 			return path, pieces.Handler(handler)
 		}).Lingering(),
 		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return deliveryv1connect.NewDetailServiceHandler(details, opts...)
+			return deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
 		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 	)
