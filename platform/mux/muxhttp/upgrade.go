@@ -54,10 +54,16 @@ type duplex interface {
 	CloseWrite() error
 }
 
+// lastWords is how long somebody who has got all of an answer may take to end the connection.
+const lastWords = 5 * time.Second
+
 // Splice answers a request with a 101 response and carries bytes both ways until both directions have ended, or
 // the connection breaks on either side, or ctx ends. It closes both. A direction that ends cleanly leaves the other
 // open. sent counts what went to the one who answered, received what came from there. After an
 // error neither side has seen a clean end.
+//
+// One who has answered to the end and takes nothing any more has not broken off, whatever the asker still says: kubectl
+// says goodbye to servers that are gone.
 func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (sent, received int64, err error) {
 	defer resp.Body.Close()
 	behind, ok := resp.Body.(duplex)
@@ -75,10 +81,27 @@ func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (se
 	})
 	defer context.AfterFunc(ctx, cut)()
 	var there, back direction
-	var running sync.WaitGroup
-	running.Go(func() { there.carry(behind, asker, cut) })
+	deaf, heard := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(heard)
+		there.carry(behind, asker, cut)
+		if there.deaf {
+			close(deaf)
+			drain(asker)
+		}
+	}()
 	back.carry(asker, behind, cut)
-	running.Wait()
+	select {
+	case <-heard:
+	case <-deaf:
+		if back.err != nil {
+			cut()
+		}
+		await(heard, asker)
+	}
+	if there.deaf && back.err == nil && ctx.Err() == nil {
+		there.err = nil
+	}
 	if err := errors.Join(there.err, back.err); err != nil {
 		cut()
 		if ctx.Err() != nil {
@@ -89,10 +112,31 @@ func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (se
 	return there.n, back.n, nil
 }
 
+// await waits for the end of what the asker says, to which nobody listens any more, but not for long.
+func await(end <-chan struct{}, asker io.Closer) {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-end:
+	case <-timer.C:
+		_ = asker.Close()
+		<-end
+	}
+}
+
+// drain reads what nobody takes: a connection that is closed with unread bytes is reset, and what is still on its way to
+// the asker is lost with it. A stream loses nothing.
+func drain(asker duplex) {
+	if h, ok := asker.(*hijacked); ok {
+		_, _ = io.Copy(io.Discard, onlyReader{h}) // until it ends or is closed
+	}
+}
+
 // direction is one half of a pipe.
 type direction struct {
-	n   int64
-	err error
+	n    int64
+	err  error
+	deaf bool // err is that nobody takes any more
 }
 
 // carry copies until the end. What can't be read is broken at both ends, at once. Where nothing can be
@@ -103,14 +147,14 @@ func (d *direction) carry(to, from duplex, cut func()) {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
-				d.err = fmt.Errorf("write upgraded connection: %w", err)
+				d.err, d.deaf = fmt.Errorf("write upgraded connection: %w", err), true
 				return
 			}
 			d.n += int64(n)
 		}
 		if err == io.EOF { //nolint:errorlint // only the clean end, not one wrapped in a failure
 			if err := to.CloseWrite(); err != nil {
-				d.err = fmt.Errorf("end upgraded connection: %w", err)
+				d.err, d.deaf = fmt.Errorf("end upgraded connection: %w", err), true
 			}
 			return
 		}

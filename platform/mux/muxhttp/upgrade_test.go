@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,52 @@ func TestServerMayEndFirst(t *testing.T) {
 	}
 	if _, err := io.WriteString(conn, "more"); err != nil {
 		t.Errorf("the client's direction has ended, too: %v", err)
+	}
+}
+
+// gone is a server that has said its last words and takes nothing any more.
+type gone struct{ io.Reader }
+
+func (gone) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+func (gone) CloseWrite() error         { return syscall.EPIPE }
+func (gone) Close() error              { return nil }
+
+// kubectl's SPDY says goodbye to a server that has closed already. The answer arrives nevertheless, to its end.
+func TestWhatIsSaidToAServerThatIsGoneBreaksNothing(t *testing.T) {
+	t.Parallel()
+	answered := make(chan error, 1)
+	tn := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body := gone{strings.NewReader(strings.Repeat("x", 4<<20) + "exit 0")}
+		_, _, err := muxhttp.Splice(r.Context(), w, &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": {"x"}}, Body: body})
+		answered <- err
+	})
+	hub := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := r.Clone(r.Context())
+		out.RequestURI = ""
+		resp, err := tn.transport.RoundTrip(out)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
+			t.Errorf("at the hub: %v", err)
+		}
+	}))
+	t.Cleanup(hub.Close)
+	conn, br, _ := ask(t, hub, "/exec", "this fails at the agent")
+	for range 100 {
+		if _, err := io.WriteString(conn, strings.Repeat("and this at the hub", 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := io.ReadAll(br)
+	if err != nil || len(b) != 4<<20+len("exit 0") {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	_ = conn.Close()
+	if err := <-answered; err != nil {
+		t.Errorf("at the agent: %v", err)
 	}
 }
 
