@@ -94,6 +94,11 @@ func TestDoubleEdit(t *testing.T) {
 	weather(t, agent.DoubleEdit(10))
 }
 
+func TestFightingController(t *testing.T) {
+	t.Parallel()
+	weather(t, agent.Fight())
+}
+
 func TestStrippedLabel(t *testing.T) {
 	t.Parallel()
 	weather(t, agent.StrippedLabel(10))

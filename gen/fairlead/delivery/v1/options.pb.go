@@ -734,8 +734,9 @@ type PruneSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Objects that left stay, and are shown.
 	Disabled bool `protobuf:"varint,1,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// A render that would remove a larger share of ten or more objects waits for a person: see Guard. Default 50;
-	// 100 never waits. A render without any objects removes nothing in any case.
+	// A render that would remove a larger share of the objects waits for a person: see Guard. Default 50, and then not for
+	// one or two objects among others. One that is left with hooks only waits in any case, and one without any objects
+	// removes nothing.
 	MaxPercent *int32 `protobuf:"varint,2,opt,name=max_percent,json=maxPercent,proto3,oneof" json:"max_percent,omitempty"`
 	// id of the Guard that a person has confirmed: exactly that removal goes on.
 	Confirmed     string `protobuf:"bytes,3,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
