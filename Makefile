@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke chaos soak fleet bench gen fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test race e2e smoke chaos soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -47,6 +47,7 @@ test: install build ## Run every test (installs what they need)
 	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E); \
 	(cd tools/images && GOWORK=off go test -timeout 10m .); \
+	(cd tools/manifests && GOWORK=off go test -timeout 15m ./...); \
 	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
 race: install build ## Run the tests under the race detector
@@ -74,6 +75,9 @@ bench: install build ## Run a benchmark: make bench BENCH=name
 
 gen: ## Generate code from proto/
 	@tools/gen.sh
+
+manifests: ## Render the charts of deploy/charts into deploy/kustomize
+	@cd tools/manifests && GOWORK=off go run .
 
 fmt: ## Format Go and proto
 	@tools/buf.sh format -w proto

@@ -1,0 +1,154 @@
+{{- define "hub.selector" -}}
+{app.kubernetes.io/name: fairlead, app.kubernetes.io/instance: {{ .root.Release.Name | quote }}, app.kubernetes.io/component: {{ .name }}}
+{{- end }}
+{{- define "hub.labels" -}}
+{app.kubernetes.io/name: fairlead, app.kubernetes.io/instance: {{ .root.Release.Name | quote }}, app.kubernetes.io/component: {{ .name }}, app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}, app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}, app.kubernetes.io/part-of: fairlead}
+{{- end }}
+{{- define "hub.ports" -}}
+{"console": 7400, "gitcache": 7401, "distributor": 7402, "tunnel": 7403}
+{{- end }}
+{{- /* The URL of a service within the cluster. */}}
+{{- define "hub.internal" -}}
+https://fairlead-{{ .name }}.{{ .root.Release.Namespace }}.svc:{{ get (include "hub.ports" . | fromJson) .name }}
+{{- end }}
+{{- define "hub.url" -}}
+{{ get .root.Values.urls .name | default (include "hub.internal" .) }}
+{{- end }}
+{{- /* What a volume of a secret holds: name, secret, keys. */}}
+{{- define "hub.secretVolume" -}}
+- name: {{ .name }}
+  secret:
+    secretName: {{ .secret | quote }}
+    defaultMode: 0440
+    items: [{{ range $i, $key := .keys }}{{ if $i }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
+{{- end }}
+{{- /* A pod of the hub: root, name, args, volumes (data besides), grace, claim. */}}
+{{- define "hub.pod" -}}
+{{- $root := .root -}}
+{{- $values := get $root.Values .name -}}
+{{- $port := get (include "hub.ports" . | fromJson) .name -}}
+metadata:
+  labels: {{ include "hub.labels" . }}
+  {{- with $root.Values.podAnnotations }}
+  annotations: {{ toJson . }}
+  {{- end }}
+spec:
+  serviceAccountName: fairlead-{{ .name }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets: {{ toJson . }}
+  {{- end }}
+  {{- with $root.Values.nodeSelector }}
+  nodeSelector: {{ toJson . }}
+  {{- end }}
+  {{- with $root.Values.tolerations }}
+  tolerations: {{ toJson . }}
+  {{- end }}
+  {{- with $root.Values.priorityClassName }}
+  priorityClassName: {{ . | quote }}
+  {{- end }}
+  topologySpreadConstraints:
+    - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}
+    - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}
+  terminationGracePeriodSeconds: {{ .grace | default 45 }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    fsGroup: 65532
+    fsGroupChangePolicy: OnRootMismatch
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+    - name: {{ .name }}
+      image: {{ $root.Values.image.registry }}/{{ .name }}{{ with get $root.Values.image.digests .name }}@{{ . }}{{ else }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args:
+        - --listen=:{{ $port }}
+        - --tls-cert=/run/fairlead/tls/tls.crt
+        - --tls-key=/run/fairlead/tls/tls.key
+        - --data-dir=/data
+        - --hub-secret-file=/run/fairlead/hub/hub.secret
+        - --drain-delay=5s
+        {{- if $root.Values.secrets.metrics }}
+        - --metrics-token-file=/run/fairlead/metrics/metrics.token
+        {{- end }}
+        {{- if ne .name "console" }}
+        - --console-url={{ include "hub.internal" (dict "root" $root "name" "console") }}
+        {{- if $root.Values.tls.privateCA }}
+        - --hub-ca-file=/run/fairlead/tls/ca.crt
+        {{- end }}
+        {{- end }}
+        - --log-level={{ $root.Values.logLevel }}
+        - --log-format={{ $root.Values.logFormat }}
+        {{- range concat .args $values.args }}
+        - {{ . | quote }}
+        {{- end }}
+      env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        {{- if and (ne .name "console") $root.Values.secrets.redis }}
+        - {name: FAIRLEAD_REDIS_URL_FILE, value: /run/fairlead/redis/url}
+        {{- end }}
+        {{- if and (eq .name "console") $root.Values.secrets.database }}
+        - {name: FAIRLEAD_DATABASE_URL_FILE, value: /run/fairlead/database/url}
+        {{- end }}
+        {{- range $values.env }}
+        - {{ toJson . }}
+        {{- end }}
+      ports:
+        - {name: https, containerPort: {{ $port }}}
+      # Liveness asks nothing of anybody else: a restart does not bring Redis or the database back.
+      startupProbe: {httpGet: {path: /healthz, port: https, scheme: HTTPS}, periodSeconds: 2, failureThreshold: 90}
+      livenessProbe: {httpGet: {path: /healthz, port: https, scheme: HTTPS}, periodSeconds: 20, timeoutSeconds: 5, failureThreshold: 3}
+      readinessProbe: {httpGet: {path: /readyz, port: https, scheme: HTTPS}, periodSeconds: 3, timeoutSeconds: 3, failureThreshold: 2}
+      resources: {{ toJson $values.resources }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL]}
+      volumeMounts:
+        - {name: data, mountPath: /data}
+        - {name: tmp, mountPath: /tmp}
+        - {name: tls, mountPath: /run/fairlead/tls, readOnly: true}
+        - {name: hub, mountPath: /run/fairlead/hub, readOnly: true}
+        {{- if eq .name "console" }}
+        - {name: master-key, mountPath: /run/fairlead/console, readOnly: true}
+        {{- if $root.Values.secrets.database }}
+        - {name: database, mountPath: /run/fairlead/database, readOnly: true}
+        {{- end }}
+        {{- else if $root.Values.secrets.redis }}
+        - {name: redis, mountPath: /run/fairlead/redis, readOnly: true}
+        {{- end }}
+        {{- if $root.Values.secrets.metrics }}
+        - {name: metrics, mountPath: /run/fairlead/metrics, readOnly: true}
+        {{- end }}
+  volumes:
+    - {name: tmp, emptyDir: {sizeLimit: 1Gi}}
+    {{- with .data }}
+    - {name: data, {{ . }}}
+    {{- end }}
+    {{- $keys := list "tls.crt" "tls.key" }}
+    {{- if $root.Values.tls.privateCA }}{{ $keys = append $keys "ca.crt" }}{{ end }}
+    {{- include "hub.secretVolume" (dict "name" "tls" "secret" $root.Values.secrets.tls "keys" $keys) | nindent 4 }}
+    {{- include "hub.secretVolume" (dict "name" "hub" "secret" $root.Values.secrets.hubSecret "keys" (list "hub.secret")) | nindent 4 }}
+    {{- if eq .name "console" }}
+    {{- include "hub.secretVolume" (dict "name" "master-key" "secret" $root.Values.secrets.masterKey "keys" (list "master.key")) | nindent 4 }}
+    {{- with $root.Values.secrets.database }}
+    {{- include "hub.secretVolume" (dict "name" "database" "secret" . "keys" (list "url")) | nindent 4 }}
+    {{- end }}
+    {{- else if $root.Values.secrets.redis }}
+    {{- include "hub.secretVolume" (dict "name" "redis" "secret" $root.Values.secrets.redis "keys" (list "url")) | nindent 4 }}
+    {{- end }}
+    {{- with $root.Values.secrets.metrics }}
+    {{- include "hub.secretVolume" (dict "name" "metrics" "secret" . "keys" (list "metrics.token")) | nindent 4 }}
+    {{- end }}
+{{- end }}
+{{- define "hub.claim" -}}
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with .storageClass }}
+  storageClassName: {{ . | quote }}
+  {{- end }}
+  resources: {requests: {storage: {{ .size | quote }}}}
+{{- end }}

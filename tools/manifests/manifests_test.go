@@ -1,0 +1,402 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/deploy"
+	"fairlead.dev/platform/kubetest"
+)
+
+const (
+	deployDir = "../../deploy"
+	// patience covers two starts of a cluster on a busy machine.
+	patience = 5 * time.Minute
+)
+
+// digest of no image.
+var digest = "sha256:" + strings.Repeat("0", 64)
+
+// sets are values that the charts are rendered with, besides those of deploy/kustomize.
+func sets() map[string]map[string]any {
+	hub := map[string]any{"url": "https://hub.example.com"}
+	return map[string]map[string]any{
+		"hub/minimal": {},
+		"hub/all-on": {
+			"image":             map[string]any{"registry": "registry.example.com:5000/fairlead", "tag": "v1", "digests": map[string]any{"tunnel": digest}},
+			"imagePullSecrets":  []any{map[string]any{"name": "pull"}},
+			"secrets":           map[string]any{"redis": "r", "database": "d", "metrics": "m"},
+			"tls":               map[string]any{"privateCA": false},
+			"urls":              map[string]any{"console": "https://console.example.com"},
+			"console":           map[string]any{"replicas": 3, "persistence": map[string]any{"storageClass": "fast"}, "args": []any{"--oidc-issuer=https://login.example.com"}},
+			"gitcache":          map[string]any{"replicas": 3, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"}, "env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}},
+			"distributor":       map[string]any{"kind": "DaemonSet", "cache": map[string]any{"hostPath": "/var/cache/fairlead"}},
+			"tunnel":            map[string]any{"autoscaling": map[string]any{"enabled": true}},
+			"ingress":           map[string]any{"enabled": true, "className": "nginx", "hosts": map[string]any{"console": "console.example.com"}, "tlsSecret": "t"},
+			"podAnnotations":    map[string]any{"a": "b"},
+			"nodeSelector":      map[string]any{"kubernetes.io/os": "linux"},
+			"tolerations":       []any{map[string]any{"operator": "Exists"}},
+			"priorityClassName": "system-cluster-critical",
+		},
+		"agent/minimal": {"hub": hub, "createNamespace": true},
+		"agent/inline":  {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},
+		"agent/all-on": {
+			"createNamespace": true, "hub": map[string]any{"url": "https://hub.example.com", "caSecret": "ca"},
+			"image":                map[string]any{"repository": "registry.example.com:5000/agent", "digest": digest},
+			"imagePullSecrets":     []any{map[string]any{"name": "pull"}},
+			"join":                 map[string]any{"existingSecret": "join"},
+			"persistence":          map[string]any{"storageClass": "fast", "size": "1Gi"},
+			"rbac":                 map[string]any{"mode": "least", "bindAdmins": true},
+			"tunnel":               map[string]any{"readOnly": true, "allowSystem": true, "namespaces": []any{"shop", "web"}},
+			"requireImpersonation": true, "logLevel": "debug", "logFormat": "text",
+			"env":            []any{map[string]any{"name": "NO_PROXY", "value": "10.0.0.0/8"}},
+			"metrics":        map[string]any{"existingSecret": "metrics"},
+			"podAnnotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"},
+			"tolerations": []any{map[string]any{"operator": "Exists"}}, "priorityClassName": "system-cluster-critical",
+			"serviceAccount": map[string]any{"annotations": map[string]any{"a": "b"}},
+		},
+		"agent/bare": {
+			"hub": hub, "persistence": map[string]any{"enabled": false}, "rbac": map[string]any{"mode": "none"}, "networkPolicy": map[string]any{"enabled": false},
+		},
+	}
+}
+
+func chartDir(chart string) string { return filepath.Join(deployDir, "charts", chart) }
+
+func namespaceOf(chart string) string {
+	if chart == "agent" {
+		return "fairlead-system"
+	}
+	return "fairlead"
+}
+
+// manifests are all renders by name, with or without the API of the Prometheus operator.
+func manifests(t *testing.T, apis ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for name, values := range sets() {
+		chart, _, _ := strings.Cut(name, "/")
+		text, err := helm(chartDir(chart), namespaceOf(chart), values, apis...)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all[name] = text
+	}
+	for _, r := range renders() {
+		if slices.Contains(r.apis, monitoring) && len(apis) == 0 {
+			continue
+		}
+		all["kustomize "+r.chart+"/"+r.name] = build(t, r.chart+"/"+r.name)
+	}
+	all["kustomize hub/example"] = build(t, "hub/example")
+	return all
+}
+
+func build(t *testing.T, folder string) string {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deployDir, "kustomize", folder))
+	if err != nil {
+		t.Fatalf("kustomize %s: %v", folder, err)
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents splits a manifest.
+func documents(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for _, part := range strings.Split("\n"+text, "\n---\n") {
+		object := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte(part), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, part)
+		}
+		if len(object) > 0 {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// at walks down an object; numbers are places in lists.
+func at(object any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			inner, _ := object.(map[string]any)
+			object = inner[step]
+		case int:
+			inner, _ := object.([]any)
+			if step >= len(inner) {
+				return nil
+			}
+			object = inner[step]
+		}
+	}
+	return object
+}
+
+func TestChartsAreLinted(t *testing.T) {
+	t.Parallel()
+	for name, values := range sets() {
+		chart, _, _ := strings.Cut(name, "/")
+		result := lint.RunAll(chartDir(chart), values, namespaceOf(chart))
+		for _, m := range result.Messages {
+			t.Errorf("%s: %s", name, m)
+		}
+	}
+}
+
+func TestSchemaRefusesUnknownAndWrongValues(t *testing.T) {
+	t.Parallel()
+	hub := map[string]any{"url": "https://hub.example.com"}
+	for _, c := range []struct {
+		chart  string
+		values map[string]any
+		want   string
+	}{
+		{"agent", map[string]any{"hub": hub, "replica": 2}, "replica"},
+		{"agent", map[string]any{"hub": map[string]any{"url": "hub.example.com"}}, "/hub/url"},
+		{"agent", map[string]any{"hub": hub, "replicas": 0}, "/replicas"},
+		{"agent", map[string]any{"hub": hub, "rbac": map[string]any{"mode": "most"}}, "/rbac/mode"},
+		{"agent", map[string]any{"hub": hub, "image": map[string]any{"digest": "abc"}}, "/image/digest"},
+		{"agent", map[string]any{}, "hub.url is missing"},
+		{"hub", map[string]any{"console": map[string]any{"replicas": "two"}}, "/console/replicas"},
+		{"hub", map[string]any{"gitcache": map[string]any{"allowAdresses": []any{}}}, "allowAdresses"},
+		{"hub", map[string]any{"secrets": map[string]any{"tls": ""}}, "/secrets/tls"},
+		{"hub", map[string]any{"distributor": map[string]any{"kind": "Pod"}}, "/distributor/kind"},
+		{"hub", map[string]any{"console": map[string]any{"replicas": 2}}, "needs PostgreSQL"},
+		{"hub", map[string]any{"tunnel": map[string]any{"replicas": 2}}, "needs Redis"},
+		{"hub", map[string]any{"gitcache": map[string]any{"replicas": 2}}, "needs Redis"},
+		{"hub", map[string]any{"distributor": map[string]any{"kind": "DaemonSet"}}, "needs Redis"},
+		{"hub", map[string]any{"distributor": map[string]any{"cache": map[string]any{"hostPath": "/x"}}}, "set distributor.kind to DaemonSet"},
+	} {
+		_, err := helm(chartDir(c.chart), namespaceOf(c.chart), c.values)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %v: got %v, want %s", c.chart, c.values, err, c.want)
+		}
+	}
+}
+
+// The schema is of the very values that the chart has.
+func TestSchemaKnowsEveryValue(t *testing.T) {
+	t.Parallel()
+	for _, chart := range []string{"agent", "hub"} {
+		values, err := os.ReadFile(filepath.Join(chartDir(chart), "values.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, err := os.ReadFile(filepath.Join(chartDir(chart), "values.schema.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := map[string]any{}
+		if err := yaml.UnmarshalStrict(values, &own); err != nil {
+			t.Fatal(err)
+		}
+		if err := util.ValidateAgainstSingleSchema(own, schema); err != nil {
+			t.Errorf("%s: %v", chart, err)
+		}
+	}
+}
+
+func TestGoldenRenders(t *testing.T) {
+	t.Parallel()
+	for _, r := range renders() {
+		want, err := r.text(deployDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(r.file(deployDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the chart gives: run `make manifests`, and look at what changes", r.file(deployDir))
+		}
+	}
+}
+
+func TestConsoleRendersWhatHelmRenders(t *testing.T) {
+	t.Parallel()
+	for name, values := range sets() {
+		chart, _, _ := strings.Cut(name, "/")
+		if chart != "agent" {
+			continue
+		}
+		want, err := helm(chartDir(chart), namespaceOf(chart), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := deploy.Agent(values, "dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s: the console renders\n%s\nand Helm\n%s", name, got, want)
+		}
+	}
+}
+
+// A pod is restarted for what a restart mends, and for nothing else.
+func TestLivenessDependsOnNothing(t *testing.T) {
+	t.Parallel()
+	pods := 0
+	for name, text := range manifests(t, monitoring) {
+		for _, object := range documents(t, text) {
+			container := at(object, "spec", "template", "spec", "containers", 0)
+			if container == nil {
+				continue
+			}
+			pods++
+			for probe, want := range map[string]string{"livenessProbe": "/healthz", "startupProbe": "/healthz", "readinessProbe": "/readyz"} {
+				if got := at(container, probe, "httpGet", "path"); got != want {
+					t.Errorf("%s %v: %s asks %v, want %s", name, at(object, "metadata", "name"), probe, got, want)
+				}
+			}
+			if at(container, "securityContext", "readOnlyRootFilesystem") != true || at(object, "spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
+				t.Errorf("%s %v: may write to its root, or be root", name, at(object, "metadata", "name"))
+			}
+		}
+	}
+	if pods < 20 {
+		t.Errorf("only %d pods were looked at", pods)
+	}
+}
+
+var flagName = regexp.MustCompile(`^--([a-z][a-z-]*)(?:=|$)`)
+
+// Every flag and variable that the charts set is one that the program has.
+func TestFlagsExist(t *testing.T) {
+	t.Parallel()
+	known := map[string]map[string]bool{}
+	for name, text := range manifests(t, monitoring) {
+		for _, object := range documents(t, text) {
+			container := at(object, "spec", "template", "spec", "containers", 0)
+			program, _ := at(container, "name").(string)
+			if program == "" {
+				continue
+			}
+			if known[program] == nil {
+				known[program] = flagsOf(t, program)
+			}
+			args, _ := at(container, "args").([]any)
+			if len(args) == 0 {
+				t.Errorf("%s: %s has no flags", name, program)
+			}
+			for _, arg := range args {
+				flag := flagName.FindStringSubmatch(arg.(string))
+				if flag == nil || !known[program][flag[1]] {
+					t.Errorf("%s: %s has no flag %s", name, program, arg)
+				}
+			}
+			env, _ := at(container, "env").([]any)
+			for _, variable := range env {
+				given := at(variable, "name").(string)
+				if own, ok := strings.CutPrefix(given, "FAIRLEAD_"); ok {
+					if flag := strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(own, "_FILE"), "_", "-")); !known[program][flag] {
+						t.Errorf("%s: %s does not read %s", name, program, given)
+					}
+				}
+			}
+		}
+	}
+}
+
+var helpLine = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
+
+// flagsOf asks a built program for its flags.
+func flagsOf(t *testing.T, program string) map[string]bool {
+	t.Helper()
+	bin := os.Getenv("FAIRLEAD_BIN")
+	if bin == "" {
+		bin = "../../bin"
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, program), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: run `make build`\n%s", program, err, out)
+	}
+	flags := map[string]bool{}
+	for _, m := range helpLine.FindAllStringSubmatch(string(out), -1) {
+		flags[m[1]] = true
+	}
+	return flags
+}
+
+// operator stands for the Prometheus operator's CRDs.
+const operator = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func TestAPIServerAcceptsEveryManifest(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cluster, err := kubetest.Start(ctx, t.TempDir(), "manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Stop()
+	for _, name := range []string{"fairlead", "fairlead-system"} {
+		if _, err := cluster.Kubectl(ctx, "", "create", "namespace", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepts := func(kind string, all map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			namespace := namespaceOf(strings.TrimPrefix(strings.Split(name, "/")[0], "kustomize "))
+			args := []string{"apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"}
+			if !strings.HasPrefix(name, "kustomize") && namespace == "fairlead" {
+				args = append(args, "--namespace", namespace)
+			}
+			if out, err := cluster.Kubectl(ctx, all[name], args...); err != nil {
+				t.Errorf("%s, %s: %v", kind, name, err)
+			} else if said := strings.Count(out, "serverside-applied"); said != len(documents(t, all[name])) {
+				t.Errorf("%s, %s: %d of %d objects were accepted:\n%s", kind, name, said, len(documents(t, all[name])), out)
+			} else if strings.Contains(out, "Warning") {
+				t.Errorf("%s, %s: %s", kind, name, out)
+			}
+		}
+	}
+	without := manifests(t)
+	accepts("without the Prometheus operator", without)
+	if _, err := cluster.Kubectl(ctx, operator, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"); err != nil {
+		t.Fatal(err)
+	}
+	with := manifests(t, monitoring)
+	accepts("with the Prometheus operator", with)
+	if monitors := strings.Count(fmt.Sprint(with), "kind: ServiceMonitor"); monitors < 9 || strings.Contains(fmt.Sprint(without), "kind: ServiceMonitor") {
+		t.Errorf("%d ServiceMonitors with their CRD, and some or none without", monitors)
+	}
+}
