@@ -88,6 +88,37 @@ func TestInventoryOfAnotherWriterIsNotOverwritten(t *testing.T) {
 	}
 }
 
+// What another agent has noted since is not deleted unread. A note of people's is no reason to stay.
+func TestInventoryOfAnotherWriterIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.service("raced")
+	entry := inventory.Entry{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: "a"}, Version: "v1"}}
+	one, two := inventory.New(w.cluster.ConfigMaps(inventory.Namespace), w.cluster), inventory.New(w.cluster.ConfigMaps(inventory.Namespace), w.cluster)
+	if err := one.Save(t.Context(), inventory.Record{Service: name}); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Save(t.Context(), inventory.Record{Service: name, Entries: []inventory.Entry{entry}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Delete(t.Context(), name); err == nil {
+		t.Error("what another had written was deleted")
+	}
+	if record, err := one.Get(t.Context(), name); err != nil || len(record.Entries) != 1 {
+		t.Errorf("it was not read anew: %+v %v", record, err)
+	}
+	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, "fairlead.dev/hold=ada"); err != nil {
+		t.Fatal(out, err)
+	}
+	if err := one.Delete(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	w.mustBeGone("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
+}
+
 func TestDamagedInventoryStopsItsServiceOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

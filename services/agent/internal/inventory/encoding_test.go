@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,11 +13,14 @@ import (
 )
 
 func record(objects int) Record {
-	record := Record{Service: "shop", Complete: true, Applied: Applied{Digest: "sha256:1", Commit: "abc"}}
+	record := Record{
+		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer", Kept: []string{"Namespace shop stays."},
+		Applied: Applied{Digest: "sha256:1", Commit: "abc"},
+	}
 	for i := range objects {
 		record.Entries = append(record.Entries, Entry{
 			Ref: object.Ref{Key: object.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: fmt.Sprintf("it's|\"%d\":ü", i)}, Version: "v1"},
-			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3), Hook: i%7 == 0,
+			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3), Hook: i%7 == 0, Leaving: i%5 == 0,
 		})
 	}
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
@@ -164,4 +168,23 @@ func FuzzAssemble(f *testing.F) {
 			t.Error("a record is neither read nor broken")
 		}
 	})
+}
+
+// No sum says that something may have been applied in part, and nothing else; before format 3 it said so of what leaves, too.
+func TestNoSumIsNotLeaving(t *testing.T) {
+	t.Parallel()
+	r := record(2)
+	r.Entries[0].Sum, r.Entries[0].Leaving = 0, false
+	maps := found(t, r)
+	for format, leaving := range map[string]bool{`"format":3`: false, `"format":2`: true} {
+		head := maps[headName("shop")].DeepCopy()
+		text, _, _ := unstructured.NestedString(head.Object, "data", stateKey)
+		if err := unstructured.SetNestedField(head.Object, strings.Replace(text, `"format":3`, format, 1), "data", stateKey); err != nil {
+			t.Fatal(err)
+		}
+		records, broken, _ := assemble(map[string]*unstructured.Unstructured{headName("shop"): head})
+		if entries := records["shop"].record.Entries; len(broken) > 0 || entries[0].Leaving != leaving || entries[1].Leaving {
+			t.Errorf("%s: %v %v", format, broken, entries)
+		}
+	}
 }
