@@ -101,8 +101,7 @@ func agentFiles(values map[string]any, version string) (map[string]string, error
 	for _, file := range files {
 		var out strings.Builder
 		if err := set.ExecuteTemplate(&out, path.Base(file), data); err != nil {
-			var missing missingError
-			if errors.As(err, &missing) {
+			if missing, ok := errors.AsType[missingError](err); ok {
 				return nil, missing
 			}
 			return nil, fmt.Errorf("render the agent's chart: %w", err)
