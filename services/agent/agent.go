@@ -77,6 +77,8 @@ type Config struct {
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
 	RequireImpersonation bool
+	// Pod is the one that the agent runs in, written namespace/name.
+	Pod string
 	// LeaderElect: several agents of the cluster run, and one of them works.
 	LeaderElect bool
 }
@@ -93,6 +95,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
+	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
 	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
@@ -105,6 +108,8 @@ func (c *Config) Validate() error {
 		return errors.New("--hub-url is missing: the URL of the hub's console, such as https://fairlead.example.com")
 	case !strings.HasPrefix(c.HubURL, "https://") && !strings.HasPrefix(c.HubURL, "http://"):
 		return fmt.Errorf("--hub-url %q must begin with https://", c.HubURL)
+	case c.Pod != "" && strings.Count(c.Pod, "/") != 1:
+		return fmt.Errorf("--pod %q must be namespace/name", c.Pod)
 	case c.DataDir == "":
 		return errors.New("--data-dir is missing: a folder that survives a restart of the agent")
 	}
@@ -327,6 +332,7 @@ func (a *Agent) wire() {
 	a.memory.Register(a.telemetry.Registry)
 	a.inventory.Follow(a.memory.Track)
 	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
+	self := a.self()
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
@@ -336,8 +342,8 @@ func (a *Agent) wire() {
 		Scope:     a.scope,
 		Lookup:    a.lookup,
 		Scopes:    a.cluster,
-		Applier:   apply.New(a.cluster, a.width, a.memory),
-		Pruner:    prune.New(a.cluster, a.inventory, a.width),
+		Applier:   apply.New(self, a.width, a.memory),
+		Pruner:    prune.New(self, a.inventory, a.width),
 		Memory:    a.memory,
 		Watcher:   a.watcher,
 		Reports:   a.reporter,

@@ -85,6 +85,8 @@ type world struct {
 	bounded bool
 	// elects has agents stand by while another works.
 	elects bool
+	// pod is where agents say that they run.
+	pod string
 }
 
 func newWorld(t *testing.T) *world {
@@ -116,7 +118,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) service(name string) string { return w.namespace + "-" + name }
 
 func (w *world) config() agent.Config {
-	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, LeaderElect: w.elects}
+	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, LeaderElect: w.elects, Pod: w.pod}
 }
 
 // start runs an agent in this process until the test ends or stop is called.

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+// Self is the cluster for an agent that runs in it: what its own pod needs is never deleted, whoever wants that.
+type Self struct {
+	*Cluster
+
+	// Namespace and Pod name the pod; empty: the agent runs in none.
+	Namespace, Pod string
+}
+
+// Metadata tells of what the agent needs that it is never pruned.
+func (s *Self) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	meta, err := s.Cluster.Metadata(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	needed, err := s.needs(access.Own(ctx), ref)
+	if err != nil {
+		return nil, fmt.Errorf("find out whether the agent itself needs it: %w", err)
+	}
+	if needed {
+		if meta.Annotations == nil {
+			meta.Annotations = map[string]string{}
+		}
+		meta.Annotations[object.PruneAnnotation] = "never"
+	}
+	return meta, nil
+}
+
+// Replace refuses to delete what the agent needs: it would not be there to make it anew.
+func (s *Self) Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error {
+	needed, err := s.needs(access.Own(ctx), ref)
+	if err != nil {
+		return fmt.Errorf("find out whether the agent itself needs it: %w", err)
+	}
+	if needed {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+			Message: "the agent itself runs by it, so that it is not deleted to be made anew; give it another name",
+		}}
+	}
+	return s.Cluster.Replace(ctx, ref, uid, version)
+}
+
+// needs tells whether the agent's pod would end, or could do less, without the object.
+func (s *Self) needs(ctx context.Context, ref object.Ref) (bool, error) {
+	role := ref.Group == rbacGroup
+	if s.Pod == "" || ref.Namespace != s.Namespace && !role && ref.Kind != "Namespace" {
+		return false, nil
+	}
+	if ref.Kind == "Namespace" && ref.Group == "" {
+		return ref.Name == s.Namespace, nil
+	}
+	pod, err := s.Get(ctx, object.Ref{Key: object.Key{Kind: "Pod", Namespace: s.Namespace, Name: s.Pod}, Version: "v1"})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if role {
+		account, _, _ := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
+		return s.grants(ctx, ref, account)
+	}
+	if slices.Contains(mounted(pod), ref.Key) {
+		return true, nil
+	}
+	return s.owns(ctx, ref, pod.GetOwnerReferences())
+}
+
+// owns goes up from the pod: to its ReplicaSet, and from there to the Deployment.
+func (s *Self) owns(ctx context.Context, ref object.Ref, owners []metav1.OwnerReference) (bool, error) {
+	const most = 5 // generations
+	for range most {
+		if len(owners) == 0 {
+			return false, nil
+		}
+		owner := owners[0]
+		if at := slices.IndexFunc(owners, func(one metav1.OwnerReference) bool { return one.Controller != nil && *one.Controller }); at >= 0 {
+			owner = owners[at]
+		}
+		gv, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err != nil {
+			return false, err
+		}
+		key := object.Key{Group: gv.Group, Kind: owner.Kind, Namespace: s.Namespace, Name: owner.Name}
+		if key == ref.Key {
+			return true, nil
+		}
+		meta, err := s.Cluster.Metadata(ctx, object.Ref{Key: key, Version: gv.Version})
+		if unknown := (*UnknownKindError)(nil); apierrors.IsNotFound(err) || errors.As(err, &unknown) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		owners = meta.OwnerReferences
+	}
+	return false, nil
+}
+
+// mounted is what the pod names.
+func mounted(pod *unstructured.Unstructured) []object.Key {
+	var keys []object.Key
+	add := func(kind string, from map[string]any, fields ...string) {
+		if name, _, _ := unstructured.NestedString(from, fields...); name != "" {
+			keys = append(keys, object.Key{Kind: kind, Namespace: pod.GetNamespace(), Name: name})
+		}
+	}
+	add("ServiceAccount", pod.Object, "spec", "serviceAccountName")
+	volumes, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
+	for _, one := range volumes {
+		volume, _ := one.(map[string]any)
+		add("Secret", volume, "secret", "secretName")
+		add("ConfigMap", volume, "configMap", "name")
+		add("PersistentVolumeClaim", volume, "persistentVolumeClaim", "claimName")
+		sources, _, _ := unstructured.NestedSlice(volume, "projected", "sources")
+		for _, one := range sources {
+			source, _ := one.(map[string]any)
+			add("Secret", source, "secret", "name")
+			add("ConfigMap", source, "configMap", "name")
+		}
+	}
+	return keys
+}
+
+// grants tells whether a role, or its binding, gives rights to the agent's account.
+func (s *Self) grants(ctx context.Context, ref object.Ref, account string) (bool, error) {
+	if ref.Kind == "ClusterRoleBinding" || ref.Kind == "RoleBinding" {
+		binding, err := s.Get(ctx, ref)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil && s.binds(binding, account), err
+	}
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
+		found, err := s.anyOf(ctx, rbacKind(kind), func(binding *unstructured.Unstructured) bool {
+			of, _, _ := unstructured.NestedStringMap(binding.Object, "roleRef")
+			return of["kind"] == ref.Kind && of["name"] == ref.Name && (ref.Namespace == "" || ref.Namespace == binding.GetNamespace()) && s.binds(binding, account)
+		})
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+func rbacKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: rbacGroup, Version: "v1", Kind: kind}
+}
+
+// anyOf looks through all objects of a kind, page by page.
+func (s *Self) anyOf(ctx context.Context, gvk schema.GroupVersionKind, matches func(*unstructured.Unstructured) bool) (bool, error) {
+	kind, err := s.Kind(ctx, gvk)
+	if err != nil {
+		return false, err
+	}
+	const pageSize = 500
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := s.objects(kind, "").List(ctx, options)
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Items {
+			if matches(&page.Items[i]) {
+				return true, nil
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return false, nil
+		}
+	}
+}
+
+func (s *Self) binds(binding *unstructured.Unstructured, account string) bool {
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	return slices.ContainsFunc(subjects, func(one any) bool {
+		subject, _ := one.(map[string]any)
+		return subject["kind"] == "ServiceAccount" && subject["name"] == account && subject["namespace"] == s.Namespace
+	})
+}
