@@ -137,6 +137,7 @@ type Service struct {
 	authority *identity.Authority
 	hub       *watch.Hub
 	board     *live.Board
+	renewer   *config.Renewer
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
@@ -166,6 +167,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
 	s.authority.Refused = refusals.Login
 	s.hub = watch.New(s.store, deps.Log)
+	s.renewer = &config.Renewer{Store: s.store, Box: box, Log: deps.Log}
 	if err := register(deps.Telemetry.Registry, s); err != nil {
 		return nil, err
 	}
@@ -268,6 +270,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.board.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {
 		if err := s.store.Sweep(background); err != nil && background.Err() == nil {

@@ -22,6 +22,10 @@ func register(registry *prometheus.Registry, s *Service) error {
 			Name: "fairlead_console_log_read_age_seconds",
 			Help: "Time since the change log was last read. Above 15 s streams are ended.",
 		}, func() float64 { return s.hub.Age().Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fairlead_console_sealed_by_older_keys",
+			Help: "Values in the database that older master keys have sealed and that can't be sealed anew. At 0 the older keys can go.",
+		}, func() float64 { return s.renewer.Older() }),
 	}
 	for name, db := range s.store.Databases() {
 		all = append(all, collectors.NewDBStatsCollector(db, name))

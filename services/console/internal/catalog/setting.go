@@ -322,3 +322,11 @@ func (c *Catalog) ChangedSettings(before, after *store.Resource) (map[string]boo
 	}
 	return changed, nil
 }
+
+// SealPurpose is what the sealed part of a resource is bound to.
+func SealPurpose(kind store.Kind, name string) string {
+	if kind == store.KindSecret {
+		return secretPurpose(name)
+	}
+	return settingsPurpose(kind, name)
+}

@@ -36,8 +36,8 @@ const (
 	// revocationLifetime is how long a revocation is kept: until the last token that it could be
 	// about has expired, and a margin for clocks.
 	revocationLifetime = identity.MaxLifetime + time.Hour
-	// keysPurpose binds the sealed keys to their use.
-	keysPurpose = "signing-keys"
+	// KeysPurpose binds the sealed keys to their use.
+	KeysPurpose = "signing-keys"
 )
 
 // Reason says what kind of refusal an Error is.
@@ -138,7 +138,7 @@ func (a *Authority) put(ctx context.Context, tx *store.Tx, keys *identity.KeySet
 	if err != nil {
 		return fmt.Errorf("encode signing keys: %w", err)
 	}
-	return tx.PutSigningKeys(ctx, a.box.Seal(keysPurpose, private))
+	return tx.PutSigningKeys(ctx, a.box.Seal(KeysPurpose, private))
 }
 
 // Run looks for new keys and revocations until ctx ends.
@@ -211,7 +211,7 @@ func published(r store.Revocation) identity.Revocation {
 }
 
 func (a *Authority) open(sealed []byte) (*identity.KeySet, error) {
-	private, err := a.box.Open(keysPurpose, sealed)
+	private, err := a.box.Open(KeysPurpose, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("signing keys: %w. Give every console on this database the same --master-key-file", err)
 	}

@@ -1,10 +1,9 @@
-// Package seal keeps secrets unreadable in the database: AES-256-GCM under a master key that is
-// in a file and never in the database. What is sealed names the key, so that keys can change:
-// the first key of the file seals, all of them open.
+// Package seal keeps secrets unreadable in the database: AES-256-GCM under a key of their own each, which is sealed under a master key
+// that is in a file and never in the database. What is sealed names the master key, so that keys can change: the first key of the
+// file seals, all of them open.
 package seal
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -24,8 +23,13 @@ const (
 	keyBytes = 32
 	// idBytes of the key's hash name it. The hash tells nothing of a random key.
 	idBytes = 4
-	// version is the first byte of what is sealed.
-	version = 1
+	// direct is the first byte of what earlier releases sealed, under the master key itself, and envelope of what has a
+	// key of its own.
+	direct, envelope = 1, 2
+	// wrappedBytes is the length of a sealed key: nonce, key, tag.
+	wrappedBytes = 12 + keyBytes + 16
+	// keyPurpose binds sealed keys to their use.
+	keyPurpose = "data key"
 	// maxKeyFile bounds the key file: room for dozens of old keys.
 	maxKeyFile = 64 << 10
 )
@@ -102,11 +106,7 @@ func parse(data []byte) (*Box, error) {
 		if err != nil || len(key) != keyBytes {
 			return nil, fmt.Errorf("line %d: must be %d bytes as base64, such as `openssl rand -base64 %d` prints", number, keyBytes, keyBytes)
 		}
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
-		aead, err := cipher.NewGCMWithRandomNonce(block)
+		aead, err := newAEAD(key)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
@@ -126,26 +126,95 @@ func parse(data []byte) (*Box, error) {
 // Seal returns plain unreadable. It opens only for the same purpose, so that nobody who can write
 // to the database can put one secret in the place of another.
 func (b *Box) Seal(purpose string, plain []byte) []byte {
-	out := append([]byte{version}, b.first...)
-	return b.keys[b.first].Seal(out, nil, plain, []byte(purpose)) //nolint:gosec // nil: it makes a random nonce by itself
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // never fails
+	aead, err := newAEAD(key)
+	if err != nil {
+		panic(err) // of a key of another length
+	}
+	return aead.Seal(b.wrap(key), nil, plain, []byte(purpose)) //nolint:gosec // nil: it makes a random nonce by itself
+}
+
+// wrap is the head of what is sealed with a key.
+func (b *Box) wrap(key []byte) []byte {
+	out := append([]byte{envelope}, b.first...)
+	return b.keys[b.first].Seal(out, nil, key, []byte(keyPurpose)) //nolint:gosec // nil: it makes a random nonce by itself
 }
 
 // Open returns what was sealed for the purpose.
 func (b *Box) Open(purpose string, sealed []byte) ([]byte, error) {
-	rest, ok := bytes.CutPrefix(sealed, []byte{version})
-	if !ok || len(rest) < idBytes {
-		return nil, fmt.Errorf("%w: it is damaged", ErrSealed)
+	form, id, rest, err := b.head(sealed)
+	if err != nil {
+		return nil, err
 	}
-	id, text := string(rest[:idBytes]), rest[idBytes:]
-	aead, ok := b.keys[id]
-	if !ok {
-		return nil, fmt.Errorf("%w: it was sealed with master key %s, and the file has %s", ErrSealed, hex.EncodeToString([]byte(id)), b.ids())
+	aead := b.keys[id]
+	if form == envelope {
+		key, text, err := b.unwrap(aead, rest)
+		if err != nil {
+			return nil, err
+		}
+		if aead, err = newAEAD(key); err != nil {
+			return nil, fmt.Errorf("%w: it is damaged", ErrSealed)
+		}
+		rest = text
 	}
-	plain, err := aead.Open(nil, nil, text, []byte(purpose))
+	plain, err := aead.Open(nil, nil, rest, []byte(purpose))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it is damaged", ErrSealed)
 	}
 	return plain, nil
+}
+
+// head takes what is sealed apart.
+func (b *Box) head(sealed []byte) (form byte, id string, rest []byte, err error) {
+	if len(sealed) <= 1+idBytes || sealed[0] != direct && sealed[0] != envelope {
+		return 0, "", nil, fmt.Errorf("%w: it is damaged", ErrSealed)
+	}
+	form, id, rest = sealed[0], string(sealed[1:1+idBytes]), sealed[1+idBytes:]
+	if _, ok := b.keys[id]; !ok {
+		return 0, "", nil, fmt.Errorf("%w: it was sealed with master key %s, and the file has %s", ErrSealed, hex.EncodeToString([]byte(id)), b.ids())
+	}
+	return form, id, rest, nil
+}
+
+func (b *Box) unwrap(master cipher.AEAD, rest []byte) (key, text []byte, err error) {
+	if len(rest) < wrappedBytes {
+		return nil, nil, fmt.Errorf("%w: it is damaged", ErrSealed)
+	}
+	if key, err = master.Open(nil, nil, rest[:wrappedBytes], []byte(keyPurpose)); err != nil {
+		return nil, nil, fmt.Errorf("%w: it is damaged", ErrSealed)
+	}
+	return key, rest[wrappedBytes:], nil
+}
+
+// Renew returns what was sealed for the purpose as the first key seals it; nil: it does already.
+func (b *Box) Renew(purpose string, sealed []byte) ([]byte, error) {
+	form, id, rest, err := b.head(sealed)
+	switch {
+	case err != nil:
+		return nil, err
+	case form == envelope && id == b.first:
+		return nil, nil
+	case form == envelope:
+		key, text, err := b.unwrap(b.keys[id], rest)
+		if err != nil {
+			return nil, err
+		}
+		return append(b.wrap(key), text...), nil
+	}
+	plain, err := b.Open(purpose, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return b.Seal(purpose, plain), nil
+}
+
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 func (b *Box) ids() string {

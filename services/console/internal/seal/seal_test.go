@@ -117,11 +117,51 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(box.Seal("p", []byte("v")))
 	f.Add([]byte{})
-	f.Add([]byte{version})
+	f.Add([]byte{direct})
+	f.Add([]byte{envelope})
 	good := string(box.Seal("p", []byte("other")))
 	f.Fuzz(func(t *testing.T, sealed []byte) {
 		if plain, err := box.Open("other purpose", sealed); err == nil {
 			t.Fatalf("%x opened as %q (%x is good)", sealed, plain, good)
 		}
 	})
+}
+
+// What earlier releases sealed opens, and is renewed like what an older key has sealed.
+func TestRenewsWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	key := func(b byte) string {
+		return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, keyBytes)) + "\n"
+	}
+	parsed := func(text string) *Box {
+		t.Helper()
+		box, err := parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return box
+	}
+	old, both, now := parsed(key(1)), parsed(key(2)+key(1)), parsed(key(2))
+	direct := old.keys[old.first].Seal(append([]byte{direct}, old.first...), nil, []byte("hunter2"), []byte("p")) //nolint:gosec // nil: it makes a random nonce by itself
+	for name, sealed := range map[string][]byte{"direct": direct, "envelope": old.Seal("p", []byte("hunter2"))} {
+		if plain, err := both.Open("p", sealed); err != nil || string(plain) != "hunter2" {
+			t.Errorf("%s: got %q, %v", name, plain, err)
+		}
+		next, err := both.Renew("p", sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain, err := now.Open("p", next); err != nil || string(plain) != "hunter2" {
+			t.Errorf("%s renewed: got %q, %v", name, plain, err)
+		}
+		if _, err := now.Open("other", next); !errors.Is(err, ErrSealed) {
+			t.Errorf("%s renewed opens for another purpose: %v", name, err)
+		}
+		if again, err := both.Renew("p", next); again != nil || err != nil {
+			t.Errorf("%s is renewed again: %v", name, err)
+		}
+		if _, err := now.Renew("p", sealed); !errors.Is(err, ErrSealed) {
+			t.Errorf("%s: renewed without its key: %v", name, err)
+		}
+	}
 }
