@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -96,9 +97,7 @@ func (h *hangman) before(w *world) {
 			<-r.Context().Done()
 			return
 		}
-		for key, values := range answer.Header() {
-			out.Header()[key] = values
-		}
+		maps.Copy(out.Header(), answer.Header())
 		out.WriteHeader(answer.Code)
 		_, _ = out.Write(answer.Body.Bytes())
 	}))
@@ -136,7 +135,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	h.before(w)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is a test that can be repeated
+	random := rand.New(rand.NewPCG(seed, 0))
 	name := w.service("all")
 	kill := w.process()
 	steps, kills := 0, 0

@@ -116,7 +116,7 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 			if kept != "" {
 				mu.Lock()
 				defer mu.Unlock()
-				out.Kept = append(out.Kept, entry.Key.String()+" stays, without the service's mark: "+kept+".")
+				out.Kept = append(out.Kept, entry.String()+" stays, without the service's mark: "+kept+".")
 			}
 			return why
 		})...)
