@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -173,10 +174,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	keeper := rights.New(s.store, nil)
 	resources := catalog.New(s.store, box, deps.Log, nil)
-	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Log: deps.Log})
+	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
+	resources.Watch(told)
+	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
 	resources.Search(s.board)
 	resources.Guard(keeper)
 	configuration := config.New(resources, s.store, box)
+	resources.Use(told)
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, configuration, changes.Recorder{Catalog: resources})
 	mounts := rpc.Mounts(rpc.Deps{
@@ -186,6 +190,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Provider:  login.New(cfg.OIDC),
 		Seal:      box,
 		Authority: s.authority,
+		Events:    event.NewLog(s.store, keeper, time.Now),
 		Hub:       s.hub,
 		Board:     s.board,
 		Audit:     events,

@@ -49,9 +49,9 @@ const (
 )
 
 const (
-	info     = consolev1.Severity_SEVERITY_INFO
-	warning  = consolev1.Severity_SEVERITY_WARNING
-	severity = consolev1.Severity_SEVERITY_ERROR
+	info    = consolev1.Severity_SEVERITY_INFO
+	warning = consolev1.Severity_SEVERITY_WARNING
+	failing = consolev1.Severity_SEVERITY_ERROR
 )
 
 // Levels are the severities as filters have them.

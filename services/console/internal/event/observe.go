@@ -68,9 +68,9 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 		tell(&consolev1.Event{Type: SourceRecovered, Severity: info, Message: "It is fetched again.", Duration: span(was.Since, now)})
 	case is == nil, was != nil && was.Message == is.Message:
 	case len(is.Refs) > 0:
-		tell(&consolev1.Event{Type: SourceRefused, Severity: severity, Message: is.Message, Count: int32(len(is.Refs))})
+		tell(&consolev1.Event{Type: SourceRefused, Severity: failing, Message: is.Message, Count: int32(len(is.Refs))})
 	case was == nil || len(was.Refs) > 0:
-		tell(&consolev1.Event{Type: SourceFailing, Severity: severity, Message: is.Message})
+		tell(&consolev1.Event{Type: SourceFailing, Severity: failing, Message: is.Message})
 	}
 	return out
 }
@@ -90,7 +90,7 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 		}, now, after.Digest, stamp(after.ResolveTime)))
 	}
 	if p := after.Problem; p != nil && (before.Problem == nil || before.Problem.Message != p.Message) {
-		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
+		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
 	}
 	return out
 }
@@ -140,11 +140,11 @@ func phase(was, is catalog.Report) *consolev1.Event {
 		return &consolev1.Event{Type: ServiceHealthy, Severity: info, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, fmt.Sprintf("All %d objects are healthy.", is.ObjectsTotal))}
 	case catalog.PhaseDegraded:
 		return &consolev1.Event{
-			Type: ServiceDegraded, Severity: severity, Count: is.ObjectsTotal - is.ObjectsHealthy,
+			Type: ServiceDegraded, Severity: failing, Count: is.ObjectsTotal - is.ObjectsHealthy,
 			Message: cmp.Or(is.Message, fmt.Sprintf("%d of %d objects are healthy.", is.ObjectsHealthy, is.ObjectsTotal)),
 		}
 	case catalog.PhaseFailed:
-		return &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: cmp.Or(is.Message, "It could not be applied.")}
+		return &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: cmp.Or(is.Message, "It could not be applied.")}
 	case catalog.PhaseHeld:
 		return &consolev1.Event{Type: ServiceHeld, Severity: info, Message: cmp.Or(is.Message, "What is new is not applied, on purpose.")}
 	case catalog.PhaseRemoved:
@@ -271,7 +271,7 @@ func sighted(s live.Sighting, now time.Time) (out []store.Event) {
 	}
 	if s.Lost {
 		tell(&consolev1.Event{
-			Type: ClusterLost, Severity: severity,
+			Type: ClusterLost, Severity: failing,
 			Message: fmt.Sprintf("Its agent was last seen at %s. Check that it runs and reaches the hub.", status.LastSeen.UTC().Format(time.RFC3339)),
 		}, status.LastSeen)
 	}

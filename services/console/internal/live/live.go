@@ -527,7 +527,7 @@ func sightings(loaded []loadedRow) (out []Sighting) {
 			was = l.before
 		}
 		s := Sighting{Cluster: cluster, Joined: is.joined != was.joined && is.joined != 0, Left: is.left != was.left && is.left != 0}
-		s.Lost = !is.alive && was.alive && is.seen != 0 && is.left == 0
+		s.Lost = !is.alive && (was.alive || was.seen == 0) && is.seen != 0 && is.left == 0
 		if is.alive && !was.alive && was.seen != 0 {
 			s.Back, s.Since = true, was.lastSeen
 		}

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
@@ -25,12 +26,19 @@ func readMounts(d Deps) []server.Mount {
 			path, h := consolev1connect.NewLiveServiceHandler(&lives{d}, o...)
 			return path, withDeadlines(h)
 		}),
+		server.RPC(consolev1connect.EventServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewEventServiceHandler(&events{d}, o...)
+			return path, withDeadlines(h)
+		}),
 	}
 }
 
 func readPolicy() identity.Policy {
 	return identity.Policy{
 		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
+
+		consolev1connect.EventServiceListEventsProcedure:  identity.RoleUser,
+		consolev1connect.EventServiceWatchEventsProcedure: identity.RoleUser,
 	}
 }
 
@@ -122,4 +130,29 @@ func (s *lives) encodeAny(ctx context.Context, value any) (*consolev1.Resource, 
 		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: encodeServiceAccount(v)}}, nil
 	}
 	return nil, fmt.Errorf("encode a %T: people do not look at these", value)
+}
+
+type events struct{ Deps }
+
+func (s *events) ListEvents(ctx context.Context, req *consolev1.ListEventsRequest) (*consolev1.ListEventsResponse, error) {
+	page, err := s.Events.List(ctx, req.GetFilter(), int(req.GetPageSize()), req.GetPageToken())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListEventsResponse{Events: page.Events, NextPageToken: page.Next, ResumeToken: page.Resume}, nil
+}
+
+func (s *events) WatchEvents(ctx context.Context, req *consolev1.WatchEventsRequest, stream *connect.ServerStream[consolev1.WatchEventsResponse]) error {
+	err := s.Events.Follow(ctx, req.GetFilter(), req.GetResumeToken(), func(list []*consolev1.Event, resume string) error {
+		return bounded(ctx, sendTimeout, func() error {
+			return stream.Send(&consolev1.WatchEventsResponse{Events: list, ResumeToken: resume})
+		})
+	})
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped) // as above
+	case errors.Is(err, event.ErrGone):
+		return connect.NewError(connect.CodeOutOfRange, event.ErrGone)
+	}
+	return s.fail(ctx, err)
 }

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -40,6 +41,7 @@ type Deps struct {
 	Authority *identity.Authority
 	Hub       *watch.Hub
 	Board     *live.Board
+	Events    *event.Log
 	Audit     *audit.Log
 	Accesses  *audit.Accesses
 	Rights    *rights.Keeper

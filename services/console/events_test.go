@@ -1,0 +1,208 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+)
+
+func (r *running) events(t testing.TB, token string) consolev1connect.EventServiceClient {
+	t.Helper()
+	return consolev1connect.NewEventServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+}
+
+// listEvents returns those that fit, the oldest first, page by page.
+func listEvents(t testing.TB, c consolev1connect.EventServiceClient, filter string) (list []*consolev1.Event) {
+	t.Helper()
+	for token := ""; ; {
+		resp, err := c.ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: filter, PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, resp.GetEvents()...)
+		if token = resp.GetNextPageToken(); token == "" {
+			slices.Reverse(list)
+			return list
+		}
+	}
+}
+
+func types(list []*consolev1.Event) string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.GetType())
+	}
+	return strings.Join(out, " ")
+}
+
+// Each transition is an event, and a report that is repeated, or that changes nothing, is none.
+func TestEventsOncePerTransition(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putSource(t, "shop", "https://git.example.com/shop")
+		admin.putCluster(t, "edge-1")
+		admin.putLabelled(t, "web", "edge-1", nil)
+		admin.join(t, "edge-1")
+		events := r.events(t, r.adminToken(t))
+		stream, err := events.WatchEvents(t.Context(), &consolev1.WatchEventsRequest{Filter: "service = web"})
+		if err != nil || !stream.Receive() { // it stands
+			t.Fatal(err, stream.Err())
+		}
+		fail(t, r, admin, "web", 1)
+		fail(t, r, admin, "web", 1)
+		distributor := r.service(t, identity.ServiceDistributor)
+		said := &deliveryv1.ServiceReport{
+			Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d1", AppliedDigest: "d1", Commit: commitA, AppliedCommit: commitA, ObjectsTotal: 3,
+		}
+		report(t, distributor, said)
+		said.Sequence = 3
+		report(t, distributor, said)
+		said.Sequence, said.Repairs, said.Phase = 4, 2, deliveryv1.Phase_PHASE_DEGRADED
+		said.Repaired = &deliveryv1.ObjectReport{Kind: "Deployment", Namespace: "shop", Name: "web", Rival: "hpa", Fields: []string{"/spec/replicas"}}
+		report(t, distributor, said)
+		report(t, distributor, &deliveryv1.ServiceReport{Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_FAILED}) // late
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		const want = "service.delivered service.failed service.applied service.healthy service.degraded service.drift_repaired service.deleted"
+		list := listEvents(t, events, "service = web")
+		if got := types(list); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+		if last := list[len(list)-1]; last.GetActor() != "user:ada" || last.GetCluster() != "edge-1" {
+			t.Errorf("deleted: %v", last)
+		}
+		if m := list[5].GetMessage(); list[5].GetCount() != 2 || !strings.Contains(m, "Deployment shop/web, changed by hpa in /spec/replicas") {
+			t.Errorf("repaired: %v", list[5])
+		}
+		if list[1].GetSeverity() != consolev1.Severity_SEVERITY_ERROR || list[1].GetMessage() != "deploy.yaml:3: no such kind" {
+			t.Errorf("failed: %v", list[1])
+		}
+		var watched []*consolev1.Event
+		for len(watched) < len(list) && stream.Receive() {
+			watched = append(watched, stream.Msg().GetEvents()...)
+		}
+		if got := types(watched); got != want {
+			t.Errorf("watched %s: %v", got, stream.Err())
+		}
+		resume := stream.Msg().GetResumeToken()
+		_ = stream.Close()
+		admin.putLabelled(t, "web", "edge-1", nil)
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		if stream, err = events.WatchEvents(t.Context(), &consolev1.WatchEventsRequest{Filter: "service = web", ResumeToken: resume}); err != nil || !stream.Receive() {
+			t.Fatal(err, stream.Err())
+		}
+		if got := types(stream.Msg().GetEvents()); got != "service.deleted" {
+			t.Errorf("resumed with %s", got)
+		}
+		_ = stream.Close()
+
+		// What the board sees comes a moment later.
+		within(t, func() error {
+			if got := types(listEvents(t, events, "type : cluster")); got != "cluster.joined" {
+				return fmt.Errorf("clusters: %s", got)
+			}
+			return nil
+		})
+		if got := types(listEvents(t, events, "source = shop")); got != "source.fetched" {
+			t.Errorf("sources: %s", got)
+		}
+		if got := types(listEvents(t, events, "severity >= ERROR AND time > 1h")); got != "service.failed service.degraded" {
+			t.Errorf("errors: %s", got)
+		}
+		_, err = events.ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: "sevrity = ERROR"})
+		wantCode(t, err, connect.CodeInvalidArgument, `there is no field "sevrity"`)
+	})
+}
+
+// A cluster whose stream broke is lost once, whichever console sees it, and comes back once.
+func TestLostClusterTellsOnce(t *testing.T) {
+	t.Parallel()
+	db := postgres.Database(t)
+	one := newHub(t, db)
+	a := one.start(t)
+	two := *one
+	b := two.start(t)
+	admin, distributor := a.admin(t), a.service(t, identity.ServiceDistributor)
+	admin.putCluster(t, "edge-1")
+	seen := func(c *consolev1.ClusterSeen) {
+		t.Helper()
+		c.Cluster = "edge-1"
+		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{c}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := []consolev1connect.EventServiceClient{a.events(t, a.adminToken(t)), b.events(t, b.adminToken(t))}
+	tell := func(want string) {
+		t.Helper()
+		for _, e := range events {
+			within(t, func() error {
+				if got := types(listEvents(t, e, "cluster = edge-1")); got != want {
+					return fmt.Errorf("got %s, want %s", got, want)
+				}
+				return nil
+			})
+		}
+	}
+	// It was heard of an hour ago, which is long gone.
+	past := timestamppb.Now()
+	past.Seconds -= 3600
+	seen(&consolev1.ClusterSeen{Time: past})
+	tell("cluster.lost")
+	seen(&consolev1.ClusterSeen{Time: timestamppb.Now()})
+	tell("cluster.lost cluster.back")
+	// And a third console tells nothing that was told.
+	three := *one
+	three.start(t).admin(t).putCluster(t, "edge-2")
+	tell("cluster.lost cluster.back")
+}
+
+// Who may see one cluster is told of what happens there only.
+func TestEventsShowNothingForeign(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	for cluster, service := range map[string]string{"edge-1": "mine", "edge-2": "foreign"} {
+		admin.putCluster(t, cluster)
+		admin.putLabelled(t, service, cluster, nil)
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: service}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
+		Metadata: meta("bob"), Spec: &consolev1.GrantSpec{
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+		},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	events := r.events(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}))
+	list := listEvents(t, events, "")
+	if len(list) != 1 || list[0].GetService() != "mine" {
+		t.Errorf("list: %v", list)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := events.WatchEvents(ctx, &consolev1.WatchEventsRequest{ResumeToken: "0"})
+	if err != nil || !stream.Receive() {
+		t.Fatal(err, stream.Err())
+	}
+	if got := stream.Msg().GetEvents(); len(got) != 1 || got[0].GetService() != "mine" {
+		t.Errorf("watch: %v", got)
+	}
+}

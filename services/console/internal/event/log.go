@@ -1,0 +1,257 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+	// readRows is how many events are read at once, and maxRead how many for one page: one of a rare thing may be short.
+	readRows, maxRead = 500, 20_000
+	// lookEvery is how soon a follower hears of what another console recorded.
+	lookEvery = 2 * time.Second
+	// heartbeatEvery is the longest silence of a stream that lives.
+	heartbeatEvery = 15 * time.Second
+)
+
+// ErrGone says that what a follower missed is not kept any more.
+var ErrGone = errors.New("what happened behind this place is not kept any more: list events, and begin anew")
+
+// Log is the events of one installation.
+type Log struct {
+	store  *store.Store
+	viewer live.Viewer
+	now    func() time.Time
+
+	mu    sync.Mutex // guards added
+	added chan struct{}
+}
+
+// NewLog returns the events in a store, which tells it of new ones.
+func NewLog(s *store.Store, viewer live.Viewer, now func() time.Time) *Log {
+	l := &Log{store: s, viewer: viewer, now: now, added: make(chan struct{})}
+	s.OnEvents(l.told)
+	return l
+}
+
+func (l *Log) told() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.added)
+	l.added = make(chan struct{})
+}
+
+// Added is closed when an event is recorded here.
+func (l *Log) Added() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.added
+}
+
+// Page is a part of a list.
+type Page struct {
+	Events []*consolev1.Event
+	// Next is the token of the next page; empty: this is the last one.
+	Next string
+	// Resume is the place behind all events when the page was read, for Follow.
+	Resume string
+}
+
+func parse(question string) (*filter.Expr, error) {
+	expr, err := filter.Parse(question, Fields())
+	if err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	return expr, nil
+}
+
+// query is what of a filter the database can answer.
+func query(expr *filter.Expr, now time.Time) (q store.EventQuery) {
+	q.Type, _ = expr.Needs("type")
+	q.Cluster, _ = expr.Needs("cluster")
+	q.Service, _ = expr.Needs("service")
+	q.Since = expr.Since("time", now)
+	return q
+}
+
+// List returns a page, the newest events first. There may be fewer than asked for, and none, before the last page.
+func (l *Log) List(ctx context.Context, question string, size int, token string) (page Page, err error) {
+	expr, err := parse(question)
+	if err != nil {
+		return page, err
+	}
+	before := int64(math.MaxInt64)
+	if token != "" {
+		if before, err = strconv.ParseInt(token, 10, 64); err != nil {
+			return page, catalog.Refuse(catalog.Invalid, "page_token: is not one that a list returned")
+		}
+	}
+	if size <= 0 {
+		size = defaultPageSize
+	}
+	sees, err := l.viewer.Viewer(ctx, true)
+	if err != nil {
+		return page, err
+	}
+	now := l.now()
+	err = l.store.ReadAll(ctx, func(ctx context.Context, v store.View) error {
+		end, err := v.EventsEnd(ctx)
+		if err != nil {
+			return err
+		}
+		page.Resume = strconv.FormatInt(end, 10)
+		for read := 0; read < maxRead; {
+			rows, err := v.EventsBefore(ctx, query(expr, now), before, readRows)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				e, err := Decode(row)
+				if err != nil {
+					return err
+				}
+				if !fits(e, expr, sees, now) {
+					before = row.Seq
+					continue
+				}
+				if len(page.Events) == min(size, maxPageSize) {
+					page.Next = strconv.FormatInt(before, 10)
+					return nil
+				}
+				page.Events, before = append(page.Events, e), row.Seq
+			}
+			if len(rows) < readRows {
+				return nil
+			}
+			read += len(rows)
+		}
+		page.Next = strconv.FormatInt(before, 10)
+		return nil
+	})
+	return page, err
+}
+
+// fits says whether an event is asked for, and may be seen by who asks: that of a service, cluster or source by whoever
+// sees those, any other by who sees all.
+func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) bool {
+	if !expr.Match(Row{e}, now) {
+		return false
+	}
+	switch {
+	case sees == nil:
+		return true
+	case e.GetService() != "":
+		return sees(store.KindService, e.GetService(), e.GetProject(), e.GetCluster())
+	case e.GetCluster() != "":
+		return sees(store.KindCluster, e.GetCluster(), "", "")
+	case e.GetSource() != "":
+		return sees(store.KindSource, e.GetSource(), "", "")
+	}
+	return false
+}
+
+// Follow sends what is recorded behind a place (empty: from now on) until ctx ends or send fails, and nothing when there is
+// nothing.
+func (l *Log) Follow(ctx context.Context, question, resume string, send func(events []*consolev1.Event, resume string) error) error {
+	expr, err := parse(question)
+	if err != nil {
+		return err
+	}
+	at, err := l.begin(ctx, resume)
+	if err != nil {
+		return err
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	// The first message says that the stream stands, and where.
+	for silent := heartbeatEvery; ; {
+		added := l.Added()
+		events, next, more, err := l.after(ctx, expr, at)
+		if err != nil {
+			return err
+		}
+		at = next
+		if len(events) > 0 || silent >= heartbeatEvery {
+			if err := send(events, strconv.FormatInt(at, 10)); err != nil {
+				return err
+			}
+			silent = 0
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-added:
+		case <-look.C:
+			silent += lookEvery
+		}
+	}
+}
+
+// begin returns the place of a token.
+func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
+	if resume != "" {
+		if at, err = strconv.ParseInt(resume, 10, 64); err != nil || at < 0 {
+			return 0, catalog.Refuse(catalog.Invalid, "resume_token: is not one that the console gave: leave it out to begin now")
+		}
+	}
+	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		if resume == "" {
+			at, err = v.EventsEnd(ctx)
+			return err
+		}
+		gone, err := v.EventsGone(ctx)
+		if err == nil && at < gone {
+			err = ErrGone
+		}
+		return err
+	})
+	return at, err
+}
+
+// after reads what is behind a number, and says up to where that is everything, and whether there may be more.
+func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []*consolev1.Event, next int64, more bool, err error) {
+	sees, err := l.viewer.Viewer(ctx, false)
+	if err != nil {
+		return nil, at, false, err
+	}
+	var rows []store.Event
+	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		end, err := v.EventsEnd(ctx)
+		if next = max(at, end); err != nil || end <= at {
+			return err
+		}
+		rows, err = v.EventsAfter(ctx, query(expr, l.now()), at, readRows)
+		return err
+	})
+	if err != nil {
+		return nil, at, false, err
+	}
+	if more = len(rows) == readRows; more {
+		next = rows[readRows-1].Seq
+	}
+	for _, row := range rows {
+		e, err := Decode(row)
+		if err != nil {
+			return nil, at, false, err
+		}
+		if fits(e, expr, sees, l.now()) {
+			events = append(events, e)
+		}
+	}
+	return events, next, more, nil
+}
