@@ -154,6 +154,40 @@ func TestLeastRightsSuffice(t *testing.T) {
 		t.Errorf("the agent may do everything: %s", out)
 	}
 	j.ships(ctx, t, name)
+	j.again(ctx, t, name, values)
+}
+
+// again takes the credential away and joins anew, with the agent that is there: it finds the new token in its file.
+func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
+	t.Helper()
+	if _, err := j.run(ctx, "cluster", "leave", name); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(j.dir, "agent.yaml")
+	out, err := j.run(ctx, "cluster", "join", name, "-f", values, "-o", file, "--timeout", "1s")
+	if err == nil || !strings.Contains(err.Error(), `no "reached the hub"`) || out != "kubectl apply --server-side -f "+file+"\n" {
+		t.Fatalf("nobody applied the manifest, and joining says %q, %v", out, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the manifest with the token: %v, %v", info, err)
+	}
+	joined := make(chan error, 1)
+	go func() {
+		_, err := j.run(ctx, "cluster", "join", name, "-f", values, "--kubeconfig", j.kube.Kubeconfig)
+		joined <- err
+	}()
+	// As the kubelet does, with whatever the Secret holds.
+	for {
+		j.account(ctx, t)
+		select {
+		case err := <-joined:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // ships brings a service into the cluster, and looks at it through the tunnel.

@@ -165,7 +165,7 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 	if err != nil {
 		return err
 	}
-	if before.GetConnected() {
+	if before.GetConnected() && !isSet(before.GetLeaveTime()) {
 		return fmt.Errorf("cluster %s has an agent, and it is connected: see `fairlead get cluster %s`. If another is to take its place, first `fairlead cluster leave %s`", j.cluster, j.cluster, j.cluster)
 	}
 	res, err := j.values.render(ctx, h, j.cluster)
