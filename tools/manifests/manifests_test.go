@@ -124,7 +124,7 @@ func build(t *testing.T, folder string) string {
 func documents(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
-	for _, part := range strings.Split("\n"+text, "\n---\n") {
+	for part := range strings.SplitSeq("\n"+text, "\n---\n") {
 		object := map[string]any{}
 		if err := yaml.UnmarshalStrict([]byte(part), &object); err != nil {
 			t.Fatalf("%v in\n%s", err, part)
