@@ -2,12 +2,14 @@ package tunnel_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +64,38 @@ func readEvents(r io.Reader, each func(n int)) error {
 		}
 		each(event.N)
 	}
+}
+
+// The agent stops: watches end between two events at both replicas, and its drain does not wait for them.
+func TestWatchesEndWellWhenTheAgentStops(t *testing.T) {
+	t.Parallel()
+	here := newHub(t, "edge-1")
+	there := here.another()
+	next := make(chan int)
+	a := here.connect("edge-1", eventServer(t, next))
+	var ends sync.WaitGroup
+	var seen atomic.Int32
+	for _, h := range []*hub{here, there} {
+		resp, err := h.client().Do(h.request("GET", "/clusters/edge-1/api/v1/pods?watch=true", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		ends.Go(func() {
+			if err := readEvents(resp.Body, func(int) { seen.Add(1) }); err != nil {
+				t.Errorf("the watch did not end well: %v", err)
+			}
+		})
+	}
+	next <- 1
+	here.await("an event", func() bool { return seen.Load() == 1 })
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a.session.Drain(limit, "the agent is stopping")
+	if limit.Err() != nil {
+		t.Error("the drain has waited for the watches")
+	}
+	ends.Wait()
 }
 
 // Of two replicas one goes: watches end between two events, at whichever replica their readers are, requests find the

@@ -9,6 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,6 +108,59 @@ func TestAnyReplicaTakesAnyRequest(t *testing.T) {
 		}
 		if resp, _ = h.do(h.request("GET", "/clusters/edge-2/api", nil)); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: unknown cluster: %s", name, resp.Status)
+		}
+	}
+}
+
+func TestRelayedRequestsAreCounted(t *testing.T) {
+	t.Parallel()
+	here := newHub(t, "edge-1")
+	there := here.another()
+	here.connect("edge-1", apiServer(t))
+	for _, h := range []*hub{here, there} {
+		if resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil)); resp.StatusCode != 200 {
+			t.Fatalf("%s %s", resp.Status, body)
+		}
+	}
+	for line, h := range map[string]*hub{`fairlead_tunnel_relayed_total{direction="to"} 1`: there, `fairlead_tunnel_relayed_total{direction="from"} 1`: here} {
+		if _, text := h.do(h.request("GET", "/metrics", nil)); !strings.Contains(text, line+"\n") {
+			t.Errorf("no %s among the metrics", line)
+		}
+	}
+}
+
+// Hints come before the answer, over both versions of HTTP, and leave nothing in its header.
+func TestInformationalAnswersReachTheClient(t *testing.T) {
+	t.Parallel()
+	here := newHub(t, "edge-1")
+	there := here.another()
+	here.connect("edge-1", apiServer(t))
+	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
+		for _, version := range []int{1, 2} {
+			c := h.client()
+			if version == 1 {
+				only1 := c.Transport.(*http.Transport).Clone()
+				only1.Protocols = new(http.Protocols)
+				only1.Protocols.SetHTTP1(true)
+				only1.TLSClientConfig.NextProtos = nil
+				t.Cleanup(only1.CloseIdleConnections)
+				c = &http.Client{Transport: only1}
+			}
+			var hints []string
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+				hints = append(hints, fmt.Sprint(code, header["Link"]))
+				return nil
+			}}
+			req := h.request("GET", "/clusters/edge-1/api", nil)
+			resp, err := c.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || resp.ProtoMajor != version || resp.StatusCode != 200 || resp.Header["Link"] != nil || !slices.Equal(hints, []string{"103 [</hint>]"}) {
+				t.Errorf("%s, HTTP/%d: %s over %s %v, hints %q, %v", name, version, resp.Status, resp.Proto, resp.Header, hints, err)
+			}
 		}
 	}
 }

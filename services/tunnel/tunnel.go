@@ -60,7 +60,8 @@ func (s *Service) serve() error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	s.proxy = proxy.New(proxy.Deps{
-		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Audit: s.replica.Audit, Log: s.deps.Log,
+		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
+		Audit: s.replica.Audit, Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		tunnelv1connect.TunnelServiceConnectProcedure:       identity.RoleAgent,

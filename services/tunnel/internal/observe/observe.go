@@ -13,7 +13,9 @@ import (
 type Metrics struct {
 	classes  [6]prometheus.Counter // of requests; 0: aborted
 	to, from prometheus.Counter    // bytes
-	ends     *prometheus.CounterVec
+	// requests to and from other replicas
+	handed, taken prometheus.Counter
+	ends          *prometheus.CounterVec
 }
 
 // New registers the metrics; counts is asked when they are collected.
@@ -24,7 +26,11 @@ func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metri
 	bytes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_tunnel_bytes_total", Help: "Bytes of bodies, to and from clusters.",
 	}, []string{"direction"})
+	relayed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_tunnel_relayed_total", Help: "Requests that went to another replica, which has the session (to), or came from one (from).",
+	}, []string{"direction"})
 	m := &Metrics{
+		handed: relayed.WithLabelValues("to"), taken: relayed.WithLabelValues("from"),
 		to: bytes.WithLabelValues("to_cluster"), from: bytes.WithLabelValues("from_cluster"),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_tunnel_session_ends_total", Help: "Agents' sessions that ended, by reason.",
@@ -37,7 +43,7 @@ func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metri
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
 	return m, errors.Join(
-		r.Register(requests), r.Register(bytes), r.Register(m.ends),
+		r.Register(requests), r.Register(bytes), r.Register(relayed), r.Register(m.ends),
 		r.Register(gauge("fairlead_tunnel_sessions", "Agents' sessions that this replica holds.", func() int { n, _ := counts(); return n })),
 		r.Register(gauge("fairlead_tunnel_streams", "Requests that run over them.", func() int { _, n := counts(); return n })),
 	)
@@ -53,6 +59,12 @@ func (m *Metrics) Request(code int, sent, received int64) {
 	m.to.Add(float64(sent))
 	m.from.Add(float64(received))
 }
+
+// Handed counts a request that went to another replica.
+func (m *Metrics) Handed() { m.handed.Inc() }
+
+// Taken counts a request that came from another replica.
+func (m *Metrics) Taken() { m.taken.Inc() }
 
 // SessionEnd counts a session that ended.
 func (m *Metrics) SessionEnd(err error) {

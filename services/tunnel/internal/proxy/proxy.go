@@ -62,8 +62,10 @@ type Deps struct {
 	Relay http.RoundTripper
 	// Ended counts a request that ended; code 0: aborted.
 	Ended func(code int, sent, received int64)
-	Audit *audit.Recorder
-	Log   *slog.Logger
+	// Handed counts a request that went to another replica, Taken one that came from another.
+	Handed, Taken func()
+	Audit         *audit.Recorder
+	Log           *slog.Logger
 }
 
 // Handler is the proxy. Mount it at Prefix, raw, for users; and Relayed at RelayPrefix, raw, for tunnels.
@@ -91,7 +93,8 @@ type exchange struct {
 	received int64
 	code     int // 0: none, or the response broke off
 	class    kubehttp.Class
-	reason   string // of a refusal
+	reason   string          // of a refusal
+	gone     <-chan struct{} // closed when the session that answers is going away; nil: another replica's
 }
 
 // ServeHTTP implements http.Handler.
@@ -176,6 +179,7 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		if watch := newWatch(resp, x.cluster); watch != nil {
 			resp.Body = watch
 			defer x.drain.add(watch)()
+			defer watch.endOn(x.gone)()
 		}
 	}
 	x.received, err = x.copier.Copy(w, resp)

@@ -77,6 +77,7 @@ func (h *Handler) Relayed() http.Handler {
 			x.refuse(w, refused)
 			return
 		}
+		x.Taken()
 		x.answer(w, r)
 	})
 }

@@ -70,6 +70,7 @@ func (rt *route) here() (*http.Response, *kubehttp.Error) {
 		}
 		resp, err := muxhttp.Transport{Session: s.Session, Caller: caller}.RoundTrip(rt.out)
 		if err == nil {
+			rt.gone = s.Gone()
 			return resp, nil
 		}
 		rt.last, rt.tried = err, append(rt.tried, s)
@@ -109,6 +110,7 @@ func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
 	for _, peer := range rt.Peers.Holders(rt.in.Context(), rt.cluster) {
 		resp, err := rt.relay(peer, rt.out)
 		if err == nil {
+			rt.Handed()
 			return resp, nil
 		}
 		rt.last = err

@@ -73,6 +73,27 @@ func (w *watch) end() {
 	}
 }
 
+// endOn ends the watch when gone is closed, as drained sessions' is: the agent stops, and would cut it. Stop it before
+// the request ends.
+func (w *watch) endOn(gone <-chan struct{}) (stop func()) {
+	if gone == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-gone:
+			w.end()
+		case <-over:
+		}
+	})
+	return func() {
+		close(over)
+		waiting.Wait()
+	}
+}
+
 // jsonEvents are values one after the other.
 type jsonEvents struct {
 	depth   int
