@@ -277,12 +277,14 @@ func TestConfigurationIsBounded(t *testing.T) {
 		bound.Spec.Project = "shop"
 		admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), shopProject(), bound)
 		for want, s := range map[string]*consolev1.Service{
-			`configuration set "bound" is for services of project "shop"`: configured(newService("web", "shop", "prod"), []string{"bound"}, nil),
-			`names configset "nope", which does not exist`:                configured(newService("web", "shop", "prod"), []string{"nope"}, nil),
-			`names secret "nope", which does not exist`:                   configured(newService("web", "shop", "prod"), nil, settings{"a": refTo("nope", "x")}),
-			`config["pw"].secret: has no value`:                           configured(newService("web", "shop", "prod"), nil, settings{"pw": secretOf("")}),
-			`spec.config["cluster.name"]: ${cluster.name} is known`:       configured(newService("web", "shop", "prod"), nil, settings{"cluster.name": textOf("x")}),
-			`spec.config["a"].json: is not JSON`:                          configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "{"}}}),
+			`configuration set "bound" is for services of project "shop"`:       configured(newService("web", "shop", "prod"), []string{"bound"}, nil),
+			`names configset "nope", which does not exist`:                      configured(newService("web", "shop", "prod"), []string{"nope"}, nil),
+			`names secret "nope", which does not exist`:                         configured(newService("web", "shop", "prod"), nil, settings{"a": refTo("nope", "x")}),
+			`config["pw"].secret: has no value`:                                 configured(newService("web", "shop", "prod"), nil, settings{"pw": secretOf("")}),
+			`spec.config["cluster.name"]: ${cluster.name} is known`:             configured(newService("web", "shop", "prod"), nil, settings{"cluster.name": textOf("x")}),
+			`spec.config["a"].ref.backend: this console can't do that yet`:      configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: "vault", Path: "a", Key: "b"}}}}),
+			`spec.config["a"].ref.plain: the values of Secrets are never shown`: configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Path: "a", Key: "b", Plain: true}}}}),
+			`spec.config["a"].json: is not JSON`:                                configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "{"}}}),
 		} {
 			if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)

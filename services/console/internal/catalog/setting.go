@@ -90,11 +90,11 @@ func (r *SettingRef) check(at string) error {
 // checkPlace looks at a path of a backend.
 func checkPlace(at, backend, path string, plain bool) error {
 	switch {
-	case backend != "" && !dnsLabel.MatchString(backend):
-		return refuse(Invalid, "%s.backend %q: is not a name of a backend", at, backend)
-	case backend == "" && !dnsLabel.MatchString(path):
+	case backend != "":
+		return refuse(Invalid, "%s.backend: this console can't do that yet: leave it out, and keep the value in a Secret", at)
+	case !dnsLabel.MatchString(path):
 		return refuse(Invalid, "%s.path %q: is not a name of a secret", at, path)
-	case backend == "" && plain:
+	case plain:
 		return refuse(Invalid, "%s.plain: the values of Secrets are never shown: leave it out", at)
 	}
 	return nil
