@@ -19,8 +19,8 @@ import (
 
 // The carriers, by the names that people see.
 const (
-	carrierConnect   = "connect"
-	carrierWebSocket = "websocket"
+	CarrierConnect   = "connect"
+	CarrierWebSocket = "websocket"
 )
 
 const (
@@ -36,20 +36,20 @@ type way struct{ connectUntil time.Time }
 
 func (w *way) carrier() string {
 	if time.Now().Before(w.connectUntil) {
-		return carrierConnect
+		return CarrierConnect
 	}
-	return carrierWebSocket
+	return CarrierWebSocket
 }
 
 func (w *way) other() string {
-	if w.carrier() == carrierConnect {
-		return carrierWebSocket
+	if w.carrier() == CarrierConnect {
+		return CarrierWebSocket
 	}
-	return carrierConnect
+	return CarrierConnect
 }
 
 func (w *way) remember(carrier string) {
-	if w.connectUntil = (time.Time{}); carrier == carrierConnect {
+	if w.connectUntil = (time.Time{}); carrier == CarrierConnect {
 		w.connectUntil = time.Now().Add(rememberFor)
 	}
 }
@@ -75,7 +75,7 @@ func blamesCarrier(err error) bool {
 
 // dialCarrier opens a carrier to an endpoint. release frees what it took, when the session has ended.
 func (k *slot) dialCarrier(ctx context.Context, kind string) (c mux.Carrier, release func(), err error) {
-	if kind == carrierWebSocket {
+	if kind == CarrierWebSocket {
 		c, err = k.dialWebSocket(ctx)
 		return c, func() {}, err
 	}

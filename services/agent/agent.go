@@ -300,7 +300,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		Version:    version.String(),
 		Log:        a.log,
 	})
-	return err
+	return errors.Join(err, a.observeTunnel())
 }
 
 // open reads what earlier runs left on disk.

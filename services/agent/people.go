@@ -2,12 +2,15 @@ package agent
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/reach/http1"
 )
 
@@ -27,4 +30,26 @@ func reads(config *rest.Config, server *url.URL) (http.RoundTripper, error) {
 	own.Dial = dialer.DialContext
 	client := http1.New(server, func() (*tls.Config, error) { return rest.TLSConfigFor(own) }, dialer.DialContext)
 	return rest.HTTPWrappersForConfig(own, client)
+}
+
+// observeTunnel shows in the metrics whether the tunnels are reached, and over what.
+func (a *Agent) observeTunnel() error {
+	for _, carrier := range []string{reach.CarrierWebSocket, reach.CarrierConnect} {
+		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fairlead_agent_tunnels", Help: "Tunnel endpoints to which there is a session, by what carries it.",
+			ConstLabels: prometheus.Labels{"carrier": carrier},
+		}, func() float64 {
+			n := 0.0
+			for _, s := range a.reach.States() {
+				if s.Connected && s.Carrier == carrier {
+					n++
+				}
+			}
+			return n
+		})
+		if err := a.telemetry.Registry.Register(gauge); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
 }
