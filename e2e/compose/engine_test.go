@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,14 +37,16 @@ type engine struct {
 	inner  int // process id of the first process inside
 }
 
-// boot brings up what new namespaces lack, and becomes the daemon.
+// boot brings up what new namespaces lack, and becomes the daemon. The network leads
+// nowhere but to a name server that knows no name (nameless).
 const boot = `set -e
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 ip link set lo up
+ip address add 192.0.2.1/32 dev lo
 echo '{}' >"$0/config.json"
-exec dockerd --data-root "$0/data" --exec-root "$0/exec" --pidfile "$0/pid" --host "unix://$0/docker.sock" --bridge none --config-file "$0/config.json"`
+exec dockerd --data-root "$0/data" --exec-root "$0/exec" --pidfile "$0/pid" --host "unix://$0/docker.sock" --bridge none --dns 192.0.2.1 --config-file "$0/config.json"`
 
 // whyNot says why this machine can't run an engine, or "".
 func whyNot() string {
@@ -101,6 +104,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatalf("%v; is docker.io installed (tools/install.sh)? Its last words:\n%s", err, e.daemon.Tail())
 	}
 	e.inner = e.firstInside(t)
+	e.nameless(t)
 	for _, image := range images {
 		if _, err := e.docker(ctx, "load", "--quiet", "--input", image); err != nil {
 			t.Fatal(err)
@@ -202,30 +206,65 @@ func (e *engine) kill(t *testing.T, container string) {
 	run(t, "nsenter", fmt.Sprintf("--target=%d", e.inner), "--pid", "--mount", "--", "/bin/kill", "-9", pid)
 }
 
-// dial connects to an IP address in the engine's network.
-func (e *engine) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result, 1)
+// within does something in the engine's network: sockets stay in the one that they were made in.
+func (e *engine) within(do func() error) error {
+	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.inner))
 		if err != nil {
-			done <- result{err: err}
+			done <- err
 			return
 		}
 		defer ns.Close()
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- result{err: err}
+			done <- err
 			return
 		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		done <- result{conn, err}
+		done <- do()
 	}()
-	r := <-done
-	return r.conn, r.err
+	return <-done
+}
+
+// dial connects to an IP address in the engine's network.
+func (e *engine) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = e.within(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// nameless answers every question for a name that is no container's: there is none. Without it the engine would wait.
+func (e *engine) nameless(t *testing.T) {
+	t.Helper()
+	var conn net.PacketConn
+	if err := e.within(func() (err error) {
+		conn, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "192.0.2.1:53")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		const header, most = 12, 1500
+		for {
+			packet := make([]byte, most)
+			n, from, err := conn.ReadFrom(packet)
+			if err != nil {
+				return // it is closed
+			}
+			end := header + bytes.IndexByte(packet[min(header, n):n], 0) + 5 // the name's end, type and class
+			if n < header || end > n {
+				continue
+			}
+			answer := packet[:end]
+			answer[2], answer[3] = 0x81, 0x83 // an answer: no such name
+			copy(answer[6:], []byte{0, 0, 0, 0, 0, 0})
+			_, _ = conn.WriteTo(answer, from) // who asked may be gone
+		}
+	})
+	t.Cleanup(func() { conn.Close(); running.Wait() })
 }
 
 // client trusts the stack's own authority and believes that every address is the one of the named service.

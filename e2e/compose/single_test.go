@@ -59,6 +59,9 @@ func checkRights(t *testing.T, s *composed) {
 		if len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) || !slices.Contains(h.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s: capabilities +%v -%v, %v", c.Name, h.CapAdd, h.CapDrop, h.SecurityOpt)
 		}
+		if c.State.Running && (c.State.Health == nil || c.State.Health.Status != "healthy") {
+			t.Errorf("%s: it has no health", c.Name)
+		}
 		if h.Memory <= 0 || h.PidsLimit <= 0 {
 			t.Errorf("%s: %d bytes, %d processes at most", c.Name, h.Memory, h.PidsLimit)
 		}
