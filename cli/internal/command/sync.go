@@ -24,7 +24,7 @@ const (
 
 // levers are the verbs that change how a service is synced, and nothing else.
 func (a *app) levers() []*cobra.Command {
-	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.confirm()}
+	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.confirm(), a.history(), a.rollback()}
 }
 
 // modes are those that hold takes, by name.
@@ -200,6 +200,9 @@ func stands(s *consolev1.Service, waited bool) string {
 	sync, words := s.GetSpec().GetSync(), "follows "+orHead(s.GetSpec().GetRef())
 	if pin := sync.GetPin(); pin != "" {
 		words = "is pinned to " + short(pin)
+		if s.GetSpec().GetUnpinAfter() != "" {
+			words += " until " + orHead(s.GetSpec().GetRef()) + " moves on"
+		}
 	}
 	for name, mode := range modes() {
 		if sync.GetMode() == mode {

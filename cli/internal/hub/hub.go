@@ -46,11 +46,14 @@ type Hub struct {
 	Accounts consolev1connect.ServiceAccountServiceClient
 	Applies  consolev1connect.ApplyServiceClient
 	Audit    consolev1connect.AuditServiceClient
+	Events   consolev1connect.EventServiceClient
+	Live     consolev1connect.LiveServiceClient
 	Access   consolev1connect.AccessServiceClient
 	Tokens   consolev1connect.TokenServiceClient
 	Logins   consolev1connect.LoginServiceClient
 	Levers   consolev1connect.SyncServiceClient
 	Objects  consolev1connect.ObjectServiceClient
+	History  consolev1connect.RevisionServiceClient
 }
 
 // Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
@@ -95,11 +98,14 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
+		Events:   consolev1connect.NewEventServiceClient(hc, c.URL, opts...),
+		Live:     consolev1connect.NewLiveServiceClient(hc, c.URL, opts...),
 		Access:   consolev1connect.NewAccessServiceClient(hc, c.URL, opts...),
 		Tokens:   consolev1connect.NewTokenServiceClient(hc, c.URL, opts...),
 		Logins:   consolev1connect.NewLoginServiceClient(hc, c.URL, opts...),
 		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
 		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
+		History:  consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
 	}, nil
 }
 

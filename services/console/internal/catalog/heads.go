@@ -48,7 +48,7 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 	if err := validateHeads(p.Heads); err != nil {
 		return err
 	}
-	return c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+	err := c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
 		if err != nil {
 			return err
@@ -78,6 +78,10 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 		c.log.InfoContext(ctx, "heads published", "actor", actor, "source", name, "epoch", p.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
 		return tx.Publish(ctx, source, state)
 	})
+	if err == nil {
+		c.release(ctx, name, p.Heads)
+	}
+	return err
 }
 
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.

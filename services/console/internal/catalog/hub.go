@@ -30,6 +30,7 @@ type RefHub struct {
 func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
 	states := map[string][]byte{}
 	var events []store.Event
+	var begun []store.Deployment
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		uids := map[string]bool{}
@@ -47,6 +48,7 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 		if err != nil {
 			return err
 		}
+		var moved []delivery
 		for _, s := range in {
 			if services[s.Service].UID != s.UID || s.UID == "" {
 				continue
@@ -59,6 +61,9 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if known && !changed {
 				continue
 			}
+			if after.Digest != "" && after.Digest != before.Digest {
+				moved = append(moved, delivery{service: services[s.Service], hub: after})
+			}
 			if states[s.UID], err = json.Marshal(after); err != nil {
 				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
 			}
@@ -70,9 +75,14 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 				events = append(events, c.observer.HubSaid(service, before, after)...)
 			}
 		}
-		return nil
+		begun, err = c.deployments(ctx, v, moved, refs)
+		return err
 	})
 	if err != nil {
+		return err
+	}
+	// First: what is told again after a crash is a deployment once.
+	if err := c.store.AddDeployments(ctx, begun); err != nil {
 		return err
 	}
 	if err := c.store.PutHub(ctx, states, events...); err != nil {

@@ -167,6 +167,8 @@ type ServiceSpec struct {
 	// ConfigSets are names of configuration sets, of which a later one wins; Config is over all of them.
 	ConfigSets []string `json:"configSets,omitempty"`
 	Config     Settings `json:"config,omitempty"`
+	// UnpinAfter is the commit that a rollback keeps away: when the ref points to another one, the pin goes.
+	UnpinAfter string `json:"unpinAfter,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

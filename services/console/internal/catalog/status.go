@@ -27,6 +27,7 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 	keys := make([]map[string]store.ReportKey, len(in))
 	var rows []store.Report
 	var news *reporting
+	var steps []store.Step
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		clusters, services, err := reported(ctx, v, in)
 		if err != nil {
@@ -53,11 +54,15 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 				key := store.ReportKey{Service: row.Service, Cluster: row.Cluster}
 				keys[i][r.Service] = key
 				news.tell(service, key, r)
+				steps = append(steps, stepsOf(row.Service, r)...)
 			}
 		}
 		return nil
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := c.store.StepDeployments(ctx, steps); err != nil {
 		return nil, err
 	}
 	if err := c.store.PutReports(ctx, rows, news.events...); err != nil {

@@ -172,12 +172,21 @@ func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
 	return string(diff.Diff("is "+name, was, "will be "+name, is)), nil
 }
 
-// text is what people write down of a resource, with its secrets masked; of a value that is not that of before, this
-// is said.
+// text is told as YAML; nothing for none.
 func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil
 	}
+	m, err := d.told(before, r)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.YAML(m)
+}
+
+// told is what people write down of a resource, with its secrets masked; of a value that is not that of before, this
+// is said.
+func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 	changed, err := d.Catalog.ChangedSettings(before, r)
 	if err != nil {
 		return nil, err
@@ -188,7 +197,7 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return manifest.YAML(&consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()})
+		return &consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()}, nil
 	case store.KindConfigSet:
 		set, err := catalog.ConfigSets().Decode(*r)
 		if err != nil {
@@ -196,19 +205,25 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 		}
 		spec := encodeConfigSet(set).GetSpec()
 		maskSettings(spec.GetEntries(), changed)
-		return manifest.YAML(&consolev1.ConfigSet{Metadata: head(r), Spec: spec})
+		return &consolev1.ConfigSet{Metadata: head(r), Spec: spec}, nil
 	case store.KindServiceAccount:
 		account, err := catalog.ServiceAccounts().Decode(*r)
 		if err != nil {
 			return nil, err
 		}
-		return manifest.YAML(&consolev1.ServiceAccount{Metadata: head(r), Spec: encodeServiceAccount(account).GetSpec()})
+		return &consolev1.ServiceAccount{Metadata: head(r), Spec: encodeServiceAccount(account).GetSpec()}, nil
 	}
 	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
 	if err != nil {
 		return nil, err
 	}
-	if decoded.Secret != nil {
+	switch {
+	case decoded.Secret == nil:
+	case r.Sealed == nil: // of the history, which keeps no values
+		for key := range decoded.Secret.Data {
+			decoded.Secret.Data[key] = catalog.Masked
+		}
+	default:
 		if decoded.Secret.Data, err = d.Catalog.MaskSecret(before, *r); err != nil {
 			return nil, err
 		}
@@ -225,7 +240,7 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%s %q can't be shown", r.Kind, r.Name)
 	}
-	return manifest.YAML(m)
+	return m, nil
 }
 
 // head is the part of the metadata that people write.

@@ -25,6 +25,9 @@ func syncMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.ObjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewObjectServiceHandler(&objects{d}, o...)
 		}),
+		server.RPC(consolev1connect.RevisionServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewRevisionServiceHandler(&histories{d}, o...)
+		}),
 	}
 }
 
@@ -36,6 +39,10 @@ func syncPolicy() identity.Policy {
 		consolev1connect.SyncServicePinServiceProcedure:    judged,
 		consolev1connect.SyncServiceRequestSyncProcedure:   judged,
 		consolev1connect.SyncServiceConfirmPruneProcedure:  judged,
+
+		consolev1connect.RevisionServiceListRevisionsProcedure:   judged,
+		consolev1connect.RevisionServiceListDeploymentsProcedure: judged,
+		consolev1connect.RevisionServiceRollbackServiceProcedure: judged,
 
 		consolev1connect.ObjectServiceListObjectsProcedure:    identity.RoleUser | identity.RoleHub,
 		consolev1connect.ObjectServiceGetServiceDiffProcedure: identity.RoleUser | identity.RoleHub,

@@ -13,8 +13,6 @@ func unbuilt(who string, spec proto.Message) error {
 	switch s := spec.(type) {
 	case *consolev1.ServiceSpec:
 		switch {
-		case s.GetUnpinAfter() != "":
-			field = "unpinAfter"
 		case s.GetCatalog():
 			field = "catalog"
 		}

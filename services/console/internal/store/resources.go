@@ -202,16 +202,17 @@ func (v View) CountReferrers(ctx context.Context, of, kind Kind, names []string)
 func (v View) Revisions(ctx context.Context, uid string, limit int) ([]Revision, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
 		" WHERE uid = $1 ORDER BY revision DESC LIMIT $2", uid, limit)
-	return collect(rows, err, func(rows *sql.Rows) (Revision, error) {
-		var r Revision
-		var us int64
-		var labels string
-		if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, &r.Spec); err != nil {
-			return r, err
-		}
-		r.Time = fromMicros(us)
-		return r, json.Unmarshal([]byte(labels), &r.Labels)
-	})
+	return collect(rows, err, scanRevision)
+}
+
+func scanRevision(rows *sql.Rows) (r Revision, err error) {
+	var us int64
+	var labels string
+	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, &r.Spec); err != nil {
+		return r, err
+	}
+	r.Time = fromMicros(us)
+	return r, json.Unmarshal([]byte(labels), &r.Labels)
 }
 
 // chunkSize bounds the values of one IN list.

@@ -15,6 +15,7 @@ const sweepRows = 2000
 func (s *Store) Sweep(ctx context.Context) error {
 	for _, of := range []struct{ table, uid string }{
 		{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"reports", "cluster_uid"}, {"seen", "cluster_uid"}, {"service_details", "service_uid"},
+		{"deployments", "service_uid"},
 	} {
 		for after, more := "", true; more; {
 			var err error

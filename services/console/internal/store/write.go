@@ -90,6 +90,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM seen WHERE cluster_uid = $1",
 		"DELETE FROM service_details WHERE service_uid = $1",
 		"DELETE FROM configs WHERE service_uid = $1",
+		"DELETE FROM deployments WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
 	} {
 		if _, err := t.tx.ExecContext(ctx, stmt, r.UID); err != nil {

@@ -52,9 +52,10 @@ type RevisionServiceClient interface {
 	// ListDeployments returns what was delivered of a service, the newest first, with how long each step took; up to
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).
 	ListDeployments(context.Context, *v1.ListDeploymentsRequest) (*v1.ListDeploymentsResponse, error)
-	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then. The pin
-	// goes by itself when the ref points to a newer commit that can be delivered, unless the caller wants to keep it.
-	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone: say so).
+	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then, with the
+	// configuration and project of now. The pin goes by itself when gitcaches publish another commit for the ref, unless
+	// the caller wants to keep it; where that one can't be delivered, what runs stays as always.
+	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
 }
 
@@ -134,9 +135,10 @@ type RevisionServiceHandler interface {
 	// ListDeployments returns what was delivered of a service, the newest first, with how long each step took; up to
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).
 	ListDeployments(context.Context, *v1.ListDeploymentsRequest) (*v1.ListDeploymentsResponse, error)
-	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then. The pin
-	// goes by itself when the ref points to a newer commit that can be delivered, unless the caller wants to keep it.
-	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone: say so).
+	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then, with the
+	// configuration and project of now. The pin goes by itself when gitcaches publish another commit for the ref, unless
+	// the caller wants to keep it; where that one can't be delivered, what runs stays as always.
+	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
 }
 

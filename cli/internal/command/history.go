@@ -1,0 +1,139 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// historySize is how many entries of a history are shown unless told otherwise.
+const historySize = 20
+
+func (a *app) history() *cobra.Command {
+	var format string
+	var changes bool
+	var limit int32
+	cmd := &cobra.Command{
+		Use:   "history service NAME",
+		Short: "Show what was delivered of a service, and how long each step took",
+		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, and how long it took from the
+commit until it was fetched, delivered, applied and healthy. "fairlead rollback service NAME NUMBER" goes back to one.
+
+With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
+		Example: `  fairlead history service shop
+  fairlead history service shop --changes`,
+		Args: wants(2, 2),
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table or json")
+	cmd.Flags().BoolVar(&changes, "changes", false, "what was changed in the catalog")
+	cmd.Flags().Int32Var(&limit, "limit", historySize, "at most so many, up to 1000")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
+			return usage(cmd)
+		}
+		if format != formatTable && format != formatJSON {
+			return fmt.Errorf("unknown form of output %q: known are table and json", format)
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if changes {
+				return a.showChanges(ctx, h, args[0], format, limit)
+			}
+			return a.showDeployments(ctx, h, args[0], format, limit)
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format string, limit int32) error {
+	got, err := h.History.ListDeployments(ctx, &consolev1.ListDeploymentsRequest{Service: name, PageSize: limit})
+	if err != nil {
+		return err
+	}
+	if format == formatJSON {
+		return a.printJSON(got)
+	}
+	if len(got.GetDeployments()) == 0 {
+		a.notef("nothing was delivered of service %q yet: `fairlead trace service %s` says why\n", name, name)
+		return nil
+	}
+	v := view{now: a.Now()}
+	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "DELIVERED", "COMMIT TO FETCHED", "DELIVERED", "APPLIED", "HEALTHY"})
+	for _, d := range got.GetDeployments() {
+		begin := d.GetCommit().GetCommitTime()
+		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
+			begin = nil // it waited for nobody
+		}
+		why := lower(d.GetCause().String(), "DEPLOYMENT_CAUSE_")
+		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
+			why += ", " + author
+		}
+		v.row(t, []string{
+			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, lower(d.GetOutcome().String(), "DEPLOYMENT_OUTCOME_"), v.ago(d.GetDeliverTime()),
+			took(begin, d.GetFetchTime()), took(d.GetFetchTime(), d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()),
+		})
+	}
+	return t.Write(a.Stdout)
+}
+
+// lower is the name of an enum's value without its prefix.
+func lower(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
+
+// took is how long a step took; empty if it, or the one before, is not known.
+func took(begin, end *timestamppb.Timestamp) string {
+	if begin == nil || end == nil {
+		return ""
+	}
+	return "+" + max(end.AsTime().Sub(begin.AsTime()), 0).Round(100*time.Millisecond).String()
+}
+
+func (a *app) showChanges(ctx context.Context, h *hub.Hub, name, format string, limit int32) error {
+	got, err := h.History.ListRevisions(ctx, &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: limit})
+	if err != nil {
+		return err
+	}
+	if format == formatJSON {
+		return a.printJSON(got)
+	}
+	for _, r := range got.GetRevisions() {
+		if err := a.printf("revision %d %s by %s at %s\n%s\n", r.GetRevision(), r.GetAction(), r.GetAuthor(), r.GetTime().AsTime().Format(time.RFC3339), r.GetDiff()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) rollback() *cobra.Command {
+	var reason string
+	var keep bool
+	cmd := a.lever("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the number, or else the last one before the
+current one that was healthy. The service gets its spec of then, at the commit of then; its configuration stays as it is. When its ref
+points to another commit than now, the service follows it again by itself: push the repair, and it is delivered. With --keep it stays
+where it is until "fairlead pin service NAME --release".`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
+  fairlead rollback service shop 7 --keep`, wants(2, 3))
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
+	cmd.Flags().BoolVar(&keep, "keep", false, "stay there, whatever is pushed")
+	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		number := int64(0)
+		if len(args) > 1 {
+			var err error
+			if number, err = strconv.ParseInt(args[1], 10, 64); err != nil || number <= 0 {
+				return nil, fmt.Errorf("%q is no number of a deployment: `fairlead history service %s` lists them", args[1], args[0])
+			}
+		}
+		out, err := h.History.RollbackService(ctx, &consolev1.RollbackServiceRequest{Service: args[0], Deployment: number, Reason: reason, Keep: keep})
+		if err != nil {
+			return nil, err
+		}
+		a.notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(), short(out.GetDeployment().GetCommit().GetCommit()))
+		return out.GetService(), nil
+	})
+}

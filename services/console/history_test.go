@@ -1,0 +1,228 @@
+package console_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+)
+
+// past is a service whose deployments a test makes.
+type past struct {
+	*running
+	admin, gitcache, distributor api
+	history                      consolev1connect.RevisionServiceClient
+	source                       *consolev1.Source
+	epoch                        int64
+	sequence                     uint64
+	uid                          string
+}
+
+func (r *running) histories(t *testing.T, token string) consolev1connect.RevisionServiceClient {
+	t.Helper()
+	return consolev1connect.NewRevisionServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+}
+
+func newPast(t *testing.T, r *running) *past {
+	t.Helper()
+	p := &past{running: r, admin: r.admin(t), gitcache: r.service(t, identity.ServiceGitcache), distributor: r.service(t, identity.ServiceDistributor), history: r.histories(t, r.adminToken(t))}
+	p.source = p.admin.putSource(t, "shop", "https://git.example.com/shop")
+	p.admin.putCluster(t, "edge-1")
+	p.uid = p.admin.putService(t, "web", "edge-1").GetMetadata().GetUid()
+	claim, err := p.gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: p.source.GetMetadata().GetUid(), Owner: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.epoch = claim.GetEpoch()
+	return p
+}
+
+// commitTime is when a test's commits were made.
+var commitTime = time.Now().Add(-time.Hour).Truncate(time.Second) //nolint:gochecknoglobals // a constant
+
+// push publishes a commit, and deliver hands it out under a digest, which the cluster applies: healthy or not.
+func (p *past) push(t *testing.T, commit string) {
+	t.Helper()
+	req := publishRequest(p.source, p.epoch, commit)
+	req.Heads[0].Revision.CommitTime, req.Heads[0].Revision.Author = timestamppb.New(commitTime), "Kim <kim@example.com>"
+	if _, err := p.gitcache.heads.PublishHeads(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Phase) {
+	t.Helper()
+	for range 2 { // what is told again is there once
+		if _, err := p.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
+			Service: "web", Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest, Revision: &artifactv1.Revision{Commit: commit}},
+		}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.sequence++
+	report := &deliveryv1.ServiceReport{Service: "web", Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
+	if phase != deliveryv1.Phase_PHASE_FAILED {
+		report.AppliedDigest, report.AppliedTime = digest, timestamppb.Now()
+	}
+	report.ObservedTime = timestamppb.Now()
+	(syncing{api: p.distributor}).report(t, "edge-1", report)
+}
+
+func (p *past) list(t *testing.T) (out []string) {
+	t.Helper()
+	for token := ""; ; {
+		resp, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web", PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range resp.GetDeployments() {
+			out = append(out, fmt.Sprintf("%d %s %s %s by %s", d.GetNumber(), d.GetDigest(), short(d.GetCause().String(), "DEPLOYMENT_CAUSE_"), short(d.GetOutcome().String(), "DEPLOYMENT_OUTCOME_"), d.GetAuthor()))
+		}
+		if token = resp.GetNextPageToken(); token == "" {
+			return out
+		}
+	}
+}
+
+func short(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
+
+func (p *past) get(t *testing.T) *consolev1.ServiceSpec {
+	t.Helper()
+	resp, err := p.admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetService().GetSpec()
+}
+
+func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		commitC := strings.Repeat("c", 40)
+		_, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"})
+		wantCode(t, err, connect.CodeFailedPrecondition, "no deployment before the current one was healthy")
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		spec := p.get(t)
+		spec.Namespace = "other"
+		if _, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}}); err != nil {
+			t.Fatal(err)
+		}
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		if got, want := p.list(t), []string{"2 d2 commit failed by Kim <kim@example.com>", "1 d1 spec healthy by user:ada"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		whole, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := whole.GetDeployments()[1]
+		steps := []time.Time{commitTime, first.GetFetchTime().AsTime(), first.GetDeliverTime().AsTime(), first.GetApplyTime().AsTime(), first.GetHealthyTime().AsTime()}
+		if !slices.IsSortedFunc(steps, time.Time.Compare) || first.GetTotal().AsDuration() != steps[4].Sub(commitTime) || first.GetEndTime() == nil || whole.GetDeployments()[0].GetEndTime() != nil {
+			t.Errorf("steps %v, total %v", steps, first.GetTotal().AsDuration())
+		}
+
+		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Reason: "2 is broken"})
+		if err != nil || back.GetDeployment().GetNumber() != 1 {
+			t.Fatalf("got %v, %v", back, err)
+		}
+		spec = p.get(t)
+		if s := spec.GetSync(); s.GetPin() != commitA || s.GetReason() != "2 is broken" || spec.GetUnpinAfter() != commitB || spec.GetNamespace() != "" {
+			t.Errorf("rolled back to %v", spec)
+		}
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		if got := p.list(t); got[0] != "3 d1 rollback healthy by user:ada" {
+			t.Errorf("got %q", got)
+		}
+		p.push(t, commitB) // as before
+		if p.get(t).GetSync().GetPin() != commitA {
+			t.Error("released for the commit that it keeps away")
+		}
+		p.push(t, commitC)
+		if spec = p.get(t); spec.GetSync().GetPin() != "" || spec.GetSync().GetReason() != "" || spec.GetUnpinAfter() != "" {
+			t.Errorf("not released: %v", spec)
+		}
+
+		// One that is kept stays, whatever comes.
+		p.deliver(t, commitC, "d3", deliveryv1.Phase_PHASE_HEALTHY)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 2, Keep: true}); err != nil {
+			t.Fatal(err)
+		}
+		p.push(t, strings.Repeat("d", 40))
+		if spec = p.get(t); spec.GetSync().GetPin() != commitB || spec.GetUnpinAfter() != "" || spec.GetNamespace() != "other" {
+			t.Errorf("not kept: %v", spec)
+		}
+		_, err = p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 99})
+		wantCode(t, err, connect.CodeNotFound, "no deployment 99")
+		_, err = p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1, Etag: "x-1"})
+		wantCode(t, err, connect.CodeAborted)
+	})
+}
+
+func TestHistoryIsForWhoMaySeeAndRollbackForWhoMayDeploy(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		if _, err := p.admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "planted"}}}); err != nil {
+			t.Fatal(err)
+		}
+		p.admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+		p.admin.let(t, "deployers", "deployer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+		as := func(groups ...string) consolev1connect.RevisionServiceClient {
+			return p.histories(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: groups}))
+		}
+		ask := &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"}
+		_, err := as().ListRevisions(t.Context(), ask)
+		wantCode(t, err, connect.CodeNotFound, "no grant")
+		_, err = as().ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		wantCode(t, err, connect.CodeNotFound, "no grant")
+		_, err = as("viewers").RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"})
+		wantCode(t, err, connect.CodePermissionDenied, "may not deploy service")
+		if _, err = as("deployers").RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"}); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = as().ListRevisions(t.Context(), ask)
+		wantCode(t, err, connect.CodeNotFound, "no grant")
+		var got []string
+		for token := ""; ; {
+			resp, err := as("viewers").ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: ask.GetKind(), Name: "web", PageSize: 2, PageToken: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range resp.GetRevisions() {
+				got = append(got, fmt.Sprintf("%d %s by %s", v.GetRevision(), v.GetAction(), v.GetAuthor()))
+				if pins := strings.Contains(v.GetDiff(), "+    pin: "+commitA); pins != (v.GetRevision() == 2) || (v.GetAction() == "deleted") != (v.GetResource() == nil) {
+					t.Errorf("revision %d: %v\n%s", v.GetRevision(), v.GetResource(), v.GetDiff())
+				}
+			}
+			if token = resp.GetNextPageToken(); token == "" {
+				break
+			}
+		}
+		if want := []string{"3 deleted by user:ada", "2 updated by user:bob", "1 created by user:ada"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		secret, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "git"})
+		if err != nil || len(secret.GetRevisions()) != 1 || strings.Contains(secret.String(), "planted") || !strings.Contains(secret.GetRevisions()[0].GetDiff(), "token: '***'") {
+			t.Errorf("got %v, %v", secret, err)
+		}
+	})
+}

@@ -1,0 +1,426 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Cause is what made a deployment.
+type Cause string
+
+// The causes.
+const (
+	CauseCommit   Cause = "commit"
+	CauseSpec     Cause = "spec"
+	CauseConfig   Cause = "config"
+	CauseRollback Cause = "rollback"
+	CausePin      Cause = "pin"
+)
+
+// Deployment is one content of a service on its way into its cluster.
+type Deployment struct {
+	Number int64  `json:"-"`
+	Digest string `json:"-"`
+	Cause  Cause  `json:"cause"`
+	// Author is that of the commit in Git, or who changed the service.
+	Author         string    `json:"author,omitempty"`
+	Commit         Revision  `json:"commit,omitzero"`
+	SpecRevision   int64     `json:"specRevision"`
+	ConfigRevision string    `json:"configRevision,omitempty"`
+	FetchTime      time.Time `json:"fetchTime,omitzero"`
+
+	// Times are zero for what was not reached. EndTime is when the next one came.
+	DeliverTime, ApplyTime, HealthyTime, EndTime time.Time `json:"-"`
+	// Outcome is the phase that the cluster told last; empty: nothing yet.
+	Outcome Phase  `json:"-"`
+	Message string `json:"-"`
+}
+
+// delivery is a new digest of a service.
+type delivery struct {
+	service store.Resource
+	spec    ServiceSpec
+	hub     HubTruth
+}
+
+// deployments are those that deliveries begin. refs are what is said with them.
+func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var uids []string
+	names := map[string]bool{}
+	for i := range list {
+		if err := decode(list[i].service, &list[i].spec); err != nil {
+			return nil, err
+		}
+		uids, names[list[i].spec.Source] = append(uids, list[i].service.UID), true
+	}
+	sources, err := v.Named(ctx, store.KindSource, trueKeys(names))
+	if err != nil {
+		return nil, err
+	}
+	var sourceUIDs []string
+	for _, s := range sources {
+		sourceUIDs = append(sourceUIDs, s.UID)
+	}
+	last, err := v.LastDeployments(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	configs, err := v.Configs(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	known, err := refsOf(ctx, v, slices.Values(sourceUIDs))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range refs {
+		known[store.HubRef{Source: r.Source, Ref: r.Ref}] = r
+	}
+	heads, err := v.Heads(ctx, sourceUIDs)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Deployment
+	for _, d := range list {
+		next := Deployment{SpecRevision: d.service.Revision, ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
+		if d.hub.follows() {
+			next.Commit = known[store.HubRef{Source: d.hub.Source, Ref: d.hub.Ref}].Revision
+		}
+		var status SourceStatus
+		if h, ok := heads[sources[d.spec.Source].UID]; ok {
+			if status, err = decodeHeads(h); err != nil {
+				return nil, err
+			}
+		}
+		for _, h := range status.Heads {
+			if h.Revision.Commit == next.Commit.Commit && h.Revision.Commit != "" {
+				next.Commit, next.FetchTime = h.Revision, h.FetchTime
+			}
+		}
+		if err := next.explain(ctx, v, d, last[d.service.UID]); err != nil {
+			return nil, err
+		}
+		state, err := json.Marshal(next)
+		if err != nil {
+			return nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
+		}
+		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, State: state, DeliverTime: c.now()})
+	}
+	return out, nil
+}
+
+// explain says what made a deployment, and who, by what is other than in the one before.
+func (d *Deployment) explain(ctx context.Context, v store.View, of delivery, before store.Deployment) error {
+	var was Deployment
+	if before.State != nil {
+		if err := json.Unmarshal(before.State, &was); err != nil {
+			return fmt.Errorf("decode deployment of service %q: %w", of.service.Name, err)
+		}
+	}
+	moved := before.State != nil && was.Commit.Commit != d.Commit.Commit
+	switch changed := was.SpecRevision != d.SpecRevision; {
+	case changed && of.spec.UnpinAfter != "":
+		d.Cause = CauseRollback
+	case changed && moved && of.spec.wishes().Pin != "":
+		d.Cause = CausePin
+	case moved:
+		d.Cause, d.Author = CauseCommit, d.Commit.Author
+		return nil
+	case !changed && was.ConfigRevision != d.ConfigRevision:
+		d.Cause = CauseConfig
+		return nil
+	default:
+		d.Cause = CauseSpec
+	}
+	written, err := v.Revisions(ctx, of.service.UID, 1)
+	if len(written) > 0 {
+		d.Author = written[0].Author
+	}
+	return err
+}
+
+// stepsOf are what a report says of deployments.
+func stepsOf(service string, r Report) []store.Step {
+	var out []store.Step
+	if r.AppliedDigest != "" {
+		step := store.Step{Service: service, Digest: r.AppliedDigest, Apply: r.AppliedTime, Outcome: string(r.Phase), Message: r.Message}
+		if r.Phase == PhaseHealthy && r.Digest == r.AppliedDigest {
+			step.Healthy = r.ObservedTime
+		}
+		out = append(out, step)
+	}
+	if r.Digest != "" && r.Digest != r.AppliedDigest {
+		out = append(out, store.Step{Service: service, Digest: r.Digest, Outcome: string(r.Phase), Message: r.Message})
+	}
+	return out
+}
+
+func deploymentOf(row store.Deployment) (d Deployment, err error) {
+	if err := json.Unmarshal(row.State, &d); err != nil {
+		return d, fmt.Errorf("decode deployment: %w", err)
+	}
+	d.Number, d.Digest, d.Outcome, d.Message = row.Number, row.Digest, Phase(row.Outcome), row.Message
+	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = row.DeliverTime, row.ApplyTime, row.HealthyTime, row.EndTime
+	return d, nil
+}
+
+// before reads the token of a page of a history.
+func (p Page) before() (int64, error) {
+	if p.Token == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(p.Token, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, refuse(Invalid, "page_token: is not one that a list returned")
+	}
+	return n, nil
+}
+
+// Deployments returns a page of what was delivered of a service, the newest first, and the token of the next page.
+func (c *Catalog) Deployments(ctx context.Context, name string, page Page) (out []Deployment, next string, err error) {
+	before, err := page.before()
+	if err != nil {
+		return nil, "", err
+	}
+	service, err := c.GetService(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	var rows []store.Deployment
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		rows, err = v.Deployments(ctx, service.Meta.UID, before, page.Limit()+1)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(rows) > page.Limit() {
+		rows = rows[:page.Limit()]
+		next = strconv.FormatInt(rows[len(rows)-1].Number, 10)
+	}
+	for _, row := range rows {
+		d, err := deploymentOf(row)
+		if err != nil {
+			return nil, "", err
+		}
+		out = append(out, d)
+	}
+	return out, next, nil
+}
+
+// Past is one write of a resource: what was there before, as far as it is kept, and after.
+type Past struct {
+	store.Revision
+	Before, After *store.Resource
+}
+
+// resourceOf is the resource as a revision wrote it; nil: it deleted it.
+func resourceOf(ref store.Ref, r store.Revision) *store.Resource {
+	if r.Action == "deleted" {
+		return nil
+	}
+	return &store.Resource{Kind: ref.Kind, Name: ref.Name, UID: r.UID, Revision: r.Revision, Labels: r.Labels, Spec: r.Spec}
+}
+
+// History returns a page of what was written to a resource, the newest first, and the token of the next page. It works for those that are
+// gone, too.
+func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []Past, next string, err error) {
+	before, err := page.before()
+	if err != nil {
+		return nil, "", err
+	}
+	var rows, newest []store.Revision
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		if newest, err = v.History(ctx, ref, 0, 2); err != nil {
+			return err
+		}
+		if len(newest) == 0 {
+			return store.ErrNotFound
+		}
+		rows, err = v.History(ctx, ref, before, page.Limit()+1)
+		return err
+	})
+	var last store.Resource
+	for _, r := range newest {
+		if was := resourceOf(ref, r); was != nil {
+			last = *was
+			break
+		}
+	}
+	if err := c.shown(ctx, ref, last, err); err != nil {
+		return nil, "", err
+	}
+	for i, r := range rows {
+		if i == page.Limit() {
+			return out, strconv.FormatInt(rows[i-1].Revision, 10), nil
+		}
+		past := Past{Revision: r, After: resourceOf(ref, r)}
+		if i+1 < len(rows) {
+			past.Before = resourceOf(ref, rows[i+1])
+		}
+		out = append(out, past)
+	}
+	return out, "", nil
+}
+
+// Rollback brings a service back to a deployment; number 0: the last one before the current one that was healthy. The pin goes when the
+// ref points to another commit than now, unless it is kept.
+func (c *Catalog) Rollback(ctx context.Context, by By, name string, number int64, etag, reason string, keep bool) (Service, Deployment, error) {
+	now, err := c.GetService(ctx, name)
+	if err != nil {
+		return Service{}, Deployment{}, err
+	}
+	if etag != "" && etag != now.Meta.ETag {
+		return Service{}, Deployment{}, refuse(Conflict, "service %q was changed in the meantime: look again, then roll back", name)
+	}
+	to, err := c.target(ctx, now, number)
+	if err != nil {
+		return Service{}, Deployment{}, err
+	}
+	then, err := c.specOf(ctx, now, to)
+	if err != nil {
+		return Service{}, Deployment{}, err
+	}
+	source, err := c.GetSource(ctx, then.Source)
+	if err != nil {
+		return Service{}, Deployment{}, err
+	}
+	then.UnpinAfter = ""
+	pin := ""
+	if head := gitTruth(source, then.Ref).Head; head == nil || head.Revision.Commit != to.Commit.Commit || keep {
+		pin = to.Commit.Commit
+		if !keep && head != nil {
+			then.UnpinAfter = head.Revision.Commit
+		}
+	}
+	if then.Sync, err = pinned(then.Sync, now.Spec.Sync, pin, reason); err != nil {
+		return Service{}, Deployment{}, err
+	}
+	then.Cluster, then.Project, then.ConfigSets, then.Config = now.Spec.Cluster, now.Spec.Project, now.Spec.ConfigSets, now.Spec.Config
+	now.Spec = then
+	out, _, err := c.UpdateService(ctx, by, now, Expectation{ETag: now.Meta.ETag})
+	return out, to, err
+}
+
+// target finds the deployment to go back to.
+func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployment, error) {
+	page := Page{Size: maxPageSize}
+	if number > 0 {
+		page.Size, page.Token = 1, strconv.FormatInt(number+1, 10)
+	}
+	list, _, err := c.Deployments(ctx, s.Meta.Name, page)
+	if err != nil {
+		return Deployment{}, err
+	}
+	for i, d := range list {
+		switch {
+		case number == 0 && (i == 0 || d.HealthyTime.IsZero() || d.Digest == list[0].Digest):
+		case number > 0 && d.Number != number:
+		case d.Commit.Commit == "":
+			return d, refuse(Precondition, "service %q: of deployment %d no commit is known: choose another one", s.Meta.Name, d.Number)
+		default:
+			return d, nil
+		}
+	}
+	if number > 0 {
+		return Deployment{}, refuse(NotFound, "service %q has no deployment %d", s.Meta.Name, number)
+	}
+	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy: name one", s.Meta.Name)
+}
+
+// specOf is the spec of a service as a deployment had it.
+func (c *Catalog) specOf(ctx context.Context, s Service, d Deployment) (spec ServiceSpec, err error) {
+	ref := store.Ref{Kind: store.KindService, Name: s.Meta.Name}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err := v.History(ctx, ref, d.SpecRevision+1, 1)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 || rows[0].UID != s.Meta.UID || rows[0].Revision != d.SpecRevision {
+			return refuse(Precondition, "service %q: its spec of deployment %d is not kept any more: choose a later one", s.Meta.Name, d.Number)
+		}
+		return json.Unmarshal(rows[0].Spec, &spec)
+	})
+	if err == nil && spec.Cluster != s.Spec.Cluster {
+		err = refuse(Precondition, "service %q: deployment %d was for cluster %q: choose one for %q", s.Meta.Name, d.Number, spec.Cluster, s.Spec.Cluster)
+	}
+	return spec, err
+}
+
+// pinned is how a service was synced, at a commit (empty: at none), and as automatically as it is now.
+func pinned(then, now json.RawMessage, pin, reason string) (json.RawMessage, error) {
+	out, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for _, side := range []struct {
+		text json.RawMessage
+		into *map[string]json.RawMessage
+	}{{then, &out}, {now, &is}} {
+		if len(side.text) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(side.text, side.into); err != nil {
+			return nil, fmt.Errorf("decode sync: %w", err)
+		}
+	}
+	for _, key := range []string{"mode", "requestTime"} {
+		if delete(out, key); is[key] != nil {
+			out[key] = is[key]
+		}
+	}
+	for key, value := range map[string]string{"pin": pin, "reason": reason} {
+		if delete(out, key); value != "" {
+			out[key], _ = json.Marshal(value) // a text
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(out)
+}
+
+// release lets services of a source follow their refs again where a rollback waits for another commit than the one it keeps away.
+func (c *Catalog) release(ctx context.Context, source string, heads []Head) {
+	var held []store.Resource
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		held, err = v.Releasing(ctx, source)
+		return err
+	})
+	for _, row := range held {
+		s := Service{Meta: metaOf(row)}
+		if err = errors.Join(err, decode(row, &s.Spec)); err != nil {
+			break
+		}
+		ref, at := platform.CanonicalRef(s.Spec.Ref), ""
+		for _, h := range heads {
+			if h.Ref == ref {
+				at = h.Revision.Commit
+			}
+		}
+		if at == "" || at == s.Spec.UnpinAfter || s.Spec.UnpinAfter == "" {
+			continue
+		}
+		s.Spec.UnpinAfter = ""
+		if s.Spec.Sync, err = pinned(s.Spec.Sync, s.Spec.Sync, "", ""); err != nil {
+			break
+		}
+		_, _, refused := c.UpdateService(ctx, Self("rollback"), s, Expectation{ETag: s.Meta.ETag})
+		if refused != nil {
+			c.log.WarnContext(ctx, "service stays pinned after a rollback though its ref has moved on", "service", row.Name, "err", refused)
+			continue
+		}
+		c.log.InfoContext(ctx, "service follows its ref again after a rollback", "service", row.Name, "commit", at)
+	}
+	if err != nil {
+		c.log.WarnContext(ctx, "pins of rollbacks are not looked at", "source", source, "err", err)
+	}
+}

@@ -1,0 +1,137 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+type histories struct{ Deps }
+
+func (s *histories) ListRevisions(ctx context.Context, req *consolev1.ListRevisionsRequest) (*consolev1.ListRevisionsResponse, error) {
+	ref := store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()}
+	list, next, err := s.Catalog.History(ctx, ref, catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := &consolev1.ListRevisionsResponse{NextPageToken: next}
+	for _, p := range list {
+		r, err := s.revision(ref.Name, p)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		out.Revisions = append(out.Revisions, r)
+	}
+	return out, nil
+}
+
+func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision, err error) {
+	out := &consolev1.Revision{Revision: p.Revision.Revision, Action: p.Action, Author: p.Author, Time: stamp(p.Time)}
+	if out.Diff, err = s.diff(name, p.Before, p.After); err != nil || p.After == nil {
+		return out, err
+	}
+	m, err := s.told(p.Before, p.After)
+	out.Resource = resourceOf(m)
+	return out, err
+}
+
+// resourceOf is a resource of any kind.
+func resourceOf(m manifest.Message) *consolev1.Resource {
+	switch m := m.(type) {
+	case *consolev1.Secret:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Secret{Secret: m}}
+	case *consolev1.Source:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: m}}
+	case *consolev1.Cluster:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: m}}
+	case *consolev1.Service:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: m}}
+	case *consolev1.Grant:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}}
+	case *consolev1.Project:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}}
+	case *consolev1.GlobalService:
+		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}}
+	case *consolev1.ConfigSet:
+		return &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}}
+	case *consolev1.Role:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: m}}
+	case *consolev1.ServiceAccount:
+		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: m}}
+	}
+	return nil
+}
+
+// decodeKind is empty for a kind that is not kept here.
+func decodeKind(kind consolev1.Kind) store.Kind {
+	for _, k := range store.Kinds() {
+		if encodeKind(k) == kind {
+			return k
+		}
+	}
+	return ""
+}
+
+func (s *histories) ListDeployments(ctx context.Context, req *consolev1.ListDeploymentsRequest) (*consolev1.ListDeploymentsResponse, error) {
+	list, next, err := s.Catalog.Deployments(ctx, req.GetService(), catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListDeploymentsResponse{Deployments: each(list, encodeDeployment), NextPageToken: next}, nil
+}
+
+func (s *histories) RollbackService(ctx context.Context, req *consolev1.RollbackServiceRequest) (*consolev1.RollbackServiceResponse, error) {
+	service, to, err := s.Catalog.Rollback(ctx, by(ctx), req.GetService(), req.GetDeployment(), req.GetEtag(), req.GetReason(), req.GetKeep())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RollbackServiceResponse{Service: encodeService(service), Deployment: encodeDeployment(to)}, nil
+}
+
+func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {
+	out := &consolev1.Deployment{
+		Number: d.Number, Cause: encodeCause(d.Cause), Author: d.Author, Commit: encodeRevision(d.Commit), SpecRevision: d.SpecRevision,
+		ConfigRevision: d.ConfigRevision, Digest: d.Digest, Outcome: encodeOutcomeOf(d), Message: d.Message,
+		FetchTime: stamp(d.FetchTime), DeliverTime: stamp(d.DeliverTime), ApplyTime: stamp(d.ApplyTime), HealthyTime: stamp(d.HealthyTime), EndTime: stamp(d.EndTime),
+	}
+	if !d.HealthyTime.IsZero() && !d.Commit.CommitTime.IsZero() {
+		out.Total = durationpb.New(d.HealthyTime.Sub(d.Commit.CommitTime))
+	}
+	return out
+}
+
+func encodeCause(c catalog.Cause) consolev1.DeploymentCause {
+	switch c {
+	case catalog.CauseCommit:
+		return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT
+	case catalog.CauseSpec:
+		return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_SPEC
+	case catalog.CauseConfig:
+		return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_CONFIG
+	case catalog.CauseRollback:
+		return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_ROLLBACK
+	case catalog.CausePin:
+		return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_PIN
+	}
+	return consolev1.DeploymentCause_DEPLOYMENT_CAUSE_UNSPECIFIED
+}
+
+// encodeOutcomeOf is what came of a deployment: of one that ended, what it was at its end.
+func encodeOutcomeOf(d catalog.Deployment) consolev1.DeploymentOutcome {
+	switch {
+	case d.Outcome == catalog.PhaseFailed:
+		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_FAILED
+	case d.Outcome == catalog.PhaseDegraded:
+		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_DEGRADED
+	case !d.HealthyTime.IsZero():
+		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_HEALTHY
+	case !d.EndTime.IsZero():
+		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_OVERTAKEN
+	}
+	return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_RUNNING
+}

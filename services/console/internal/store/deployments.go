@@ -1,0 +1,125 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxDeployments is how many deployments of one service are kept.
+const maxDeployments = 1000
+
+// Deployment is one content of a service on its way into its cluster.
+type Deployment struct {
+	Service string // uid
+	// Number counts from 1. Filled in by the store.
+	Number int64
+	Digest string
+	// State is JSON, and does not change.
+	State []byte
+	// Times are zero for what was not reached. EndTime is when the next one came.
+	DeliverTime, ApplyTime, HealthyTime, EndTime time.Time
+	// Outcome is what the cluster said last; empty: nothing yet.
+	Outcome, Message string
+}
+
+// Step is what a cluster says of the deployment of a digest.
+type Step struct {
+	Service, Digest string
+	// Apply and Healthy are when it got there; zero: it did not.
+	Apply, Healthy   time.Time
+	Outcome, Message string
+}
+
+const deploymentColumns = "service_uid, number, digest, state, deliver_time, apply_time, healthy_time, end_time, outcome, message"
+
+func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
+	var delivered, applied, healthy, ended int64
+	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message)
+	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = fromMicros(delivered), fromMicros(applied), fromMicros(healthy), fromMicros(ended)
+	return d, err
+}
+
+// Deployments returns up to limit deployments of a service below a number, the newest first; 0: from the newest on.
+func (v View) Deployments(ctx context.Context, service string, before int64, limit int) ([]Deployment, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+deploymentColumns+" FROM deployments WHERE service_uid = $1 AND (CAST($2 AS BIGINT) = 0 OR number < CAST($2 AS BIGINT)) ORDER BY number DESC LIMIT $3", service, before, limit)
+	return collect(rows, err, scanDeployment)
+}
+
+// LastDeployments returns the newest deployment of each service, by uid.
+func (v View) LastDeployments(ctx context.Context, services []string) (map[string]Deployment, error) {
+	return byKey(ctx, v, "SELECT "+deploymentColumns+" FROM deployments WHERE end_time = 0 AND service_uid IN ", services, func(rows *sql.Rows) (string, Deployment, error) {
+		d, err := scanDeployment(rows)
+		return d.Service, d, err
+	})
+}
+
+// AddDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over.
+func (s *Store) AddDeployments(ctx context.Context, list []Deployment) error {
+	if len(list) == 0 {
+		return nil
+	}
+	list = slices.SortedFunc(slices.Values(list), func(a, b Deployment) int { return cmp.Compare(a.Service, b.Service) }) // one order for all consoles
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, d := range list {
+			for _, stmt := range []struct {
+				text string
+				args []any
+			}{
+				{"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
+					" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
+					" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
+					" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
+					[]any{d.Service, d.Digest, string(d.State), micros(d.DeliverTime)}},
+				{"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
+					[]any{d.Service, micros(d.DeliverTime)}},
+				{"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)", []any{d.Service, maxDeployments}},
+			} {
+				if _, err := tx.ExecContext(ctx, stmt.text, stmt.args...); err != nil {
+					return fmt.Errorf("write deployment: %w", err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// StepDeployments notes how far the current deployments of services are. The first time counts.
+func (s *Store) StepDeployments(ctx context.Context, steps []Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, p := range steps {
+			_, err := tx.ExecContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
+				" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
+				" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
+				" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
+				p.Service, p.Digest, micros(p.Apply), micros(p.Healthy), p.Outcome, p.Message)
+			if err != nil {
+				return fmt.Errorf("write deployment: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from
+// the newest on.
+func (v View) History(ctx context.Context, ref Ref, before int64, limit int) ([]Revision, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
+		" WHERE uid = (SELECT uid FROM revisions WHERE kind = $1 AND name = $2 ORDER BY time DESC, revision DESC LIMIT 1)"+
+		" AND (CAST($3 AS BIGINT) = 0 OR revision < CAST($3 AS BIGINT)) ORDER BY revision DESC LIMIT $4", ref.Kind, ref.Name, before, limit)
+	return collect(rows, err, scanRevision)
+}
+
+// Releasing returns the services of a source whose pin goes by itself.
+func (v View) Releasing(ctx context.Context, source string) ([]Resource, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
+		` WHERE f.kind = $1 AND f.name = $2 AND r.kind = $3 AND r.spec LIKE '%"unpinAfter":%' ORDER BY r.name`, KindSource, source, KindService)
+	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+}
