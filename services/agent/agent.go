@@ -333,6 +333,8 @@ func (a *Agent) wire() {
 	a.inventory.Follow(a.memory.Track)
 	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
 	self := a.self()
+	applier := apply.New(self, a.width, a.memory)
+	applier.Register(a.telemetry.Registry)
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
@@ -342,7 +344,7 @@ func (a *Agent) wire() {
 		Scope:     a.scope,
 		Lookup:    a.lookup,
 		Scopes:    a.cluster,
-		Applier:   apply.New(self, a.width, a.memory),
+		Applier:   applier,
 		Pruner:    prune.New(self, a.inventory, a.width),
 		Memory:    a.memory,
 		Watcher:   a.watcher,

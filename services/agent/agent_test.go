@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,6 +88,8 @@ type world struct {
 	elects bool
 	// pod is where agents say that they run.
 	pod string
+	// metrics are those of the agent that was started last, in this process.
+	metrics *prometheus.Registry
 }
 
 func newWorld(t *testing.T) *world {
@@ -128,7 +131,9 @@ func (w *world) start() (stop func()) {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: telemetry.Discard(), Renderer: []string{os.Args[0], asRenderer}})
+	observed := telemetry.Discard()
+	w.metrics = observed.Registry
+	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: observed, Renderer: []string{os.Args[0], asRenderer}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

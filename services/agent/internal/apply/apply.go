@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,12 +51,19 @@ type Applier struct {
 	width  *Width
 	memory *memory.Memory
 	now    func() time.Time
+	// decisions counts what was sent, and what was not, by the reason.
+	decisions *prometheus.CounterVec
 }
 
 // New returns an applier.
 func New(api API, width *Width, known *memory.Memory) *Applier {
-	return &Applier{api: api, width: width, memory: known, now: time.Now}
+	return &Applier{api: api, width: width, memory: known, now: time.Now, decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_agent_decisions_total", Help: "Objects of services that were applied, by why they were sent; those that are unchanged, or held, were not.",
+	}, []string{"reason"})}
 }
+
+// Register exports what is counted.
+func (a *Applier) Register(metrics prometheus.Registerer) { metrics.MustRegister(a.decisions) }
 
 // Request is what is to be applied for a service.
 type Request struct {

@@ -20,6 +20,12 @@ const (
 	Gone    Reason = "gone"
 )
 
+// What is not sent is counted, too.
+const (
+	unchanged = "unchanged"
+	kept      = "held"
+)
+
 // Decide says whether an object is to be sent: because its manifest is another, somebody changed what is ours, or
 // it is gone. Never because of its health, and never to be sure.
 func Decide(item set.Item, known memory.Known, ok bool) Reason {
@@ -70,16 +76,28 @@ func held(item set.Item, known memory.Known, ok bool) bool {
 func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) (needed []set.Item, holds map[object.Key]bool) {
 	known := a.knowledge(service, record)
 	holds = map[object.Key]bool{}
+	decisions := map[string]int{}
 	for _, item := range items {
 		if item.Hook != 0 {
 			continue
 		}
 		one, ok := known.of(item.Key)
-		if Decide(item, one, ok) != "" {
+		reason := Decide(item, one, ok)
+		switch {
+		case reason != "":
 			needed = append(needed, item)
-		} else if held(item, one, ok) {
-			holds[item.Key] = true
+			decisions[string(reason)]++
+		case item.Flags&object.Hold != 0 || ok && one.State == memory.Held:
+			if held(item, one, ok) {
+				holds[item.Key] = true
+			}
+			decisions[kept]++
+		default:
+			decisions[unchanged]++
 		}
+	}
+	for reason, count := range decisions {
+		a.decisions.WithLabelValues(reason).Add(float64(count))
 	}
 	return needed, holds
 }

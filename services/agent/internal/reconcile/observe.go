@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -59,7 +60,9 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 		return wait
 	}
 	k.backoff.Reset()
-	k.report(service, record, k.state(summary, record.Kept))
+	report := k.state(summary, record.Kept)
+	k.tellRepairs(report, record, summary)
+	k.report(service, record, report)
 	wait := idle
 	if len(k.looks.leaving) > 0 {
 		wait = time.Until(k.looks.then)
@@ -226,6 +229,9 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 	if record.Applied.Digest != "" {
 		report.AppliedDigest, report.AppliedCommit = record.Applied.Digest, record.Applied.Commit
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
+	}
+	if last := k.Reports.Latest(k.name); last != nil && report.GetRepairs() == 0 {
+		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
 	k.color(service, report)
 	maskReport(service, report)

@@ -108,6 +108,7 @@ type Controller struct {
 type metrics struct {
 	applies *prometheus.CounterVec
 	seconds prometheus.Histogram
+	renders prometheus.Histogram
 	pruned  prometheus.Counter
 }
 
@@ -116,9 +117,10 @@ func New(deps Deps) *Controller {
 	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
+		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
 	}}
-	deps.Metrics.MustRegister(c.metrics.applies, c.metrics.seconds, c.metrics.pruned)
+	deps.Metrics.MustRegister(c.metrics.applies, c.metrics.seconds, c.metrics.renders, c.metrics.pruned)
 	return c
 }
 
@@ -220,6 +222,8 @@ type keeper struct {
 	lacking atomic.Bool
 	// repaired counts the repairs that the inventory does not know of.
 	repaired atomic.Int64
+	// repair is the last one.
+	repair atomic.Pointer[mended]
 
 	mu sync.Mutex // guards seen and impatient
 	// seen is what was wanted when the keeper was last woken.

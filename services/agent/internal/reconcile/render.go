@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -72,9 +73,11 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			return nil, err
 		}
 	}
+	begin := time.Now()
 	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
 		return nil, err
 	}
+	k.metrics.renders.Observe(time.Since(begin).Seconds())
 	if building.Len() == 0 {
 		return nil, nil
 	}

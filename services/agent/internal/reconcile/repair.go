@@ -8,13 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
@@ -51,6 +54,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
 			return k.failure(problem.Text)
 		}
+		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields})
 		k.repaired.Add(1)
 		return nil
 	})
@@ -173,6 +177,30 @@ func (k *keeper) fetch(patience context.Context, service desired.Service) time.D
 	}
 	k.lacking.Store(false)
 	return 0
+}
+
+// mended is an object that was put right.
+type mended struct {
+	ref    object.Ref
+	at     time.Time
+	rival  string
+	fields []string
+}
+
+// tellRepairs adds to a report what was put right, once there is peace: a storm is told of at its end.
+func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.Record, summary memory.Summary) {
+	last := k.repair.Load()
+	if last == nil || summary.Drifted+summary.Missing > 0 {
+		return
+	}
+	report.Repairs = record.Repairs + uint64(k.repaired.Load())
+	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
+	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
+	if known, ok := k.Memory.Get(last.ref.Key); ok {
+		report.Repaired.Health = shown(known.Health)
+	}
+	const most = 20 // as the contract has it
+	report.Repaired.Rival, report.Repaired.Fields = last.rival, last.fields[:min(len(last.fields), most)]
 }
 
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
