@@ -46,7 +46,7 @@ test: install build ## Run every test (installs what they need)
 	go vet $(PACKAGES); \
 	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E); \
-	(cd tools/images && GOWORK=off go test -timeout 10m .); \
+	(cd tools/images && GOWORK=off go test -timeout 20m .); \
 	(cd tools/manifests && GOWORK=off go test -timeout 15m ./...); \
 	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
