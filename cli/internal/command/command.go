@@ -64,7 +64,7 @@ func (a *app) root() *cobra.Command {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
-	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.contexts(), a.version())
+	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.contexts(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.config())
 	root.AddCommand(a.levers()...)
 	return root

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,8 +28,10 @@ const (
 func (a *app) get() *cobra.Command {
 	var format string
 	var chosen objectFlags
+	var q question
+	var watch bool
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
@@ -45,16 +48,28 @@ Of sources, -o wide shows besides what the gitcaches know right now: which of th
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
 asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
 
+--filter and --sort are answered by the hub: docs/catalog.md has the fields and the language. --watch shows
+what is there, and then each resource that comes, changes or gets another status, until interrupted.
+
 Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
 Objects are what services have in their clusters, as agents told it: with the cluster away, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
-  fairlead get sources -o wide`,
+  fairlead get sources -o wide
+  fairlead get services --filter 'labels.env = prod AND state >= degraded' --sort 'state_since desc'
+  fairlead get services --filter 'cluster = edge-1' --watch`,
 		Args: wants(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.Flags().StringVar(&q.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
+	cmd.Flags().StringVar(&q.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes, until interrupted")
 	chosen.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		asked := q != question{} || watch
+		if asked && (isObjects(args[0]) || strings.HasPrefix(strings.ToLower(args[0]), "session")) {
+			return fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", args[0])
+		}
 		if strings.EqualFold(args[0], "session") || strings.EqualFold(args[0], "sessions") {
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, clusters []string) error {
 				return a.sessions(ctx, h, clusters, format)
@@ -75,10 +90,25 @@ Objects are what services have in their clusters, as agents told it: with the cl
 		if err := checkFormat(format, k); err != nil {
 			return err
 		}
+		if asked && len(args) > 1 {
+			return fmt.Errorf("--filter, --sort and --watch choose by themselves: leave the names out, or write --filter 'name = %s'", args[1])
+		}
+		if watch {
+			if q.sort != "" {
+				return errors.New("--watch shows things as they happen: leave --sort out")
+			}
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+				return a.watch(ctx, h, k, q.filter, format)
+			})(cmd, nil)
+		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, names []string) error {
-			found, err := read(ctx, h, k, names)
+			found, err := read(ctx, h, k, q, names)
 			if err != nil {
 				return err
+			}
+			if len(found) == 0 && q.filter != "" && (format == formatTable || format == formatWide) {
+				a.notef("no %s fit the filter\n", k.plural())
+				return nil
 			}
 			v := view{now: a.Now(), wide: format == formatWide}
 			if v.wide && k.kind == manifest.Source && len(found) > 0 {
@@ -104,9 +134,10 @@ func checkFormat(format string, k kind) error {
 	return nil
 }
 
-func read(ctx context.Context, h *hub.Hub, k kind, names []string) ([]manifest.Message, error) {
+// read returns the resources of these names, or without any those that are asked for.
+func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) ([]manifest.Message, error) {
 	if len(names) == 0 {
-		return k.all(ctx, h)
+		return k.those(ctx, h, q)
 	}
 	var found []manifest.Message
 	for _, name := range names {
@@ -188,7 +219,7 @@ func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message)
 	if len(names) <= fewClusters {
 		wanted = slices.Sorted(maps.Keys(names))
 	}
-	found, err := read(ctx, h, clusterKind(), wanted)
+	found, err := read(ctx, h, clusterKind(), question{}, wanted)
 	if err != nil {
 		a.notef("when clusters were seen last can't be shown: %v\n", err)
 	}

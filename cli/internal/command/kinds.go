@@ -19,7 +19,7 @@ const pageSize = 500
 type kind struct {
 	kind manifest.Kind
 	get  func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
-	page func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error)
+	page func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error)
 	// remove deletes a resource; confirmation is what a call before asked for.
 	remove func(ctx context.Context, h *hub.Hub, name, confirmation string) error
 }
@@ -59,8 +59,8 @@ func sourceKind() kind {
 			res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: name})
 			return res.GetSource(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Sources.ListSources(ctx, &consolev1.ListSourcesRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Sources.ListSources(ctx, &consolev1.ListSourcesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetSources()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -77,8 +77,8 @@ func clusterKind() kind {
 			res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: name})
 			return res.GetCluster(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Clusters.ListClusters(ctx, &consolev1.ListClustersRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Clusters.ListClusters(ctx, &consolev1.ListClustersRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetClusters()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -95,8 +95,8 @@ func serviceKind() kind {
 			res, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 			return res.GetService(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetServices()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -113,8 +113,8 @@ func secretKind() kind {
 			res, err := h.Secrets.GetSecret(ctx, &consolev1.GetSecretRequest{Name: name})
 			return res.GetSecret(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Secrets.ListSecrets(ctx, &consolev1.ListSecretsRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Secrets.ListSecrets(ctx, &consolev1.ListSecretsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetSecrets()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -131,8 +131,8 @@ func grantKind() kind {
 			res, err := h.Grants.GetGrant(ctx, &consolev1.GetGrantRequest{Name: name})
 			return res.GetGrant(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Grants.ListGrants(ctx, &consolev1.ListGrantsRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Grants.ListGrants(ctx, &consolev1.ListGrantsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetGrants()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -149,8 +149,8 @@ func projectKind() kind {
 			res, err := h.Projects.GetProject(ctx, &consolev1.GetProjectRequest{Name: name})
 			return res.GetProject(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Projects.ListProjects(ctx, &consolev1.ListProjectsRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Projects.ListProjects(ctx, &consolev1.ListProjectsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetProjects()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -167,8 +167,8 @@ func configSetKind() kind {
 			res, err := h.Sets.GetConfigSet(ctx, &consolev1.GetConfigSetRequest{Name: name})
 			return res.GetConfigSet(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Sets.ListConfigSets(ctx, &consolev1.ListConfigSetsRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Sets.ListConfigSets(ctx, &consolev1.ListConfigSetsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetConfigSets()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -185,8 +185,8 @@ func globalServiceKind() kind {
 			res, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
 			return res.GetGlobalService(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Globals.ListGlobalServices(ctx, &consolev1.ListGlobalServicesRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Globals.ListGlobalServices(ctx, &consolev1.ListGlobalServicesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetGlobalServices()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, confirmation string) error {
@@ -203,8 +203,8 @@ func roleKind() kind {
 			res, err := h.Roles.GetRole(ctx, &consolev1.GetRoleRequest{Name: name})
 			return res.GetRole(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Roles.ListRoles(ctx, &consolev1.ListRolesRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Roles.ListRoles(ctx, &consolev1.ListRolesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetRoles()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -221,8 +221,8 @@ func serviceAccountKind() kind {
 			res, err := h.Accounts.GetServiceAccount(ctx, &consolev1.GetServiceAccountRequest{Name: name})
 			return res.GetServiceAccount(), err
 		},
-		page: func(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
-			res, err := h.Accounts.ListServiceAccounts(ctx, &consolev1.ListServiceAccountsRequest{PageSize: pageSize, PageToken: token})
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Accounts.ListServiceAccounts(ctx, &consolev1.ListServiceAccountsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetServiceAccounts()), res.GetNextPageToken(), err
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
@@ -251,11 +251,19 @@ func (k kind) missing(name string, err error) error {
 	return err
 }
 
+// question is what is asked of a list.
+type question struct{ filter, sort, token string }
+
 // all reads every resource, page by page.
 func (k kind) all(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
+	return k.those(ctx, h, question{})
+}
+
+// those reads every resource that is asked for, page by page.
+func (k kind) those(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, error) {
 	var all []manifest.Message
-	for token := ""; ; {
-		page, next, err := k.onePage(ctx, h, token)
+	for {
+		page, next, err := k.onePage(ctx, h, q)
 		if err != nil {
 			return nil, err
 		}
@@ -263,15 +271,15 @@ func (k kind) all(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
 		if next == "" {
 			return all, nil
 		}
-		if next == token {
+		if next == q.token {
 			return nil, fmt.Errorf("list %s: the hub repeats a page", k.plural())
 		}
-		token = next
+		q.token = next
 	}
 }
 
-func (k kind) onePage(ctx context.Context, h *hub.Hub, token string) ([]manifest.Message, string, error) {
+func (k kind) onePage(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.page(ctx, h, token)
+	return k.page(ctx, h, q)
 }

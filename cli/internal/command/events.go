@@ -1,0 +1,139 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// eventQuery is what a person asks of events.
+type eventQuery struct {
+	filter string
+	limit  int
+	watch  bool
+	format string
+}
+
+func (a *app) events() *cobra.Command {
+	var q eventQuery
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Show what happened",
+		Long: `Show what happened, the newest last: commits fetched, delivered and applied, services that fail and recover, drift
+repaired, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.`,
+		Example: "  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
+		Args:    wants(0, 0),
+	}
+	cmd.Flags().StringVar(&q.filter, "filter", "", "only those that fit, such as 'type : service AND severity >= WARNING'")
+	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
+	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
+	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "go on with what happens, until interrupted")
+	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		if q.format != formatTable && q.format != formatJSON {
+			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
+		}
+		if since > 0 {
+			recent := fmt.Sprintf("time > %ds", int(since.Seconds()))
+			if q.filter != "" {
+				recent += " AND (" + q.filter + ")"
+			}
+			q.filter = recent
+		}
+		return a.showEvents(ctx, h, q)
+	})
+	return cmd
+}
+
+func (a *app) showEvents(ctx context.Context, h *hub.Hub, q eventQuery) error {
+	list, resume, err := listEvents(ctx, h, q)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && !q.watch {
+		a.notef("no events\n")
+	}
+	if err := a.printHappened(list, q.format); err != nil || !q.watch {
+		return err
+	}
+	stream, err := h.Events.WatchEvents(ctx, &consolev1.WatchEventsRequest{Filter: q.filter, ResumeToken: resume})
+	if err != nil {
+		return h.Explain(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := a.printHappened(stream.Msg().GetEvents(), q.format); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // interrupted, as it is meant to end
+	}
+	return h.Explain(stream.Err())
+}
+
+// listEvents returns the newest events, the oldest of them first, and where to go on.
+func listEvents(ctx context.Context, h *hub.Hub, q eventQuery) (list []*consolev1.Event, resume string, err error) {
+	for token := ""; ; {
+		size := pageSize
+		if q.limit > 0 {
+			size = min(size, q.limit-len(list))
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		res, err := h.Events.ListEvents(call, &consolev1.ListEventsRequest{Filter: q.filter, PageSize: int32(size), PageToken: token})
+		cancel()
+		if err != nil {
+			return nil, "", err
+		}
+		if resume == "" {
+			resume = res.GetResumeToken()
+		}
+		list = append(list, res.GetEvents()...)
+		if token = res.GetNextPageToken(); token == "" || q.limit > 0 && len(list) >= q.limit {
+			slices.Reverse(list)
+			return list, resume, nil
+		}
+	}
+}
+
+func (a *app) printHappened(list []*consolev1.Event, format string) error {
+	for _, e := range list {
+		line := happenedLine(e)
+		if format == formatJSON {
+			text, err := protojson.Marshal(e)
+			if err != nil {
+				return err
+			}
+			line = string(text)
+		}
+		if err := a.printf("%s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func happenedLine(e *consolev1.Event) string {
+	var what []string
+	for _, part := range []struct{ kind, name string }{{"service", e.GetService()}, {"cluster", e.GetCluster()}, {"source", e.GetSource()}} {
+		if part.name != "" {
+			what = append(what, part.kind+" "+part.name)
+		}
+	}
+	text := strings.Join(what, " at ") + ": " + e.GetMessage()
+	if e.GetActor() != "" {
+		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
+	}
+	level := strings.ToLower(strings.TrimPrefix(e.GetSeverity().String(), "SEVERITY_"))
+	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.Clean(e.GetType()), table.Clean(text))
+}

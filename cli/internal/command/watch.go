@@ -1,0 +1,109 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// watch shows resources of a kind, and what becomes of them until the person has seen enough.
+func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format string) error {
+	if !slices.Contains([]string{formatTable, formatWide, formatName}, format) {
+		return fmt.Errorf("--watch can't be shown as %s: use table, wide or name", format)
+	}
+	number, ok := kindNumber(k)
+	if !ok {
+		return fmt.Errorf("%s can't be watched", k.plural())
+	}
+	stream, err := h.Live.WatchResources(ctx, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{number}, Filter: filter})
+	if err != nil {
+		return h.Explain(err)
+	}
+	defer stream.Close()
+	var first []manifest.Message // what is there
+	begun := false
+	for stream.Receive() {
+		changes := stream.Msg().GetChanges()
+		found := messagesOf(changes.GetResources())
+		switch {
+		case stream.Msg().GetSnapshotEnd() != nil:
+			err = a.show(k, first, format, false, view{now: a.Now(), wide: format == formatWide})
+			begun, first = true, nil
+		case !begun:
+			first = append(first, found...)
+		default:
+			err = a.showChanged(k, found, changes.GetDeleted(), format)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // interrupted, as it is meant to end
+	}
+	return h.Explain(stream.Err())
+}
+
+// showChanged prints a line for each.
+func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1.Deleted, format string) error {
+	if len(found) > 0 {
+		if format == formatName {
+			if err := a.show(k, found, format, false, view{}); err != nil {
+				return err
+			}
+		} else {
+			t, _ := view{now: a.Now(), wide: format == formatWide}.table(k, found)
+			var b bytes.Buffer
+			if err := t.Write(&b); err != nil {
+				return err
+			}
+			_, rows, _ := bytes.Cut(b.Bytes(), []byte("\n")) // the head stands above
+			if err := a.printf("%s", rows); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range deleted {
+		if err := a.printf("%s gone\n", d.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindNumber is what the API calls a kind: KIND_GLOBAL_SERVICE is a GlobalService.
+func kindNumber(k kind) (consolev1.Kind, bool) {
+	fields := (&consolev1.Resource{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if string(fields.Get(i).Message().Name()) == string(k.kind) {
+			for number := range consolev1.Kind_name {
+				if consolev1.Kind(number).String() == "KIND_"+strings.ToUpper(string(fields.Get(i).Name())) {
+					return consolev1.Kind(number), true
+				}
+			}
+		}
+	}
+	return 0, false
+}
+
+// messagesOf takes resources out of their envelopes.
+func messagesOf(list []*consolev1.Resource) []manifest.Message {
+	var out []manifest.Message
+	for _, r := range list {
+		r.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if m, ok := v.Message().Interface().(manifest.Message); ok {
+				out = append(out, m)
+			}
+			return true
+		})
+	}
+	return out
+}
