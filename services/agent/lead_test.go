@@ -189,10 +189,10 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Fence(refusing{}).RoundTrip(request); !errors.Is(err, lead.ErrLost) { //nolint:bodyclose // there is none
+	if _, err := first.Fence(refusing{}).RoundTrip(request); !errors.Is(err, lead.ErrLost) {
 		t.Errorf("a write passes: %v", err)
 	}
-	if _, err := second.Fence(refusing{}).RoundTrip(request); !errors.Is(err, errRefused) { //nolint:bodyclose // there is none
+	if _, err := second.Fence(refusing{}).RoundTrip(request); !errors.Is(err, errRefused) {
 		t.Errorf("a write of the leader does not pass: %v", err)
 	}
 	second.Release(t.Context())

@@ -64,8 +64,11 @@ func TestAgentOfItsOwnService(t *testing.T) {
 	needed := func(when string) {
 		t.Helper()
 		for _, one := range [][4]string{
-			{"apps/v1", "Deployment", ns, "agent"}, {"v1", "ServiceAccount", ns, "runs"}, {"v1", "ConfigMap", ns, "mounted"},
-			{rbac, "ClusterRole", "", ns}, {rbac, "ClusterRoleBinding", "", ns},
+			{"apps/v1", "Deployment", ns, "agent"},
+			{"v1", "ServiceAccount", ns, "runs"},
+			{"v1", "ConfigMap", ns, "mounted"},
+			{rbac, "ClusterRole", "", ns},
+			{rbac, "ClusterRoleBinding", "", ns},
 		} {
 			found, err := w.get(one[0], one[1], one[2], one[3])
 			if err != nil || found.GetDeletionTimestamp() != nil {

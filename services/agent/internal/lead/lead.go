@@ -119,7 +119,7 @@ func (e *Elector) Hold(ctx context.Context) error {
 		mine, err := e.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // told to stop
 		case err == nil && mine:
 			e.extend(began)
 			wait = renewal
