@@ -62,6 +62,12 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 		return errors.New("name one object, or none")
 	}
 	found, err := findObjects(ctx, h, f, strings.Join(names, ""))
+	if err == nil && len(found) == 0 && f.service != "" {
+		_, err = h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: f.service}) // a name that is wrong has none
+	}
+	if err == nil && len(found) == 0 && f.cluster != "" {
+		_, err = h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: f.cluster})
+	}
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,18 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 			copy(cells[3:], v.truths(status))
 		}
 		v.row(t, cells, v.health(s), v.ago(v.seen[spec.GetCluster()]),
-			spec.GetSource(), spec.GetRef(), spec.GetPath(), spec.GetNamespace())
+			spec.GetSource(), refOf(spec), spec.GetPath(), spec.GetNamespace())
 		notes = append(notes, serviceNotes(s)...)
 	}
 	return t, notes
+}
+
+// refOf is what a service follows, and the pin that keeps it from that.
+func refOf(spec *consolev1.ServiceSpec) string {
+	if pin := spec.GetSync().GetPin(); pin != "" {
+		return strings.TrimSpace(spec.GetRef() + " pinned to " + short(pin))
+	}
+	return spec.GetRef()
 }
 
 // truths are the three with all that makes them comparable: whose digest and commit, how old, and how old

@@ -275,7 +275,8 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 	}
 	creates := e.want.ETag == MustBeNew || e.want.ETag == "" && e.want.AllowMissing
 	if current != nil || !creates {
-		if hidden := w.touch(ctx, e, current); hidden == nil || !creates {
+		hidden := w.touch(ctx, e, current)
+		if _, refused := errors.AsType[*Error](hidden); !refused || !creates {
 			return hidden
 		}
 	}

@@ -69,13 +69,17 @@ func (s *Store) AddDeployments(ctx context.Context, list []Deployment) error {
 				text string
 				args []any
 			}{
-				{"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
-					" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
-					" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
-					" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
-					[]any{d.Service, d.Digest, string(d.State), micros(d.DeliverTime)}},
-				{"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
-					[]any{d.Service, micros(d.DeliverTime)}},
+				{
+					"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
+						" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
+						" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
+						" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
+					[]any{d.Service, d.Digest, string(d.State), micros(d.DeliverTime)},
+				},
+				{
+					"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
+					[]any{d.Service, micros(d.DeliverTime)},
+				},
 				{"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)", []any{d.Service, maxDeployments}},
 			} {
 				if _, err := tx.ExecContext(ctx, stmt.text, stmt.args...); err != nil {

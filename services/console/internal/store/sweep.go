@@ -14,7 +14,12 @@ const sweepRows = 2000
 // that takes a while, which nobody has to wait for.
 func (s *Store) Sweep(ctx context.Context) error {
 	for _, of := range []struct{ table, uid string }{
-		{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"reports", "cluster_uid"}, {"seen", "cluster_uid"}, {"service_details", "service_uid"},
+		{"hub", "service_uid"},
+		{"hub_refs", "source_uid"},
+		{"reports", "service_uid"},
+		{"reports", "cluster_uid"},
+		{"seen", "cluster_uid"},
+		{"service_details", "service_uid"},
 		{"deployments", "service_uid"},
 	} {
 		for after, more := "", true; more; {
