@@ -51,7 +51,7 @@ func startHub(ctx context.Context, dir string, full bool) (*hub, error) {
 }
 
 func (h *hub) start(ctx context.Context, full bool) (err error) {
-	names := []string{"console", "x1", "x2", "nginx", "redis", "x3"}
+	names := []string{"console", "x1", "x2", "nginx", "redis", "x3", "agent"}
 	addrs, err := process.FreeAddresses(len(names))
 	if err != nil {
 		return err
@@ -158,7 +158,8 @@ func (h *hub) startAgent(ctx context.Context) error {
 		return err
 	}
 	err = h.add(process.New(h.dir, "agent", filepath.Join(world.bins.Dir, "agent"), "--hub-url", h.urls["console"], "--hub-ca-file", h.ca.CAFile,
-		"--join-token-file", h.file("join"), "--data-dir", h.file("agent.data"), "--kubeconfig", world.kube.Kubeconfig, "--log-level", "debug"))
+		"--join-token-file", h.file("join"), "--data-dir", h.file("agent.data"), "--kubeconfig", world.kube.Kubeconfig, "--log-level", "debug",
+		"--health-listen", h.addr("agent")))
 	if err != nil {
 		return err
 	}

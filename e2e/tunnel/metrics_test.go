@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,6 +37,29 @@ func metrics(ctx context.Context, client *http.Client, url, token string) (map[s
 		}
 	}
 	return sums, nil
+}
+
+func TestAgentAndTunnelsTellHowTheyAreReached(t *testing.T) {
+	t.Parallel()
+	h := shared(t)
+	client, err := h.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	await(t, "the agent shows a WebSocket to x1 and one to nginx", func(ctx context.Context) error {
+		status, text, err := get(ctx, client, "http://"+h.addr("agent")+"/metrics", "")
+		if err == nil && !strings.Contains(text, `fairlead_agent_tunnels{carrier="websocket"} 2`+"\n") {
+			err = fmt.Errorf("%d, and it says %s", status, regexp.MustCompile(`(?m)^fairlead_agent_tunnels.*$`).FindAllString(text, -1))
+		}
+		return err
+	})
+	if status, body, err := get(t.Context(), client, h.base("x2")+"/version", h.token); err != nil || status != http.StatusOK {
+		t.Fatal(status, body, err)
+	}
+	if m, err := metrics(t.Context(), client, h.urls["x2"], h.token); err != nil || m["fairlead_tunnel_relayed_total"] < 1 {
+		t.Errorf("x2, which has no session, tells of %v relayed requests, %v", m["fairlead_tunnel_relayed_total"], err)
+	}
 }
 
 // load is what a process holds at a moment.
