@@ -31,18 +31,18 @@ func (c *console) AccessConfigs(_ context.Context, req *consolev1.AccessConfigsR
 	return out, nil
 }
 
-// configure makes a revision of a service's configuration the only one.
-func (c *console) configure(service, revision string, values ...*consolev1.ConfigValue) {
+// configure makes a revision of web's configuration the only one.
+func (c *console) configure(revision string, values ...*consolev1.ConfigValue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.configs == nil {
 		c.configs = map[string]map[string]*consolev1.AccessedConfig{}
 	}
-	c.configs["uid-"+service] = map[string]*consolev1.AccessedConfig{revision: {ServiceUid: "uid-" + service, Revision: revision, Values: values}}
+	c.configs["uid-web"] = map[string]*consolev1.AccessedConfig{revision: {ServiceUid: "uid-web", Revision: revision, Values: values}}
 }
 
-func configuredService(name, cluster, revision string) *consolev1.Change {
-	ch := service(name, cluster, "apps")
+func configuredService(name, revision string) *consolev1.Change {
+	ch := service(name, "edge-1", "apps")
 	ch.GetService().Status = &consolev1.ServiceStatus{ConfigRevision: revision}
 	return ch
 }
@@ -51,16 +51,17 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps", "all of it")
-	w.console.configure("web", "r1", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.com"},
+	w.console.configure("r1", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.com"},
 		&consolev1.ConfigValue{Name: "n", Type: consolev1.ConfigType_CONFIG_TYPE_NUMBER, Value: "1.5"},
 		&consolev1.ConfigValue{Name: "pw", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "hunter2", Secret: true})
-	w.console.put(shop("HEAD", commit("1")), configuredService("web", "edge-1", "r1"), service("plain", "edge-2", "apps"))
+	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), service("plain", "edge-2", "apps"))
 	e := w.start()
 	one, two := e.agent("edge-1"), e.agent("edge-2")
 	one.awaitCommit("web", commit("1"))
 	two.awaitCommit("plain", commit("1"))
 	want := &deliveryv1.Configuration{Revision: "r1", Entries: []*deliveryv1.ConfigurationEntry{
-		{Name: "host", Value: &deliveryv1.ConfigurationEntry_Text{Text: "example.com"}}, {Name: "n", Value: &deliveryv1.ConfigurationEntry_Number{Number: 1.5}},
+		{Name: "host", Value: &deliveryv1.ConfigurationEntry_Text{Text: "example.com"}},
+		{Name: "n", Value: &deliveryv1.ConfigurationEntry_Number{Number: 1.5}},
 		{Name: "pw", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: "hunter2"}},
 	}}
 	if got := one.got["web"].GetConfiguration(); !proto.Equal(got, want) {
@@ -71,8 +72,8 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 	}
 	// Another revision is another digest; the same content is not asked for again.
 	before := one.have["web"]
-	w.console.configure("web", "r2", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.org"})
-	w.console.put(configuredService("web", "edge-1", "r2"))
+	w.console.configure("r2", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.org"})
+	w.console.put(configuredService("web", "r2"))
 	w.eventually("the other configuration is delivered", func() bool {
 		one.sync()
 		return one.got["web"].GetConfiguration().GetRevision() == "r2"
@@ -100,8 +101,8 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps", "all of it")
-	w.console.configure("web", "r1", &consolev1.ConfigValue{Name: "a", Value: "1"})
-	w.console.put(shop("HEAD", commit("1")), configuredService("web", "edge-1", "r1"), configuredService("new", "edge-1", "held"), service("plain", "edge-1", "apps"))
+	w.console.configure("r1", &consolev1.ConfigValue{Name: "a", Value: "1"})
+	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), configuredService("new", "held"), service("plain", "edge-1", "apps"))
 	a := w.start().agent("edge-1")
 	a.awaitCommit("web", commit("1"))
 	a.awaitCommit("plain", commit("1"))
@@ -109,13 +110,13 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 		t.Errorf("got %v", a.have)
 	}
 	// The console is away with the next revision, and another one: nothing is removed, and it is asked for soon.
-	w.console.configure("web", "r3")
-	w.console.put(configuredService("web", "edge-1", "r2"))
+	w.console.configure("r3")
+	w.console.put(configuredService("web", "r2"))
 	w.eventually("the other revision is known", func() bool {
 		resp := a.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return resp.GetNotModified() != nil && resp.GetRevision() == 0 && resp.GetNextPoll().AsDuration() < time.Minute
 	})
-	w.console.put(configuredService("web", "edge-1", "r3"), configuredService("new", "edge-1", ""))
+	w.console.put(configuredService("web", "r3"), configuredService("new", ""))
 	w.eventually("it is there", func() bool {
 		a.sync()
 		return a.got["web"].GetConfiguration().GetRevision() == "r3" && a.got["new"] != nil

@@ -28,8 +28,10 @@ func TestConfigurationIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	service := desired.Service{Name: "web", Digest: "d", Configuration: &deliveryv1.Configuration{Revision: "r1", Entries: []*deliveryv1.ConfigurationEntry{
-		entry("host", false, "example.com"), {Name: "n", Value: &deliveryv1.ConfigurationEntry_Number{Number: 1.5}},
-		{Name: "on", Value: &deliveryv1.ConfigurationEntry_Flag{Flag: true}}, {Name: "list", Value: &deliveryv1.ConfigurationEntry_Json{Json: `[{"a":1}]`}},
+		entry("host", false, "example.com"),
+		{Name: "n", Value: &deliveryv1.ConfigurationEntry_Number{Number: 1.5}},
+		{Name: "on", Value: &deliveryv1.ConfigurationEntry_Flag{Flag: true}},
+		{Name: "list", Value: &deliveryv1.ConfigurationEntry_Json{Json: `[{"a":1}]`}},
 	}}}
 	if err := store.Update([]desired.Service{service}, nil, 1); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
@@ -16,7 +17,7 @@ func maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
 	report.Message = mask(report.GetMessage())
 	objects := report.GetObjects()
 	if repaired := report.GetRepaired(); repaired != nil {
-		objects = append(objects[:len(objects):len(objects)], repaired)
+		objects = append(slices.Clip(objects), repaired)
 	}
 	for _, o := range objects {
 		o.Message = mask(o.GetMessage())
