@@ -49,7 +49,7 @@ func newPast(t *testing.T, r *running) *past {
 }
 
 // commitTime is when a test's commits were made.
-var commitTime = time.Now().Add(-time.Hour).Truncate(time.Second) //nolint:gochecknoglobals // a constant
+var commitTime = time.Now().Add(-time.Hour).Truncate(time.Second)
 
 // push publishes a commit, and deliver hands it out under a digest, which the cluster applies: healthy or not.
 func (p *past) push(t *testing.T, commit string) {
@@ -71,12 +71,12 @@ func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Pha
 		}
 	}
 	p.sequence++
-	report := &deliveryv1.ServiceReport{Service: "web", Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
+	said := &deliveryv1.ServiceReport{Service: "web", Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
 	if phase != deliveryv1.Phase_PHASE_FAILED {
-		report.AppliedDigest, report.AppliedTime = digest, timestamppb.Now()
+		said.AppliedDigest, said.AppliedTime = digest, timestamppb.Now()
 	}
-	report.ObservedTime = timestamppb.Now()
-	(syncing{api: p.distributor}).report(t, "edge-1", report)
+	said.ObservedTime = timestamppb.Now()
+	report(t, p.distributor, said)
 }
 
 func (p *past) list(t *testing.T) (out []string) {
