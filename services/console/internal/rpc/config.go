@@ -63,7 +63,8 @@ func (s *configSets) ListConfigSets(ctx context.Context, req *consolev1.ListConf
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListConfigSetsResponse{ConfigSets: shown, NextPageToken: next}, nil
+	shown, err = masked(req, shown)
+	return &consolev1.ListConfigSetsResponse{ConfigSets: shown, NextPageToken: next}, err
 }
 
 func (s *configSets) UpdateConfigSet(ctx context.Context, req *consolev1.UpdateConfigSetRequest) (*consolev1.UpdateConfigSetResponse, error) {
