@@ -43,6 +43,8 @@ func benches() map[string]bench {
 		"agent-memory":  agent.Memory,
 		"agent-storms":  agent.Storms,
 
+		"console": consoleAll,
+
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,
 		"tunnel-cpu":      paths.CPU,

@@ -58,6 +58,8 @@ func (c *Catalog) Load(ctx context.Context, v store.View, kind store.Kind, rows 
 		return anys(Projects().load(ctx, v, rows))
 	case store.KindGlobalService:
 		return anys(GlobalServices().load(ctx, v, rows))
+	case store.KindConfigSet:
+		return anys(ConfigSets().load(ctx, v, rows))
 	case store.KindRole:
 		return anys(Roles().load(ctx, v, rows))
 	case store.KindServiceAccount:

@@ -124,6 +124,12 @@ func (s *lives) encodeAny(ctx context.Context, value any) (*consolev1.Resource, 
 			return nil, err
 		}
 		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: shown[0]}}, nil
+	case catalog.ConfigSet:
+		shown, err := (&configSets{s.Deps}).shown(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		return &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: shown[0]}}, nil
 	case catalog.Resource[catalog.RoleSpec]:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: encodeRole(v)}}, nil
 	case catalog.Resource[catalog.ServiceAccountSpec]:
