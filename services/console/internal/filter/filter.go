@@ -11,6 +11,7 @@ package filter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,10 +222,7 @@ func (p *parser) terms(depth int, top bool) (node, error) {
 	// Whether it is OR is known only behind the first term: what that needs is dropped then.
 	needs, newest := p.expr.needs, p.expr.newest
 	if top {
-		p.expr.needs = map[string]string{}
-		for k, v := range needs {
-			p.expr.needs[k] = v
-		}
+		p.expr.needs = maps.Clone(needs)
 	}
 	first, err := p.term(depth, top)
 	if err != nil {

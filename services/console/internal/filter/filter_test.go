@@ -11,11 +11,11 @@ import (
 	"fairlead.dev/services/console/internal/filter"
 )
 
-var fields = filter.Fields{ //nolint:gochecknoglobals // a constant
+var fields = filter.Fields{
 	"name": filter.Text, "labels": filter.Labels, "size": filter.Number, "time": filter.Time, "severity": filter.Levels("INFO", "WARNING", "ERROR"),
 }
 
-var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 type row map[string]filter.Value
 
