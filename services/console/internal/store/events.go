@@ -166,7 +166,7 @@ func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit in
 }
 
 func (v View) events(ctx context.Context, where string, args []any, limit int) ([]Event, error) {
-	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event FROM events WHERE %s LIMIT %d", where, limit), args...) //nolint:gosec // of constants and numbers
+	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event FROM events WHERE %s LIMIT %d", where, limit), args...)
 	list, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		var e Event
 		var at int64

@@ -32,7 +32,7 @@ type Touch struct {
 func (v View) TouchedSince(ctx context.Context, since time.Time) ([]Touch, error) {
 	var out []Touch
 	for _, of := range []struct{ table, uid string }{{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"seen", "cluster_uid"}} {
-		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= $1", micros(since)) //nolint:gosec // constants
+		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= $1", micros(since))
 		list, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
 			t := Touch{Table: of.table}
 			return t, rows.Scan(&t.UID, &t.Time)
