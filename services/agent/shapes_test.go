@@ -85,7 +85,7 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.start()
-			files := map[string]string{}
+			var files map[string]string
 			if one.files != nil {
 				files = one.files(w.namespace)
 			} else {

@@ -73,7 +73,7 @@ func (r *Renderer) start() (*child, error) {
 	if len(r.program) == 0 {
 		return nil, errors.New("start renderer: the program is missing")
 	}
-	c := &child{cpu: r.CPU, time: r.Time, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)}
+	c := &child{cpu: r.CPU, time: r.Time, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)} //nolint:noctx // watch kills it, and says why
 	theirs, err := c.pipes()
 	defer closeAll(theirs) // the child has its own
 	if err != nil {

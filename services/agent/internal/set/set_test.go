@@ -288,8 +288,9 @@ func TestDamagedSetIsNeverBelieved(t *testing.T) {
 // What a text gave is copied; the result is byte for byte that of reading everything.
 func TestCopyIsLikeReading(t *testing.T) {
 	t.Parallel()
+	dirs := t.TempDir()
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(dirs, "")
 		if err != nil {
 			t.Fatal(err)
 		}

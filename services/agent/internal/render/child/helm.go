@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ import (
 
 // helm renders a chart as `helm template` does, for the real cluster.
 func (j *job) helm() error {
-	log.SetOutput(io.Discard) // libraries that warn have nobody to tell
+	log.SetOutput(io.Discard) //nolint:forbidigo // libraries that warn have nobody to tell
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	files, err := j.files(j.folder.Root())
 	if err != nil {
@@ -205,7 +206,7 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 		about["Service"] = "Fairlead"
 	}
 	helm := engine.Engine{CustomTemplateFuncs: map[string]any{"lookup": j.lookup}}
-	rendered, err := helm.Render(loaded, top)
+	rendered, err := helm.RenderWithContext(context.Background(), loaded, top) // the parent ends the process
 	if err != nil {
 		return nil, j.mistake(j.folder.Root(), "helm: "+strings.TrimSpace(err.Error()))
 	}

@@ -73,7 +73,7 @@ func isKustomization(name string) bool {
 func (j *job) local(name string, files map[string][]byte) error {
 	var root yaml.Node
 	if yaml.NewDecoder(bytes.NewReader(files[name])).Decode(&root) != nil || len(root.Content) == 0 {
-		return nil // Kustomize has the better words
+		return nil //nolint:nilerr // Kustomize has the better words
 	}
 	for i := 0; i+1 < len(root.Content[0].Content); i += 2 {
 		key, value := root.Content[0].Content[i], root.Content[0].Content[i+1]
