@@ -202,9 +202,21 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	hidden("url", "postgres://app:"+p["second"]+"@db")
 
 	for _, args := range [][]string{
-		{"config", "conf"}, {"config", "conf", "-o", "json"}, {"config", "conf", "-o", "wide"}, {"export"}, {"get", "services", "-o", "json"}, {"get", "services", "-o", "wide"},
-		{"get", "configsets", "-o", "yaml"}, {"get", "clusters", "-o", "yaml"}, {"get", "projects", "-o", "yaml"}, {"get", "secrets"}, {"get", "objects"},
-		{"audit", "-o", "json"}, {"tree", "service", "conf"}, {"trace", "service", "conf"}, {"check"},
+		{"config", "conf"},
+		{"config", "conf", "-o", "json"},
+		{"config", "conf", "-o", "wide"},
+		{"export"},
+		{"get", "services", "-o", "json"},
+		{"get", "services", "-o", "wide"},
+		{"get", "configsets", "-o", "yaml"},
+		{"get", "clusters", "-o", "yaml"},
+		{"get", "projects", "-o", "yaml"},
+		{"get", "secrets"},
+		{"get", "objects"},
+		{"audit", "-o", "json"},
+		{"tree", "service", "conf"},
+		{"trace", "service", "conf"},
+		{"check"},
 	} {
 		said(strings.Join(args, " "), "", args...)
 	}

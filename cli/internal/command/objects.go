@@ -145,11 +145,13 @@ func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject) string {
 		return b.String()
 	}
 	waves := len(objects) > 0 && objects[0].GetObject().GetWave() != objects[len(objects)-1].GetObject().GetWave()
+	var before int32
 	for i, o := range objects {
 		wave := o.GetObject().GetWave()
-		if waves && (i == 0 || objects[i-1].GetObject().GetWave() != wave) {
+		if waves && (i == 0 || before != wave) {
 			fmt.Fprintf(&b, "│   wave %d\n", wave)
 		}
+		before = wave
 		branch := "├── "
 		if i == len(objects)-1 {
 			branch = "└── "

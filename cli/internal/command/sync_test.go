@@ -12,7 +12,8 @@ func TestDiffIsReadable(t *testing.T) {
 	got := diffText(&deliveryv1.Diff{Created: 1, Changed: 3, Removed: 1, Unchanged: 7, Objects: []*deliveryv1.ObjectDiff{
 		{Kind: "Deployment", Namespace: "shop", Name: "web", Change: deliveryv1.Change_CHANGE_UPDATE, Fields: []*deliveryv1.FieldDiff{
 			{Pointer: "/spec/replicas", Live: "1", Wanted: "3", Manager: "kubectl-edit"},
-			{Pointer: "/spec/paused", Live: "true", Manager: "fairlead"}, {Pointer: "/spec/x", Wanted: "\"a\x1b[1mb\""},
+			{Pointer: "/spec/paused", Live: "true", Manager: "fairlead"},
+			{Pointer: "/spec/x", Wanted: "\"a\x1b[1mb\""},
 		}},
 		{Kind: "Secret", Namespace: "shop", Name: "token", Change: deliveryv1.Change_CHANGE_UPDATE, Fields: []*deliveryv1.FieldDiff{{Pointer: "/data"}}},
 		{Kind: "Job", Namespace: "shop", Name: "once", Change: deliveryv1.Change_CHANGE_RECREATE, Message: "spec.template: field is immutable"},
