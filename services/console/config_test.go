@@ -318,6 +318,20 @@ func TestDraftsArePreviewedAndNotWritten(t *testing.T) {
 	})
 }
 
+// Who may write some service could else try values of another one, by drafts that nobody sees.
+func TestRevisionsDoNotTellWhetherServicesHaveTheSameSecrets(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		same := settings{"pw": secretOf("hunter2")}
+		admin.must(t, newSource("shop"), newCluster("edge-1"), configured(newService("web", "shop", "edge-1"), nil, same))
+		draft := configured(newService("other", "shop", "edge-1"), nil, same)
+		resp, err := admin.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: draft}})
+		if err != nil || resp.GetRevision() == "" || resp.GetRevision() == admin.revisions(t)["web"] {
+			t.Errorf("got %v, %v; web has %v", resp, err, admin.revisions(t))
+		}
+	})
+}
+
 // Who may write services, and not see secrets, must not have them delivered to where they can be read.
 func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	t.Parallel()

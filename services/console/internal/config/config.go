@@ -181,7 +181,7 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 	if len(values) == 0 {
 		return store.Config{}, nil
 	}
-	revision := revisionOf(key, values)
+	revision := revisionOf(key, s.UID, values)
 	if revision == was.Revision {
 		was.Problem = ""
 		return was, nil
@@ -217,14 +217,16 @@ func valuesOf(effective []Effective) []Value {
 	return out
 }
 
-// revisionOf names values. Without the key nobody can tell by it which they are.
-func revisionOf(key []byte, values []Value) string {
+// revisionOf names values of a service. Without the key nobody can tell by it which they are, nor by the revision of another service
+// whether they are the same.
+func revisionOf(key []byte, uid string, values []Value) string {
 	h := hmac.New(sha256.New, key)
 	part := func(text string) {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(text))) // a hash takes everything
 		h.Write([]byte(text))
 	}
 	part(revisionFormat)
+	part(uid)
 	for _, v := range values {
 		secret := ""
 		if v.Secret {

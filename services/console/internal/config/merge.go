@@ -17,6 +17,8 @@ const (
 	// maxTotal bounds the values of a service, in bytes, and maxEntries their number: they go to the cluster in one message.
 	maxTotal   = 1 << 20
 	maxEntries = 2048
+	// maxChain bounds how many entries refer to each other in a row.
+	maxChain = 32
 )
 
 // Type is what a value is.
@@ -60,6 +62,8 @@ type Effective struct {
 	Overrides []string
 	// Problem is why it has no value; empty: it has one.
 	Problem string
+
+	chain int // how many entries it refers through
 }
 
 // Merge puts layers together, of which a later one wins entry by entry, and resolves references to other entries and to facts. The
@@ -80,11 +84,16 @@ func Merge(layers []Layer, facts map[string]string) []Effective {
 	out := make([]Effective, len(names))
 	total := 0
 	for i, name := range names {
-		out[i] = *m.resolve(name)
+		if i < maxEntries && total <= maxTotal {
+			out[i] = *m.resolve(name)
+			total += len(out[i].Value)
+		} else {
+			out[i] = Effective{Name: name, Type: m.entries[name].Type, Secret: m.entries[name].Secret}
+		}
 		from := slices.Clone(origins[name])
 		slices.Reverse(from)
 		out[i].Origin, out[i].Overrides = from[0], from[1:]
-		if total += len(out[i].Value); out[i].Problem == "" && (total > maxTotal || i >= maxEntries) {
+		if out[i].Problem == "" && (total > maxTotal || i >= maxEntries) {
 			out[i].Value, out[i].Problem = "", fmt.Sprintf("is too much: a service gets at most %d values of %d KiB together", maxEntries, maxTotal>>10)
 		}
 	}
@@ -249,6 +258,9 @@ func (m *merger) text(text string, out *Effective) (string, error) {
 	return b.String(), nil
 }
 
+// errLong begins as all problems of references do.
+var errLong = fmt.Errorf("refers through more than %d entries: refer to what these refer to", maxChain)
+
 // lookup finds what a reference stands for. What holds a secret is one itself.
 func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 	if value, ok := m.facts[name]; ok {
@@ -260,12 +272,18 @@ func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 	if i := slices.Index(m.path, name); i >= 0 {
 		return nil, fmt.Errorf("refers to itself: %s", strings.Join(append(slices.Clone(m.path[i:]), name), " -> "))
 	}
+	if len(m.path) > maxChain {
+		return nil, errLong
+	}
 	of := m.resolve(name)
 	if of.Problem != "" {
-		if strings.HasPrefix(of.Problem, "refers to itself") {
-			return nil, errors.New(of.Problem)
+		if strings.HasPrefix(of.Problem, "refers ") {
+			return nil, errors.New(of.Problem) // from where it begins
 		}
 		return nil, fmt.Errorf("refers to %q, which has no value: %s", name, of.Problem)
+	}
+	if out.chain = max(out.chain, of.chain+1); out.chain > maxChain {
+		return nil, errLong
 	}
 	out.Secret = out.Secret || of.Secret
 	return of, nil

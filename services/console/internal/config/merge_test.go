@@ -129,6 +129,29 @@ func TestBombsAreBounded(t *testing.T) {
 	}
 }
 
+// Long chains would take minutes, during which nobody writes to the catalog. Which entries are too far is the same in whichever order
+// they are resolved.
+func TestLongChainsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []func(int) string{
+		func(i int) string { return fmt.Sprintf("x%04d", i) }, func(i int) string { return fmt.Sprintf("x%04d", maxEntries-i) },
+	} {
+		for last, want := range map[string]int{"${nope}": 0, "${" + name(0) + "}": 0, "x": maxChain + 1} {
+			entries := map[string]Entry{name(maxEntries - 1): text(last)}
+			for i := range maxEntries - 1 {
+				entries[name(i)] = text("${" + name(i+1) + "}")
+			}
+			got := byEntry(Merge([]Layer{{Entries: entries}}, nil))
+			for i := range maxEntries {
+				e := got[name(i)]
+				if good := i >= maxEntries-want; good != (e.Problem == "") || len(e.Problem) > 1000 {
+					t.Fatalf("%s of a chain that ends in %s: %d bytes of problem, %.200s", name(i), last, len(e.Problem), e.Problem)
+				}
+			}
+		}
+	}
+}
+
 func FuzzReferences(f *testing.F) {
 	f.Add("${b}", `{"a": "${a}"}`, "hunter2")
 	f.Add("$${", `["${b}", "$${a}", "${"]`, "${a}")
