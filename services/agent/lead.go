@@ -129,6 +129,12 @@ func (a *Agent) catchUp(ctx context.Context, again bool) error {
 		case <-time.After(look):
 		}
 	}
+	if err := a.elector.Know(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
+		}
+		return err
+	}
 	close(a.begin)
 	return nil
 }

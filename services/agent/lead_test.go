@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/agent/internal/desired"
@@ -172,6 +173,12 @@ func TestLease(t *testing.T) {
 	if again, err := first.Win(t.Context()); err != nil || again {
 		t.Fatal(again, err)
 	}
+	if again, err := lead.New(leases, "first", log).Win(t.Context()); err != nil || again {
+		t.Fatal("started anew it takes what it never heard for the latest:", again, err)
+	}
+	if err := first.Know(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if again, err := lead.New(leases, "first", log).Win(t.Context()); err != nil || !again {
 		t.Fatal("started anew it does not lead again:", again, err)
 	}
@@ -195,6 +202,12 @@ func TestLease(t *testing.T) {
 	if _, err := second.Fence(refusing{}).RoundTrip(request); !errors.Is(err, errRefused) {
 		t.Errorf("a write of the leader does not pass: %v", err)
 	}
+	if err := second.Know(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Know(t.Context()); !errors.Is(err, lead.ErrLost) {
+		t.Errorf("the first agent says that it knows: %v", err)
+	}
 	second.Release(t.Context())
 	soon, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -202,9 +215,69 @@ func TestLease(t *testing.T) {
 		t.Error(again, err)
 	}
 	first.Release(t.Context())
+	if again, err := second.Win(soon); err != nil || !again {
+		t.Error("the first one led in between, and did nothing:", again, err)
+	}
+	second.Release(t.Context())
+	if again, err := first.Win(soon); err != nil || again {
+		t.Error("the second one worked in between:", again, err)
+	}
+	if err := first.Know(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first.Release(t.Context())
 	if again, err := first.Win(soon); err != nil || !again {
 		t.Error("nobody led in between:", again, err)
 	}
+}
+
+// Somebody deletes the Lease: its agent makes it anew, and nobody works beside it meanwhile.
+func TestLeaseThatIsDeletedIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := slog.New(slog.DiscardHandler)
+	leases := w.cluster.Leases(w.namespace)
+	first := lead.New(leases, "first", log)
+	if _, err := first.Win(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told := make(lines, 16)
+	ctx, cancel := context.WithCancel(t.Context())
+	won := make(chan error, 1)
+	go func() {
+		_, err := lead.New(leases, "second", slog.New(slog.NewTextHandler(told, nil))).Win(ctx)
+		won <- err
+	}()
+	defer func() {
+		cancel()
+		if err := <-won; err == nil {
+			t.Error("both work")
+		}
+	}()
+	if line := <-told; !strings.Contains(line, "stands by") {
+		t.Fatal(line)
+	}
+	if err := leases.Delete(t.Context(), lead.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan error, 1)
+	go func() { held <- first.Hold(ctx) }()
+	w.eventually("the Lease is there again", func() bool {
+		_, err := leases.Get(t.Context(), lead.Name, getOptions)
+		return err == nil
+	})
+	cancel()
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a log.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
 
 var errRefused = errors.New("refused")

@@ -23,7 +23,7 @@ import (
 const (
 	// Name of the Lease.
 	Name = "agent"
-	// LastAnnotation names who led last, also after it let go.
+	// LastAnnotation names who led last and knew what is wanted, also after it let go.
 	LastAnnotation = "fairlead.dev/last-leader"
 
 	// term is how long a Lease lasts that is not renewed.
@@ -38,7 +38,8 @@ const (
 // ErrLost says that another agent may lead now.
 var ErrLost = errors.New("this agent could not renew its Lease, and another one may work now")
 
-// Elector is one agent's part in who leads. It is safe for concurrent use; Win and Hold are for one goroutine.
+// Elector is one agent's part in who leads. It is safe for concurrent use; Win and Hold are for one goroutine, Know may
+// run beside Hold.
 type Elector struct {
 	leases dynamic.ResourceInterface
 	id     string
@@ -47,9 +48,11 @@ type Elector struct {
 	seen  string
 	since time.Time
 
-	mu sync.Mutex // guards until
+	mu sync.Mutex // guards what follows
 	// until is when writes have to stop; zero before the first win.
 	until time.Time
+	// knows: nobody knows better than this agent what is wanted.
+	knows bool
 }
 
 // New returns an elector over the Leases of a namespace. The id is the same after a restart, and nobody else's.
@@ -64,8 +67,8 @@ func (e *Elector) Leads() bool {
 	return time.Now().Before(e.until)
 }
 
-// Win waits until this agent leads. again: it is the one that led last, so that what it knows is the latest. The error
-// is that of ctx.
+// Win waits until this agent leads. again: it is the last one that led and called Know, so that what it knows is the
+// latest. The error is that of ctx.
 func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 	for told := ""; ; {
 		began := time.Now()
@@ -77,6 +80,7 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 			e.log.Warn("the Lease can't be read; this agent stands by", "err", err)
 		case e.free(lease):
 			again = lease != nil && lease.GetAnnotations()[LastAnnotation] == e.id
+			e.know(again)
 			if err = e.take(ctx, lease); err == nil {
 				e.extend(began)
 				return again, nil
@@ -84,7 +88,7 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 				e.log.Warn("the Lease can't be taken; this agent stands by", "err", err)
 			}
-		case holder(lease) != told:
+		case lease != nil && holder(lease) != told:
 			told = holder(lease)
 			e.log.Info("another agent works; this one stands by", "leader", told)
 		}
@@ -96,9 +100,40 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// free tells whether nobody holds the Lease any more.
+// Know notes in the Lease that what this agent knows is the latest from now on. It has to do so before it works by it,
+// and not sooner: Win believes it. ErrLost: another agent leads.
+func (e *Elector) Know(ctx context.Context) error {
+	e.know(true)
+	for {
+		mine, err := e.renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && mine:
+			return nil
+		case err == nil:
+			return ErrLost
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(retry):
+		}
+	}
+}
+
+func (e *Elector) know(knows bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.knows = knows
+}
+
+// free tells whether nobody holds the Lease any more. One that was deleted may be held: its agent makes it anew.
 func (e *Elector) free(lease *unstructured.Unstructured) bool {
-	if lease == nil || holder(lease) == "" || holder(lease) == e.id {
+	switch {
+	case lease == nil:
+		return e.seen == "" || time.Since(e.since) > term
+	case holder(lease) == "" || holder(lease) == e.id:
 		return true
 	}
 	if version := lease.GetResourceVersion(); version != e.seen {
@@ -193,10 +228,11 @@ func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) er
 	if lease == nil {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		_, err := e.leases.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-			"metadata": map[string]any{"name": Name, "annotations": map[string]any{LastAnnotation: e.id}}, "spec": spec,
-		}}, metav1.CreateOptions{})
+		made := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": Name}, "spec": spec,
+		}}
+		e.note(made)
+		_, err := e.leases.Create(ctx, made, metav1.CreateOptions{})
 		return err
 	}
 	before, _, _ := unstructured.NestedMap(lease.Object, "spec")
@@ -208,13 +244,23 @@ func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) er
 	}
 	spec["leaseTransitions"] = transitions
 	lease.Object["spec"] = spec
+	e.note(lease)
+	return e.update(ctx, lease)
+}
+
+// note names this agent in the Lease, if it knows what is wanted.
+func (e *Elector) note(lease *unstructured.Unstructured) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.knows {
+		return
+	}
 	annotations := lease.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[LastAnnotation] = e.id
 	lease.SetAnnotations(annotations)
-	return e.update(ctx, lease)
 }
 
 func (e *Elector) update(ctx context.Context, lease *unstructured.Unstructured) error {
