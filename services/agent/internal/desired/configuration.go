@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -47,13 +48,10 @@ const (
 // Mask returns a function that takes the service's secrets out of texts for people; nil: there are none. What renderers and the API
 // server say about an object may quote it.
 func (s Service) Mask() func(string) string {
-	var pairs []string
+	var found []string
 	note := func(secret string) {
-		if len(secret) < shortest {
-			return
-		}
-		for _, form := range forms(secret) {
-			pairs = append(pairs, form, masked)
+		if len(secret) >= shortest {
+			found = append(found, forms(secret)...)
 		}
 	}
 	for _, e := range s.Configuration.GetEntries() {
@@ -76,8 +74,13 @@ func (s Service) Mask() func(string) string {
 			}
 		}
 	}
-	if len(pairs) == 0 {
+	if len(found) == 0 {
 		return nil
+	}
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // of one that begins with another no end is left
+	var pairs []string
+	for _, form := range found {
+		pairs = append(pairs, form, masked)
 	}
 	return strings.NewReplacer(pairs...).Replace
 }

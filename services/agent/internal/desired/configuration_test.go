@@ -63,6 +63,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	key := "-----BEGIN KEY-----\nhunter2firstline\nhunter2secondline\n-----END KEY-----\n"
 	service := desired.Service{Configuration: &deliveryv1.Configuration{Entries: []*deliveryv1.ConfigurationEntry{
 		entry("plain", false, "example.com"), entry("pw", true, `hunter2"<quoted>`), entry("key", true, key), entry("short", true, "no"),
+		entry("start", true, "hunter3"), entry("whole", true, "hunter3-and-more"),
 		{Name: "json", Secret: true, Value: &deliveryv1.ConfigurationEntry_Json{Json: `{"a":["hunter2leaf"]}`}},
 	}}}
 	mask := service.Mask()
@@ -74,6 +75,9 @@ func TestSecretsAreMasked(t *testing.T) {
 		if got := mask(text); strings.Contains(got, "hunter2") || !strings.Contains(got, "***") || strings.Contains(got, "aHVudGVyMg") {
 			t.Errorf("%s is told as %s", text, got)
 		}
+	}
+	if got := mask("one hunter3-and-more, one hunter3"); got != "one ***, one ***" {
+		t.Errorf("of a secret that begins with another is told: %s", got)
 	}
 	if got := mask("example.com is no secret"); got != "example.com is no secret" {
 		t.Errorf("got %s", got)
