@@ -358,6 +358,13 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	// What an administrator has put into a set is for who may name the set.
 	s.Spec.Config, s.Spec.ConfigSets = nil, []string{"base"}
 	eve.must(t, s)
+	// Nobody learns by this which secrets there are.
+	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(s, nil, settings{"pw": refTo("pw", "password")}))})
+	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
+	_, none := eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(s, nil, settings{"pw": refTo("nowhere", "password")}))})
+	if none == nil || strings.ReplaceAll(none.Error(), "nowhere", "pw") != err.Error() {
+		t.Errorf("of a secret that there is\n%v\nof another\n%v", err, none)
+	}
 	// And who changes something else of it keeps it.
 	admin.must(t, configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password")}))
 	s = configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password"), "a": textOf("1")})

@@ -104,6 +104,8 @@ type Reader interface {
 	MayTouch(ctx context.Context, by By, ref store.Ref, r *store.Resource) error
 	// MayMake refuses who may not create a resource.
 	MayMake(ctx context.Context, by By, r store.Resource) error
+	// MayName refuses who may not have a resource name another one, whether there is that or not.
+	MayName(ctx context.Context, by By, ref store.Ref) error
 	// MayWrite refuses a write that changes nothing of a resource, from who may not change it.
 	MayWrite(ctx context.Context, by By, r store.Resource) error
 	// MayDelete refuses who may not delete a resource.

@@ -408,8 +408,7 @@ next:
 				w.failed[w.edits[i].ref()] = true // it was to come, and what is wrong with it is told
 				continue next
 			}
-			err := w.fault(i, refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name))
-			if err != nil {
+			if err := w.fault(i, w.absent(ctx, d, ref)); err != nil {
 				return nil, err
 			}
 			continue next
@@ -417,6 +416,16 @@ next:
 		whole = append(whole, i)
 	}
 	return whole, nil
+}
+
+// absent refuses a reference to what does not exist.
+func (w *writing) absent(ctx context.Context, d store.Draft, ref store.Ref) error {
+	if w.reader != nil {
+		if err := w.reader.MayName(ctx, w.by, ref); err != nil {
+			return err
+		}
+	}
+	return refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name)
 }
 
 // remove deletes what nobody names.
