@@ -165,6 +165,7 @@ func TestServedTellsWhatIsGoneFromWhatIsAway(t *testing.T) {
 		"its server is not even named": {map[string]string{services: metas("v1.sail.dev")}, "", true},
 		"its definition is there":      {map[string]string{crds: metas("rafts.sail.dev"), crds + "/rafts.sail.dev": definition("Namespaced", "True", true)}, "", true},
 		"its definition is gone":       {map[string]string{crds: metas("boats.sea.dev"), services: metas("v1.sea.dev")}, "", false},
+		"one of its name is defined":   {map[string]string{crds: metas("rafts.of.sail.dev"), crds + "/rafts.of.sail.dev": strings.ReplaceAll(definition("Namespaced", "True", true), "sail.dev", "of.sail.dev")}, "", false},
 		"nobody says what is defined":  {map[string]string{crds: "503"}, "", true},
 		"nobody says who serves":       {map[string]string{services: "503"}, "", true},
 	} {

@@ -81,7 +81,7 @@ func (c *Cluster) Served(ctx context.Context, kind schema.GroupKind) (version st
 		}
 	}
 	if err := c.eachDefinition(ctx, func(name string) bool { return strings.HasSuffix(name, "."+kind.Group) }, func(definition *unstructured.Unstructured) error {
-		if _, defined := ReadDefinition(definition); defined == kind.Kind {
+		if resource, defined := ReadDefinition(definition); resource.Group == kind.Group && defined == kind.Kind {
 			return &DoubtError{Why: kind.String() + " is defined, and served in no version"}
 		}
 		return nil
