@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -159,29 +158,10 @@ func TestForgedTokenIsRefused(t *testing.T) {
 func TestMetricsNeedAToken(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
-	fetch := func(token string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
-	}
-	if code, _ := fetch(""); code != http.StatusUnauthorized {
+	if code, _ := r.metrics(t, ""); code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", code)
 	}
-	if code, body := fetch(r.adminToken(t)); code != http.StatusOK || !strings.Contains(body, "fairlead_console_watch_streams 0") {
+	if code, body := r.metrics(t, r.adminToken(t)); code != http.StatusOK || !strings.Contains(body, "\nfairlead_console_watch_streams ") {
 		t.Errorf("with a token: %d\n%s", code, body)
 	}
 }

@@ -2,9 +2,14 @@ package console
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
 )
 
 // register adds the console's own metrics. None of them has a label that grows with the catalog.
@@ -26,6 +31,8 @@ func register(registry *prometheus.Registry, s *Service) error {
 			Name: "fairlead_console_sealed_by_older_keys",
 			Help: "Values in the database that older master keys have sealed and that can't be sealed anew. At 0 the older keys can go.",
 		}, func() float64 { return s.renewer.Older() }),
+		agents{func() *live.Board { return s.board }},
+		commits(s.store),
 	}
 	for name, db := range s.store.Databases() {
 		all = append(all, collectors.NewDBStatsCollector(db, name))
@@ -36,4 +43,38 @@ func register(registry *prometheus.Registry, s *Service) error {
 		}
 	}
 	return nil
+}
+
+// commits measures how long commits take.
+func commits(of *store.Store) prometheus.Collector {
+	healthy := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "fairlead_console_commit_healthy_seconds",
+		Help:    "Time from the fetch of a commit until a cluster says that a service is healthy at it. Counted once, by the console that heard it.",
+		Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600},
+	})
+	of.OnHealthy(func(d store.Deployment) {
+		if fetched, ok := catalog.FetchedAt(d); ok {
+			healthy.Observe(time.Since(fetched).Seconds())
+		}
+	})
+	return healthy
+}
+
+// agents collects how many clusters have their agents.
+type agents struct{ board func() *live.Board }
+
+func agentsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("fairlead_console_clusters", "Clusters in the catalog, by whether the hub hears of their agents: connected, disconnected, never, left.", []string{"state"}, nil)
+}
+
+func (a agents) Describe(out chan<- *prometheus.Desc) { out <- agentsDesc() }
+
+func (a agents) Collect(out chan<- prometheus.Metric) {
+	counts, known := a.board().Agents()
+	if !known {
+		return
+	}
+	for state, n := range counts {
+		out <- prometheus.MustNewConstMetric(agentsDesc(), prometheus.GaugeValue, float64(n), state)
+	}
 }

@@ -166,6 +166,12 @@ func stepsOf(service string, r Report) []store.Step {
 	return out
 }
 
+// FetchedAt is when the hub had fetched the commit that made a deployment; false: no commit did.
+func FetchedAt(row store.Deployment) (time.Time, bool) {
+	d, err := deploymentOf(row)
+	return d.FetchTime, err == nil && d.Cause == CauseCommit && !d.FetchTime.IsZero()
+}
+
 func deploymentOf(row store.Deployment) (d Deployment, err error) {
 	if err := json.Unmarshal(row.State, &d); err != nil {
 		return d, fmt.Errorf("decode deployment: %w", err)

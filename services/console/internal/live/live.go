@@ -567,6 +567,26 @@ func (b *Board) current(ctx context.Context) error {
 	}
 }
 
+// Agents counts clusters by what becomes of their agents; false: the rows are not known yet.
+func (b *Board) Agents() (counts map[string]int, known bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	counts = map[string]int{"connected": 0, "disconnected": 0, "never": 0, "left": 0}
+	for _, r := range b.rows[store.KindCluster] {
+		switch {
+		case r.alive:
+			counts["connected"]++
+		case r.left != 0:
+			counts["left"]++
+		case r.begun:
+			counts["disconnected"]++
+		default:
+			counts["never"]++
+		}
+	}
+	return counts, b.ready
+}
+
 // Size is how many rows there are.
 func (b *Board) Size() int {
 	b.mu.RLock()

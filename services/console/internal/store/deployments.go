@@ -97,20 +97,39 @@ func (s *Store) StepDeployments(ctx context.Context, steps []Step) error {
 		return nil
 	}
 	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var healthy []Deployment
+	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		healthy = nil
 		for _, p := range steps {
-			_, err := tx.ExecContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
+			rows, err := tx.QueryContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
 				" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
 				" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
-				" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
+				" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
+				" RETURNING "+deploymentColumns,
 				p.Service, p.Digest, micros(p.Apply), micros(p.Healthy), p.Outcome, p.Message)
+			changed, err := collect(rows, err, scanDeployment)
 			if err != nil {
 				return fmt.Errorf("write deployment: %w", err)
+			}
+			for _, d := range changed {
+				if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(fromMicros(micros(p.Healthy))) {
+					healthy = append(healthy, d)
+				}
 			}
 		}
 		return nil
 	})
+	if err == nil && s.healthy != nil {
+		for _, d := range healthy {
+			s.healthy(d)
+		}
+	}
+	return err
 }
+
+// OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time. It must not
+// block. Call it before anything is written.
+func (s *Store) OnHealthy(healthy func(Deployment)) { s.healthy = healthy }
 
 // History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from
 // the newest on.

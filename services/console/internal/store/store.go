@@ -81,9 +81,10 @@ type Store struct {
 	auditBytes   int64
 	auditTrimmed func(time.Time, int64) AuditEvent
 
-	touched func(Touched) // nil: nobody wants to know
-	told    func()        // nil: nobody wants to know
-	written atomic.Int64  // number of the last change that was committed here
+	touched func(Touched)    // nil: nobody wants to know
+	told    func()           // nil: nobody wants to know
+	healthy func(Deployment) // nil: nobody wants to know
+	written atomic.Int64     // number of the last change that was committed here
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
