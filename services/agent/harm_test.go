@@ -173,6 +173,17 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	w.hub.awaitPhase(t, name, second, healthy)
 	w.mustData("a", "2")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
+
+	// It is not removed, either.
+	w.kubectl("annotate", "configmap", "b", "fairlead.dev/hold=ada looks at it")
+	third := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetAppliedDigest() == third && strings.Contains(r.GetMessage(), "ConfigMap "+w.namespace+"/b is held by its annotation fairlead.dev/hold in the cluster")
+	})
+	w.mustData("b", "2")
+	w.kubectl("annotate", "configmap", "b", "fairlead.dev/hold-")
+	w.hub.awaitPhase(t, name, third, healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
 }
 
 func TestRepairsGoOnBehindAGate(t *testing.T) {

@@ -193,6 +193,9 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	case meta.DeletionTimestamp != nil:
 		return "", p.leaving(meta)
 	}
+	if _, held := meta.Annotations[object.HoldAnnotation]; held {
+		return "", "is held by its annotation " + object.HoldAnnotation + " in the cluster, and goes once that is taken off"
+	}
 	if wishes, err := object.WishesOf(meta.Annotations); err == nil && wishes.Flags&object.PruneNever != 0 {
 		return "", p.disown(ctx, entry, meta.UID)
 	}
