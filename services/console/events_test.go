@@ -206,3 +206,16 @@ func TestEventsShowNothingForeign(t *testing.T) {
 		t.Errorf("watch: %v", got)
 	}
 }
+
+// After a database was restored, who goes on from a place that it has not reached again would hear nothing of what comes until then.
+func TestEventsOfAnotherHistoryAreNotResumed(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		stream, err := r.events(t, r.adminToken(t)).WatchEvents(ctx, &consolev1.WatchEventsRequest{ResumeToken: "1000000"})
+		if err != nil || stream.Receive() {
+			t.Fatal(err, stream.Msg())
+		}
+		wantCode(t, stream.Err(), connect.CodeOutOfRange)
+	})
+}

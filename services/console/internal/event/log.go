@@ -210,12 +210,13 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 		}
 	}
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		if resume == "" {
-			at, err = v.EventsEnd(ctx)
+		end, err := v.EventsEnd(ctx)
+		if resume == "" || err != nil {
+			at = end
 			return err
 		}
 		gone, err := v.EventsGone(ctx)
-		if err == nil && at < gone {
+		if err == nil && (at < gone || at > end) { // behind the end: another database was put in the place of this one
 			err = ErrGone
 		}
 		return err
@@ -232,7 +233,10 @@ func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []
 	var rows []store.Event
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		end, err := v.EventsEnd(ctx)
-		if next = max(at, end); err != nil || end <= at {
+		if err == nil && end < at {
+			err = ErrGone
+		}
+		if next = end; err != nil || end == at {
 			return err
 		}
 		rows, err = v.EventsAfter(ctx, query(expr, l.now()), at, readRows)

@@ -115,9 +115,9 @@ func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// EventsEnd is the number of the last event; 0: there was none.
+// EventsEnd is the number of the last event that was there; 0: there was none.
 func (v View) EventsEnd(ctx context.Context) (seq int64, err error) {
-	if err = v.q.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM events").Scan(&seq); err != nil {
+	if err = v.q.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT MAX(seq) AS seq FROM events UNION ALL SELECT seq FROM events_gone) ends").Scan(&seq); err != nil {
 		return 0, fmt.Errorf("read end of events: %w", err)
 	}
 	return seq, nil

@@ -92,6 +92,22 @@ func testEvents(t *testing.T, open Open) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// When nothing is left, the end is where it was.
+	clock = clock.Add(2 * store.EventsKeep)
+	if err := s.AddEvents(t.Context(), happened("e", clock)); err != nil { // it is there
+		t.Fatal(err)
+	}
+	err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		end, err := v.EventsEnd(ctx)
+		if last := left[len(left)-1].Seq; end != last {
+			t.Errorf("the end is %d, want %d", end, last)
+		}
+		return err
+	})
+	if got := eventsAfter(t, s, store.EventQuery{}, 0, 10); err != nil || len(got) > 0 {
+		t.Fatalf("left are %+v, %v", got, err)
+	}
 }
 
 // Who follows events while several consoles write them misses none.
