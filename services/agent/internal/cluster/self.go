@@ -48,17 +48,33 @@ func (s *Self) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObj
 
 // Replace refuses to delete what the agent needs: it would not be there to make it anew.
 func (s *Self) Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error {
+	if err := s.spare(ctx, ref); err != nil {
+		return err
+	}
+	return s.Cluster.Replace(ctx, ref, uid, version)
+}
+
+// Delete refuses, too: an object may have become a hook, which is deleted before it is made again.
+func (s *Self) Delete(ctx context.Context, ref object.Ref, uid types.UID) error {
+	if err := s.spare(ctx, ref); err != nil {
+		return err
+	}
+	return s.Cluster.Delete(ctx, ref, uid)
+}
+
+// spare refuses what the agent needs.
+func (s *Self) spare(ctx context.Context, ref object.Ref) error {
 	needed, err := s.needs(access.Own(ctx), ref)
 	if err != nil {
 		return fmt.Errorf("find out whether the agent itself needs it: %w", err)
 	}
-	if needed {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
-			Message: "the agent itself runs by it, so that it is not deleted to be made anew; give it another name",
-		}}
+	if !needed {
+		return nil
 	}
-	return s.Cluster.Replace(ctx, ref, uid, version)
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+		Message: "the agent itself runs by it, so that it is not deleted to be made anew; give it another name",
+	}}
 }
 
 // needs tells whether the agent's pod would end, or could do less, without the object.
@@ -81,7 +97,7 @@ func (s *Self) needs(ctx context.Context, ref object.Ref) (bool, error) {
 		account, _, _ := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
 		return s.grants(ctx, ref, account)
 	}
-	if slices.Contains(mounted(pod), ref.Key) {
+	if slices.Contains(named(pod), ref.Key) {
 		return true, nil
 	}
 	return s.owns(ctx, ref, pod.GetOwnerReferences())
@@ -118,8 +134,8 @@ func (s *Self) owns(ctx context.Context, ref object.Ref, owners []metav1.OwnerRe
 	return false, nil
 }
 
-// mounted is what the pod names.
-func mounted(pod *unstructured.Unstructured) []object.Key {
+// named is what the pod names.
+func named(pod *unstructured.Unstructured) []object.Key {
 	var keys []object.Key
 	add := func(kind string, from map[string]any, fields ...string) {
 		if name, _, _ := unstructured.NestedString(from, fields...); name != "" {
@@ -127,20 +143,41 @@ func mounted(pod *unstructured.Unstructured) []object.Key {
 		}
 	}
 	add("ServiceAccount", pod.Object, "spec", "serviceAccountName")
-	volumes, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
-	for _, one := range volumes {
-		volume, _ := one.(map[string]any)
+	for _, volume := range each(pod.Object, "spec", "volumes") {
 		add("Secret", volume, "secret", "secretName")
 		add("ConfigMap", volume, "configMap", "name")
 		add("PersistentVolumeClaim", volume, "persistentVolumeClaim", "claimName")
-		sources, _, _ := unstructured.NestedSlice(volume, "projected", "sources")
-		for _, one := range sources {
-			source, _ := one.(map[string]any)
+		for _, source := range each(volume, "projected", "sources") {
 			add("Secret", source, "secret", "name")
 			add("ConfigMap", source, "configMap", "name")
 		}
 	}
+	for _, pull := range each(pod.Object, "spec", "imagePullSecrets") {
+		add("Secret", pull, "name")
+	}
+	for _, container := range slices.Concat(each(pod.Object, "spec", "initContainers"), each(pod.Object, "spec", "containers")) {
+		for _, variable := range each(container, "env") {
+			add("Secret", variable, "valueFrom", "secretKeyRef", "name")
+			add("ConfigMap", variable, "valueFrom", "configMapKeyRef", "name")
+		}
+		for _, source := range each(container, "envFrom") {
+			add("Secret", source, "secretRef", "name")
+			add("ConfigMap", source, "configMapRef", "name")
+		}
+	}
 	return keys
+}
+
+// each is a list of an object, as far as its elements are objects.
+func each(from map[string]any, fields ...string) []map[string]any {
+	list, _, _ := unstructured.NestedSlice(from, fields...)
+	var out []map[string]any
+	for _, one := range list {
+		if element, ok := one.(map[string]any); ok {
+			out = append(out, element)
+		}
+	}
+	return out
 }
 
 // grants tells whether a role, or its binding, gives rights to the agent's account.
