@@ -26,7 +26,7 @@ type past struct {
 	source                       *consolev1.Source
 	epoch                        int64
 	sequence                     uint64
-	uid                          string
+	service, uid                 string
 }
 
 func (r *running) histories(t *testing.T, token string) consolev1connect.RevisionServiceClient {
@@ -39,7 +39,7 @@ func newPast(t *testing.T, r *running) *past {
 	p := &past{running: r, admin: r.admin(t), gitcache: r.service(t, identity.ServiceGitcache), distributor: r.service(t, identity.ServiceDistributor), history: r.histories(t, r.adminToken(t))}
 	p.source = p.admin.putSource(t, "shop", "https://git.example.com/shop")
 	p.admin.putCluster(t, "edge-1")
-	p.uid = p.admin.putService(t, "web", "edge-1").GetMetadata().GetUid()
+	p.service, p.uid = "web", p.admin.putService(t, "web", "edge-1").GetMetadata().GetUid()
 	claim, err := p.gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: p.source.GetMetadata().GetUid(), Owner: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -65,13 +65,13 @@ func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Pha
 	t.Helper()
 	for range 2 { // what is told again is there once
 		if _, err := p.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-			Service: "web", Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest, Revision: &artifactv1.Revision{Commit: commit}},
+			Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest, Revision: &artifactv1.Revision{Commit: commit}},
 		}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.sequence++
-	said := &deliveryv1.ServiceReport{Service: "web", Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
+	said := &deliveryv1.ServiceReport{Service: p.service, Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
 	if phase != deliveryv1.Phase_PHASE_FAILED {
 		said.AppliedDigest, said.AppliedTime = digest, timestamppb.Now()
 	}
@@ -99,7 +99,7 @@ func short(name, prefix string) string { return strings.ToLower(strings.TrimPref
 
 func (p *past) get(t *testing.T) *consolev1.ServiceSpec {
 	t.Helper()
-	resp, err := p.admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "web"})
+	resp, err := p.admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: p.service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +168,38 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, "no deployment 99")
 		_, err = p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1, Etag: "x-1"})
 		wantCode(t, err, connect.CodeAborted)
+	})
+}
+
+// The levers of services of a global service are their own, and this is one.
+func TestServicesOfGlobalServicesRollBackAndAreReleased(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		g := newGlobal("logs", nil)
+		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{"edge-1"}}
+		p.admin.putGlobal(t, g)
+		p.service = "logs-edge-1"
+		got, err := p.admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: p.service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.uid = got.GetService().GetMetadata().GetUid()
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: p.service}); err != nil {
+			t.Fatal(err)
+		}
+		g.Spec.Template.Namespace = "other"
+		p.admin.putGlobal(t, g)
+		if spec := p.get(t); spec.GetSync().GetPin() != commitA || spec.GetUnpinAfter() != commitB || spec.GetNamespace() != "other" {
+			t.Errorf("after a change of the global service: %v", spec)
+		}
+		p.push(t, strings.Repeat("c", 40))
+		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetUnpinAfter() != "" {
+			t.Errorf("not released: %v", spec)
+		}
 	})
 }
 

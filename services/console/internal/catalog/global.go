@@ -199,7 +199,7 @@ func ownedByGlobal(before, after *store.Resource) error {
 	if err := errors.Join(decode(*before, &was), decode(*after, &is)); err != nil {
 		return err
 	}
-	is.Sync = was.Sync
+	is.Sync, is.UnpinAfter = was.Sync, was.UnpinAfter
 	text, err := json.Marshal(is)
 	if err != nil {
 		return fmt.Errorf("encode service %q: %w", after.Name, err)
@@ -318,7 +318,7 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	if p.Before != nil {
 		var is ServiceSpec
 		if err := decode(*p.Before, &is); err == nil && old != nil && string(is.Sync) != string(old.Template.Sync) {
-			spec.Sync = is.Sync // somebody has held or pinned it
+			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // somebody has held, pinned or rolled it back
 		}
 	}
 	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
