@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the distribution's packages, if it is missing:
-# redis-server, PostgreSQL, nginx, haproxy and Docker Engine (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
+# redis-server, PostgreSQL, nginx, haproxy, Prometheus and Docker Engine (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
 set -euo pipefail
 
 packages=()
@@ -13,6 +13,7 @@ command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
 [ -x /usr/sbin/dockerd ] || command -v dockerd >/dev/null || packages+=(docker.io)
 command -v iptables >/dev/null || [ -x /usr/sbin/iptables ] || packages+=(iptables) # Docker's networks
 command -v ip >/dev/null || packages+=(iproute2)
+{ command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus) # asks for metrics, and tests rules
 command -v zstd >/dev/null || packages+=(zstd) # the peer of a bench
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
