@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,12 +41,23 @@ type ServiceConfig struct {
 // PutConfigs keeps configurations; the zero Config: none. Followers are told, by changes of the services that are no new revisions
 // of them.
 func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
+	if len(list) == 0 {
+		return nil
+	}
 	var kept []ServiceConfig
-	for _, c := range list {
+	var without []string
+	services := make([]Resource, len(list))
+	for i, c := range list {
+		services[i] = c.Service
 		if c.Config.Revision != "" || c.Config.Problem != "" {
 			kept = append(kept, c)
-		} else if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid = $1", c.Service.UID); err != nil {
-			return fmt.Errorf("delete configuration: %w", err)
+		} else {
+			without = append(without, c.Service.UID)
+		}
+	}
+	for chunk := range slices.Chunk(without, chunkSize) {
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.dialect.placeholders(1, len(chunk)), anys(chunk)...); err != nil {
+			return fmt.Errorf("delete configurations: %w", err)
 		}
 	}
 	err := insert(ctx, t, "INSERT INTO configs (service_uid, revision, sealed, problem, problem_time) VALUES "+
@@ -56,12 +68,7 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 	if err != nil {
 		return fmt.Errorf("write configurations: %w", err)
 	}
-	for _, c := range list {
-		if err := t.touch(ctx, c.Service); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.touchAll(ctx, services)
 }
 
 // ConfigKey is the key of revisions, sealed; ErrNotFound before there is one.

@@ -122,6 +122,25 @@ func (t *Tx) touch(ctx context.Context, r Resource) error {
 	return nil
 }
 
+// touchAll is touch of many, with few statements: others wait to write meanwhile.
+func (t *Tx) touchAll(ctx context.Context, list []Resource) error {
+	if len(list) == 1 {
+		return t.touch(ctx, list[0]) // a database that knows little of the log would look at all resources
+	}
+	before := t.seq
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Seq = t.number()
+	}
+	if err := t.log(ctx, false, list...); err != nil {
+		return err
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE resources SET seq = c.seq FROM changes c WHERE c.seq > $1 AND c.uid = resources.uid", before); err != nil {
+		return fmt.Errorf("number changes: %w", err)
+	}
+	return nil
+}
+
 // ForgetReports removes what clusters said about a service: it moved.
 func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	for _, table := range []string{"reports", "service_details"} {
