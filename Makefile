@@ -76,7 +76,7 @@ bench: install build ## Run a benchmark: make bench BENCH=name
 gen: ## Generate code from proto/
 	@tools/gen.sh
 
-manifests: ## Render the charts of deploy/charts into deploy/kustomize
+manifests: ## Render the charts of deploy/charts into deploy/kustomize, with the alerts
 	@cd tools/manifests && GOWORK=off go run .
 
 fmt: ## Format Go and proto

@@ -1,4 +1,4 @@
-// Command manifests renders the charts of deploy/charts with Helm into deploy/kustomize.
+// Command manifests copies the alerts into the hub's chart, and renders the charts of deploy/charts with Helm into deploy/kustomize.
 package main
 
 import (
@@ -45,7 +45,20 @@ func main() {
 	}
 }
 
+// rules are the alerts: where they are written, and their copy in the chart, which can have no files from outside.
+func rules(deploy string) (from, to string) {
+	return filepath.Join(deploy, "observability", "rules", "fairlead.yaml"), filepath.Join(deploy, "charts", "hub", "rules", "fairlead.yaml")
+}
+
 func run(deploy string) error {
+	from, to := rules(deploy)
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, text, 0o600); err != nil {
+		return err
+	}
 	for _, r := range renders() {
 		text, err := r.text(deploy)
 		if err != nil {

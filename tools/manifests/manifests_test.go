@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -235,6 +237,34 @@ func TestGoldenRenders(t *testing.T) {
 	}
 }
 
+func TestChartHasTheRules(t *testing.T) {
+	t.Parallel()
+	from, to := rules(deployDir)
+	want, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not %s: run `make manifests`", to, from)
+	}
+	written := map[string]any{}
+	if err := yaml.UnmarshalStrict(want, &written); err != nil {
+		t.Fatal(err)
+	}
+	objects := documents(t, manifests(t, monitoring)["kustomize hub/monitoring"])
+	place := slices.IndexFunc(objects, func(o map[string]any) bool { return o["kind"] == "PrometheusRule" })
+	if place < 0 || !reflect.DeepEqual(objects[place]["spec"], any(written)) {
+		t.Error("hub/monitoring has no PrometheusRule, or one with other rules")
+	}
+	if strings.Contains(fmt.Sprint(manifests(t)), "kind: PrometheusRule") {
+		t.Error("there is a PrometheusRule without its CRD")
+	}
+}
+
 func TestConsoleRendersWhatHelmRenders(t *testing.T) {
 	t.Parallel()
 	for name, values := range sets() {
@@ -354,6 +384,19 @@ spec:
       served: true
       storage: true
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: prometheusrules.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: PrometheusRule, plural: prometheusrules, singular: prometheusrule}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 func TestAPIServerAcceptsEveryManifest(t *testing.T) {
@@ -391,7 +434,7 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 	if _, err := cluster.Kubectl(ctx, operator, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"); err != nil {
+	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com"); err != nil {
 		t.Fatal(err)
 	}
 	with := manifests(t, monitoring)
