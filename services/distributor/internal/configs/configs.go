@@ -5,9 +5,11 @@ package configs
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -27,6 +29,9 @@ const (
 	askTimeout = 10 * time.Second
 )
 
+// errAway is for who asks while another finds out whether the console answers again.
+var errAway = errors.New("access configurations: the console did not answer the last time")
+
 // Key names what a service is configured with.
 type Key struct {
 	Service  string // uid
@@ -36,6 +41,9 @@ type Key struct {
 // Cache gets configurations. It is safe for concurrent use.
 type Cache struct {
 	console consolev1connect.ConfigServiceClient
+
+	failing atomic.Bool // the console did not answer the last time
+	trying  sync.Mutex  // is held by the one who asks then: the others, whose turns are counted, do not wait
 
 	mu    sync.Mutex // guards what follows
 	kept  map[Key]*list.Element
@@ -65,25 +73,42 @@ func (c *Cache) Get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Con
 			missing = append(missing, &consolev1.ConfigWanted{ServiceUid: key.Service, Revision: key.Revision})
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	if len(missing) == 0 {
+		return out, nil
+	}
+	if c.failing.Load() {
+		if !c.trying.TryLock() {
+			return out, errAway
+		}
+		defer c.trying.Unlock()
+	}
+	return out, c.access(ctx, missing, out)
+}
+
+// access asks the console for what is missing.
+func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, out map[string]*deliveryv1.Configuration) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for len(missing) > 0 {
 		n := min(askFor, len(missing))
-		resp, err := c.console.AccessConfigs(ctx, &consolev1.AccessConfigsRequest{Services: missing[:n]})
+		resp, err := c.console.AccessConfigs(asking, &consolev1.AccessConfigsRequest{Services: missing[:n]})
+		if ctx.Err() == nil { // else it was the agent that went
+			c.failing.Store(err != nil)
+		}
 		if err != nil {
-			return out, fmt.Errorf("access configurations: %w", err)
+			return fmt.Errorf("access configurations: %w", err)
 		}
 		for _, accessed := range resp.GetServices() {
 			value, err := decode(accessed)
 			if err != nil {
-				return out, err
+				return err
 			}
 			c.keep(Key{accessed.GetServiceUid(), accessed.GetRevision()}, value)
 			out[accessed.GetServiceUid()] = value
 		}
 		missing = missing[n:]
 	}
-	return out, nil
+	return nil
 }
 
 func (c *Cache) find(key Key) *deliveryv1.Configuration {
