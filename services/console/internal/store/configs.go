@@ -56,7 +56,7 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 		}
 	}
 	for chunk := range slices.Chunk(without, chunkSize) {
-		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.dialect.placeholders(1, len(chunk)), anys(chunk)...); err != nil {
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.dialect.placeholders(1, len(chunk)), anys(chunk)...); err != nil { //nolint:gosec // placeholders only
 			return fmt.Errorf("delete configurations: %w", err)
 		}
 	}
