@@ -44,9 +44,11 @@ type Reporter struct {
 	now          func() time.Time
 	wake         chan struct{}
 
-	mu sync.Mutex // guards states and their files
+	mu sync.Mutex // guards states, their files, and from
 	// states holds the latest report of each service.
 	states map[string]*state
+	// from is above which counting begins.
+	from uint64
 }
 
 type state struct {
@@ -101,6 +103,7 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.states[report.GetService()]
+	report.Sequence = r.from
 	if before != nil {
 		if same(before.report, report) {
 			return nil
@@ -127,10 +130,12 @@ func (r *Reporter) Latest(service string) *deliveryv1.ServiceReport {
 	return nil
 }
 
-// Drop forgets all states, because another agent has told newer ones since.
+// Drop forgets all states, because another agent has told newer ones since. Counting begins at the time of day: below what
+// that agent said the hub says so, and only a report with its very number would be taken for its.
 func (r *Reporter) Drop() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.from = uint64(r.now().UnixMicro())
 	for service := range r.states {
 		if err := durable.Remove(r.path(service)); err != nil {
 			return fmt.Errorf("drop reports: %w", err)

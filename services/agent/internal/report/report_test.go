@@ -143,6 +143,22 @@ func TestCounterThatWasLostGoesOnAboveTheHubs(t *testing.T) {
 	}
 }
 
+// Another agent led: what it said last has some sequence, of which this one knows nothing.
+func TestReportsAfterAnotherAgentsAreNotTakenForThem(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	receiver.durable["a"] = 2
+	r := open(t, t.TempDir(), distributors)
+	set(t, r, "a", "of long ago")
+	if err := r.Drop(); err != nil {
+		t.Fatal(err)
+	}
+	set(t, r, "a", "1")
+	set(t, r, "a", "2")
+	run(t, r)
+	receiver.await(t, "a", "2")
+}
+
 func TestOneInvalidReportDoesNotHoldBackOthers(t *testing.T) {
 	t.Parallel()
 	receiver, distributors := newReceiver(t)
