@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -18,8 +17,9 @@ const (
 	// comeBack is how long a request waits for a cluster whose sessions have just ended: its agent dials again at
 	// once. goneFor is how long ago that may be.
 	comeBack, goneFor = 5 * time.Second, 15 * time.Second
-	// lookAgain is the least time between two looks while changes come in heaps.
-	lookAgain = 20 * time.Millisecond
+	// lookAgain is the least time between two looks while changes come in heaps, and lookAnyway the longest: news get lost, and
+	// a replica that did not answer may answer again.
+	lookAgain, lookAnyway = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
 // route is the search for somebody who takes a request.
@@ -151,18 +151,21 @@ func (rt *route) mayComeBack() bool {
 	return rt.missing.Ending || time.Since(gone) < goneFor
 }
 
-// wait waits for a change, and a moment for those that come with it.
+// wait waits for a change, and a moment for those that come with it. Nothing is a change after a while, too.
 func (rt *route) wait(news <-chan struct{}, deadline <-chan time.Time) bool {
-	return until(rt.in.Context(), news, deadline) && until(rt.in.Context(), time.After(lookAgain), deadline)
-}
-
-func until[T any](ctx context.Context, event <-chan T, deadline <-chan time.Time) bool {
-	select {
-	case <-event:
-		return true
-	case <-deadline:
-		return false
-	case <-ctx.Done():
-		return false
+	look := time.NewTimer(lookAnyway)
+	defer look.Stop()
+	for {
+		select {
+		case <-news:
+			news = nil
+			look.Reset(lookAgain)
+		case <-look.C:
+			return true
+		case <-deadline:
+			return false
+		case <-rt.in.Context().Done():
+			return false
+		}
 	}
 }
