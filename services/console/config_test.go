@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
@@ -369,4 +370,28 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	admin.must(t, configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password")}))
 	s = configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password"), "a": textOf("1")})
 	eve.must(t, s)
+}
+
+func TestOverridesOfGlobalServicesConfigure(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		g := newGlobal("logs", prod())
+		g.Spec.Template.ConfigSets, g.Spec.Template.Config = []string{"base"}, settings{"level": textOf("info")}
+		g.Spec.Overrides = []*consolev1.GlobalOverride{{
+			Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, ConfigSets: []string{"near"}, Config: settings{"level": textOf("debug")},
+		}}
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod", "zone", "x"),
+			newSet("base", settings{"host": textOf("far"), "port": textOf("1")}), newSet("near", settings{"host": textOf("near")}))
+		if got := admin.putGlobal(t, g); !proto.Equal(got.GetSpec(), g.GetSpec()) {
+			t.Errorf("got %v", got.GetSpec())
+		}
+		for service, want := range map[string]string{
+			"logs-a": "host=far of configset/base\nlevel=info of service/logs-a\nport=1 of configset/base",
+			"logs-b": "host=near of configset/near < configset/base\nlevel=debug of service/logs-b\nport=1 of configset/base",
+		} {
+			if got := admin.shown(t, service); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		}
+	})
 }

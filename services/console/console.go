@@ -175,14 +175,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	keeper := rights.New(s.store, nil)
 	resources := catalog.New(s.store, box, deps.Log, nil)
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
-	resources.Watch(told)
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
 	resources.Search(s.board)
+	resources.Watch(told)
 	resources.Guard(keeper)
 	configuration := config.New(resources, s.store, box)
-	resources.Use(told)
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, configuration, changes.Recorder{Catalog: resources})
+	resources.Use(told)
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog:   resources,
 		Rights:    keeper,
@@ -190,9 +190,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Provider:  login.New(cfg.OIDC),
 		Seal:      box,
 		Authority: s.authority,
-		Events:    event.NewLog(s.store, keeper, time.Now),
 		Hub:       s.hub,
 		Board:     s.board,
+		Events:    event.NewLog(s.store, keeper, time.Now),
 		Audit:     events,
 		Accesses:  &audit.Accesses{Recorder: s.recorder},
 		Endpoints: rpc.Endpoints{

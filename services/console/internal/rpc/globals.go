@@ -167,9 +167,6 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 		return out, err
 	}
 	for _, o := range spec.GetOverrides() {
-		if len(o.GetConfigSets()) > 0 || len(o.GetConfig()) > 0 {
-			return out, catalog.Refuse(catalog.Invalid, "spec.overrides: this console can't deliver configuration yet: leave it out")
-		}
 		clusters, err := decodeSelector("spec.overrides.clusters", o.GetClusters())
 		if err != nil {
 			return out, err

@@ -63,9 +63,6 @@ func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClusters
 }
 
 func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClusterRequest) (*consolev1.UpdateClusterResponse, error) {
-	if err := unbuilt("", req.GetCluster().GetSpec()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
 	in := decodeCluster(req.GetCluster())
 	out, outcome, err := s.Catalog.UpdateCluster(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
@@ -75,11 +72,6 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 }
 
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
-	for _, r := range req.GetRequests() {
-		if err := unbuilt(r.GetCluster().GetMetadata().GetName()+": ", r.GetCluster().GetSpec()); err != nil {
-			return nil, s.fail(ctx, err)
-		}
-	}
 	results, err := s.Catalog.UpdateClusters(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
 		in := decodeCluster(r.GetCluster())
 		return catalog.Update[catalog.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
