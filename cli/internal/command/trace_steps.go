@@ -153,7 +153,11 @@ func (t *trail) hubStep() step {
 	truth := t.service.GetStatus().GetHub()
 	s := step{name: "HUB", mark: markOK, since: t.git().GetFetchTime()}
 	if truth.GetDigest() != "" {
-		s.say("%s of %s%s", short(bare(truth.GetDigest())), short(truth.GetRevision().GetCommit()), t.about(truth.GetResolveTime()))
+		digest := short(bare(truth.GetDigest()))
+		if commit := truth.GetRevision().GetCommit(); commit != "" { // none until the first answer for a head
+			digest += " of " + short(commit)
+		}
+		s.say("%s%s", digest, t.about(truth.GetResolveTime()))
 		if a := truth.GetArtifact(); a.GetDigest() != "" {
 			s.say("artifact %s, %s in %d files", short(bare(a.GetDigest())), table.Bytes(a.GetSize()), a.GetFiles())
 		}
