@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
@@ -123,8 +122,7 @@ func (a *app) printEvents(events []*consolev1.AuditEvent, format string) error {
 
 func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
 	if format == formatJSON {
-		text, err := protojson.Marshal(e)
-		return string(text), err
+		return jsonLine(e)
 	}
 	what := e.GetVerb() + " " + e.GetResource()
 	if e.GetName() != "" {

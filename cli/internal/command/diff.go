@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
@@ -74,14 +72,6 @@ func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) err
 		return flags.Exit(differs)
 	}
 	return nil
-}
-
-func (a *app) printJSON(m proto.Message) error {
-	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("write as JSON: %w", err)
-	}
-	return a.printf("%s\n", text)
 }
 
 // diffText is a diff for people.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
@@ -110,11 +109,10 @@ func (a *app) printHappened(list []*consolev1.Event, format string) error {
 	for _, e := range list {
 		line := happenedLine(e)
 		if format == formatJSON {
-			text, err := protojson.Marshal(e)
-			if err != nil {
+			var err error
+			if line, err = jsonLine(e); err != nil {
 				return err
 			}
-			line = string(text)
 		}
 		if err := a.printf("%s\n", line); err != nil {
 			return err
