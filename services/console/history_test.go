@@ -26,7 +26,7 @@ type past struct {
 	source                       *consolev1.Source
 	epoch                        int64
 	sequence                     uint64
-	service, uid                 string
+	service, uid, head           string
 }
 
 func (r *running) histories(t *testing.T, token string) consolev1connect.RevisionServiceClient {
@@ -59,16 +59,22 @@ func (p *past) push(t *testing.T, commit string) {
 	if _, err := p.gitcache.heads.PublishHeads(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
+	p.head = commit
 }
 
 func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Phase) {
 	t.Helper()
 	for range 2 { // what is told again is there once
-		if _, err := p.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-			Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest, Revision: &artifactv1.Revision{Commit: commit}},
-		}}}); err != nil {
-			t.Fatal(err)
+		said := &consolev1.ServiceHub{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest}}
+		ref := &consolev1.RefHub{SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit}}
+		if commit == p.head { // distributors tell the commit of a ref once, when all that was made of it is told
+			said.SourceUid, said.Ref = ref.GetSourceUid(), ref.GetRef()
+			p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{said}})
+			p.record(t, &consolev1.RecordHubRequest{Refs: []*consolev1.RefHub{ref}})
+			continue
 		}
+		said.Hub.Revision = ref.GetRevision()
+		p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{said}})
 	}
 	p.sequence++
 	said := &deliveryv1.ServiceReport{Service: p.service, Sequence: p.sequence, Phase: phase, Digest: digest, Commit: commit}
@@ -77,6 +83,13 @@ func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Pha
 	}
 	said.ObservedTime = timestamppb.Now()
 	report(t, p.distributor, said)
+}
+
+func (p *past) record(t *testing.T, req *consolev1.RecordHubRequest) {
+	t.Helper()
+	if _, err := p.distributor.status.RecordHub(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (p *past) list(t *testing.T) (out []string) {

@@ -94,14 +94,14 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	var out []store.Deployment
 	for _, d := range list {
 		next := Deployment{SpecRevision: d.service.Revision, ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
-		if d.hub.follows() {
-			next.Commit = known[store.HubRef{Source: d.hub.Source, Ref: d.hub.Ref}].Revision
-		}
 		var status SourceStatus
 		if h, ok := heads[sources[d.spec.Source].UID]; ok {
 			if status, err = decodeHeads(h); err != nil {
 				return nil, err
 			}
+		}
+		if d.hub.follows() {
+			next.Commit = followed(d.hub, status.Heads, known)
 		}
 		for _, h := range status.Heads {
 			if h.Revision.Commit == next.Commit.Commit && h.Revision.Commit != "" {
@@ -118,6 +118,17 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, State: state, DeliverTime: c.now()})
 	}
 	return out, nil
+}
+
+// followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
+// has been told, so what they said last may be of the commit before.
+func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision {
+	for _, h := range heads {
+		if h.Ref == hub.Ref && h.Revision.Commit != "" {
+			return h.Revision
+		}
+	}
+	return told[store.HubRef{Source: hub.Source, Ref: hub.Ref}].Revision
 }
 
 // explain says what made a deployment, and who, by what is other than in the one before.
