@@ -131,7 +131,8 @@ func (w *steadyWatch) follow(ctx context.Context, version string, ended *time.Ti
 			return version, fmt.Errorf("the watch was cut, and did not end: %w", err)
 		}
 		n, err := strconv.ParseInt(e.Object.Data.Number, 10, 64)
-		if err != nil || e.Type == "ERROR" || n != w.last.Load()+1 && (n != 0 || version != "0") {
+		first := version == "0" // as the object is by now
+		if err != nil || e.Type == "ERROR" || n != w.last.Load()+1 && !first {
 			return version, fmt.Errorf("after number %d came %+v", w.last.Load(), e)
 		}
 		w.last.Store(n)
