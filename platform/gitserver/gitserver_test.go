@@ -18,6 +18,23 @@ import (
 	"fairlead.dev/platform/localca"
 )
 
+// serve serves until the test ends.
+func serve(t *testing.T, s *gitserver.Server) {
+	t.Helper()
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
 	t.Helper()
 	pushed := make(chan string, 16)
@@ -34,18 +51,7 @@ func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve(t, s)
 	return s, dir, pushed
 }
 
@@ -167,18 +173,7 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 	if err := s.Create(t.Context(), "sample", fstest.MapFS{"a": {}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve(t, s)
 	_, port, err := net.SplitHostPort(strings.Split(s.URL("sample"), "/")[2])
 	if err != nil {
 		t.Fatal(err)
