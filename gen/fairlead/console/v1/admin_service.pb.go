@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,6 +23,256 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type GetRemovalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRemovalsRequest) Reset() {
+	*x = GetRemovalsRequest{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRemovalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRemovalsRequest) ProtoMessage() {}
+
+func (x *GetRemovalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRemovalsRequest.ProtoReflect.Descriptor instead.
+func (*GetRemovalsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{0}
+}
+
+type GetRemovalsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Since when removals wait everywhere; unset: they don't, but there may be clusters below that know more than the
+	// catalog.
+	HoldTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=hold_time,json=holdTime,proto3" json:"hold_time,omitempty"`
+	// Why they do.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What would be removed, as far as agents have asked since. In the order of names.
+	Clusters []*HeldRemovals `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	// Names exactly this. Empty: nothing is held.
+	Id            string `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRemovalsResponse) Reset() {
+	*x = GetRemovalsResponse{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRemovalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRemovalsResponse) ProtoMessage() {}
+
+func (x *GetRemovalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRemovalsResponse.ProtoReflect.Descriptor instead.
+func (*GetRemovalsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetRemovalsResponse) GetHoldTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HoldTime
+	}
+	return nil
+}
+
+func (x *GetRemovalsResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GetRemovalsResponse) GetClusters() []*HeldRemovals {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *GetRemovalsResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type HeldRemovals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Services      []string               `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRemovals) Reset() {
+	*x = HeldRemovals{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRemovals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRemovals) ProtoMessage() {}
+
+func (x *HeldRemovals) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRemovals.ProtoReflect.Descriptor instead.
+func (*HeldRemovals) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HeldRemovals) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *HeldRemovals) GetServices() []string {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+func (x *HeldRemovals) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+type ConfirmRemovalsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id of GetRemovals.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRemovalsRequest) Reset() {
+	*x = ConfirmRemovalsRequest{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRemovalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRemovalsRequest) ProtoMessage() {}
+
+func (x *ConfirmRemovalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRemovalsRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmRemovalsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConfirmRemovalsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ConfirmRemovalsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRemovalsResponse) Reset() {
+	*x = ConfirmRemovalsResponse{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRemovalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRemovalsResponse) ProtoMessage() {}
+
+func (x *ConfirmRemovalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRemovalsResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmRemovalsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -30,7 +281,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -42,7 +293,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -55,7 +306,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 type BackupResponse struct {
@@ -70,7 +321,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -82,7 +333,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -95,7 +346,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -116,13 +367,28 @@ var File_fairlead_console_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/admin_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\"\x0f\n" +
+	"'fairlead/console/v1/admin_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"\x12GetRemovalsRequest\"\xb5\x01\n" +
+	"\x13GetRemovalsResponse\x127\n" +
+	"\thold_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bholdTime\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12=\n" +
+	"\bclusters\x18\x03 \x03(\v2!.fairlead.console.v1.HeldRemovalsR\bclusters\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\"v\n" +
+	"\fHeldRemovals\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1a\n" +
+	"\bservices\x18\x02 \x03(\tR\bservices\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"3\n" +
+	"\x16ConfirmRemovalsRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18PR\x02id\"\x19\n" +
+	"\x17ConfirmRemovalsResponse\"\x0f\n" +
 	"\rBackupRequest\"V\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x120\n" +
-	"\x06sha256\x18\x02 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha2562e\n" +
+	"\x06sha256\x18\x02 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha2562\xbc\x02\n" +
 	"\fAdminService\x12U\n" +
-	"\x06Backup\x12\".fairlead.console.v1.BackupRequest\x1a#.fairlead.console.v1.BackupResponse\"\x000\x01B\xca\x01\n" +
+	"\x06Backup\x12\".fairlead.console.v1.BackupRequest\x1a#.fairlead.console.v1.BackupResponse\"\x000\x01\x12e\n" +
+	"\vGetRemovals\x12'.fairlead.console.v1.GetRemovalsRequest\x1a(.fairlead.console.v1.GetRemovalsResponse\"\x03\x90\x02\x01\x12n\n" +
+	"\x0fConfirmRemovals\x12+.fairlead.console.v1.ConfirmRemovalsRequest\x1a,.fairlead.console.v1.ConfirmRemovalsResponse\"\x00B\xca\x01\n" +
 	"\x17com.fairlead.console.v1B\x11AdminServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -137,19 +403,32 @@ func file_fairlead_console_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_admin_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_fairlead_console_v1_admin_service_proto_goTypes = []any{
-	(*BackupRequest)(nil),  // 0: fairlead.console.v1.BackupRequest
-	(*BackupResponse)(nil), // 1: fairlead.console.v1.BackupResponse
+	(*GetRemovalsRequest)(nil),      // 0: fairlead.console.v1.GetRemovalsRequest
+	(*GetRemovalsResponse)(nil),     // 1: fairlead.console.v1.GetRemovalsResponse
+	(*HeldRemovals)(nil),            // 2: fairlead.console.v1.HeldRemovals
+	(*ConfirmRemovalsRequest)(nil),  // 3: fairlead.console.v1.ConfirmRemovalsRequest
+	(*ConfirmRemovalsResponse)(nil), // 4: fairlead.console.v1.ConfirmRemovalsResponse
+	(*BackupRequest)(nil),           // 5: fairlead.console.v1.BackupRequest
+	(*BackupResponse)(nil),          // 6: fairlead.console.v1.BackupResponse
+	(*timestamppb.Timestamp)(nil),   // 7: google.protobuf.Timestamp
 }
 var file_fairlead_console_v1_admin_service_proto_depIdxs = []int32{
-	0, // 0: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
-	1, // 1: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	7, // 0: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
+	2, // 1: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
+	7, // 2: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp
+	5, // 3: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
+	0, // 4: fairlead.console.v1.AdminService.GetRemovals:input_type -> fairlead.console.v1.GetRemovalsRequest
+	3, // 5: fairlead.console.v1.AdminService.ConfirmRemovals:input_type -> fairlead.console.v1.ConfirmRemovalsRequest
+	6, // 6: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
+	1, // 7: fairlead.console.v1.AdminService.GetRemovals:output_type -> fairlead.console.v1.GetRemovalsResponse
+	4, // 8: fairlead.console.v1.AdminService.ConfirmRemovals:output_type -> fairlead.console.v1.ConfirmRemovalsResponse
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_admin_service_proto_init() }
@@ -163,7 +442,7 @@ func file_fairlead_console_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_admin_service_proto_rawDesc), len(file_fairlead_console_v1_admin_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

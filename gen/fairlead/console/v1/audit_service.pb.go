@@ -299,8 +299,9 @@ func (x *AuditActor) GetGroups() []string {
 }
 
 type RecordAuditEventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*AuditEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rules for an event hold here, too. The console checks them by itself, because they are so many.
+	Events        []*AuditEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -713,9 +714,10 @@ const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"AuditActor\x121\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18R\x00R\x04userR\x05agentR\aserviceR\x04kind\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12'\n" +
-	"\x06groups\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\xfd\x01R\x06groups\"`\n" +
-	"\x18RecordAuditEventsRequest\x12D\n" +
-	"\x06events\x18\x01 \x03(\v2\x1f.fairlead.console.v1.AuditEventB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x06events\"\x1b\n" +
+	"\x06groups\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\xfd\x01R\x06groups\"e\n" +
+	"\x18RecordAuditEventsRequest\x12I\n" +
+	"\x06events\x18\x01 \x03(\v2\x1f.fairlead.console.v1.AuditEventB\x10\xbaH\r\x92\x01\n" +
+	"\b\x01\x10\xe8\a\"\x03\xd8\x01\x03R\x06events\"\x1b\n" +
 	"\x19RecordAuditEventsResponse\"\xa3\x01\n" +
 	"\vAuditFilter\x12\x1e\n" +
 	"\x05actor\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\x05actor\x12!\n" +

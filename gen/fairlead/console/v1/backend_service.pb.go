@@ -98,8 +98,10 @@ type BackendSpec struct {
 	At isBackendSpec_At `protobuf_oneof:"at"`
 	// How often it is looked at. Default 60s, at least 5s.
 	Interval *durationpb.Duration `protobuf:"bytes,10,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Projects that may use it; none: all.
-	Projects      []string `protobuf:"bytes,11,rep,name=projects,proto3" json:"projects,omitempty"`
+	// Projects whose configuration may name it, and no other. None: configuration of whoever may change the backend.
+	Projects []string `protobuf:"bytes,11,rep,name=projects,proto3" json:"projects,omitempty"`
+	// Paths that are given out, and what is below them; none: all that its credentials may read.
+	Paths         []string `protobuf:"bytes,12,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +184,13 @@ func (x *BackendSpec) GetProjects() []string {
 	return nil
 }
 
+func (x *BackendSpec) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
 type isBackendSpec_At interface {
 	isBackendSpec_At()
 }
@@ -208,9 +217,10 @@ func (*BackendSpec_Files) isBackendSpec_At() {}
 // configmap/<namespace>/<name>.
 type KubernetesBackend struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// URL of the API server. Empty: that of the cluster that the console runs in, with its service account.
+	// URL of the API server. Empty: that of the Secret's kubeconfig, or else of the cluster that the console runs in, with
+	// its service account.
 	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// Name of a Secret with `token`, and `ca.crt` if need be.
+	// Name of a Secret with `token`, and `ca.crt` if need be, or with `kubeconfig`.
 	Secret string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Namespaces that may be read; none: all that the token may.
 	Namespaces    []string `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
@@ -981,7 +991,7 @@ const file_fairlead_console_v1_backend_service_proto_rawDesc = "" +
 	"\aBackend\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.BackendSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.BackendStatusR\x06status\"\xcc\x02\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.BackendStatusR\x06status\"\xf8\x02\n" +
 	"\vBackendSpec\x12H\n" +
 	"\n" +
 	"kubernetes\x18\x01 \x01(\v2&.fairlead.console.v1.KubernetesBackendH\x00R\n" +
@@ -991,7 +1001,8 @@ const file_fairlead_console_v1_backend_service_proto_rawDesc = "" +
 	"\binterval\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x04\b\x80\xa3\x052\x02\b\x05R\binterval\x12'\n" +
-	"\bprojects\x18\v \x03(\tB\v\xbaH\b\x92\x01\x05\x10\xe8\a\x18\x01R\bprojectsB\v\n" +
+	"\bprojects\x18\v \x03(\tB\v\xbaH\b\x92\x01\x05\x10\xe8\a\x18\x01R\bprojects\x12*\n" +
+	"\x05paths\x18\f \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\x80\bR\x05pathsB\v\n" +
 	"\x02at\x12\x05\xbaH\x02\b\x01\"\x80\x01\n" +
 	"\x11KubernetesBackend\x12 \n" +
 	"\x06server\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06server\x12\x1f\n" +

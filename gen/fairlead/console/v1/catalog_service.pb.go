@@ -169,7 +169,9 @@ type WatchResponse struct {
 	ResumeToken string `protobuf:"bytes,10,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	// Number of the newest change up to here, of any kind and of heads, too: it grows with every change
 	// of the catalog. 0 inside a snapshot.
-	Revision      int64 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	// With snapshot_end and heartbeats.
+	Removals      *Removals `protobuf:"bytes,12,opt,name=removals,proto3" json:"removals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +263,13 @@ func (x *WatchResponse) GetRevision() int64 {
 	return 0
 }
 
+func (x *WatchResponse) GetRemovals() *Removals {
+	if x != nil {
+		return x.Removals
+	}
+	return nil
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -291,6 +300,62 @@ func (*WatchResponse_Changes) isWatchResponse_Event() {}
 
 func (*WatchResponse_Heartbeat) isWatchResponse_Event() {}
 
+// Removals says whether what the catalog does not have may be removed from clusters.
+type Removals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not now: the database was put back to an earlier state, so that the catalog may lack what is meant to be there. What
+	// goes waits for a person (AdminService.ConfirmRemovals).
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// Another one after each confirmation.
+	Confirmation  string `protobuf:"bytes,2,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Removals) Reset() {
+	*x = Removals{}
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Removals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Removals) ProtoMessage() {}
+
+func (x *Removals) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Removals.ProtoReflect.Descriptor instead.
+func (*Removals) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Removals) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *Removals) GetConfirmation() string {
+	if x != nil {
+		return x.Confirmation
+	}
+	return ""
+}
+
 type SnapshotBegin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the snapshot holds; empty: everything.
@@ -301,7 +366,7 @@ type SnapshotBegin struct {
 
 func (x *SnapshotBegin) Reset() {
 	*x = SnapshotBegin{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +378,7 @@ func (x *SnapshotBegin) String() string {
 func (*SnapshotBegin) ProtoMessage() {}
 
 func (x *SnapshotBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +391,7 @@ func (x *SnapshotBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBegin.ProtoReflect.Descriptor instead.
 func (*SnapshotBegin) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SnapshotBegin) GetKinds() []Kind {
@@ -344,7 +409,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +421,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +434,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{4}
 }
 
 // Heartbeat says that the console is there, and has nothing newer than what it sent. The first one follows
@@ -382,7 +447,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +459,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +472,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{5}
 }
 
 type Changes struct {
@@ -419,7 +484,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +496,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +509,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Changes) GetChanges() []*Change {
@@ -473,7 +538,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +550,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +563,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Change) GetChange() isChange_Change {
@@ -646,7 +711,7 @@ type Deleted struct {
 
 func (x *Deleted) Reset() {
 	*x = Deleted{}
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +723,7 @@ func (x *Deleted) String() string {
 func (*Deleted) ProtoMessage() {}
 
 func (x *Deleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_catalog_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +736,7 @@ func (x *Deleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deleted.ProtoReflect.Descriptor instead.
 func (*Deleted) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_catalog_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Deleted) GetKind() Kind {
@@ -702,7 +767,7 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
 	"\fWatchRequest\x12+\n" +
 	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x129\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xe5\x02\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xa0\x03\n" +
 	"\rWatchResponse\x12K\n" +
 	"\x0esnapshot_begin\x18\x01 \x01(\v2\".fairlead.console.v1.SnapshotBeginH\x00R\rsnapshotBegin\x12E\n" +
 	"\fsnapshot_end\x18\x02 \x01(\v2 .fairlead.console.v1.SnapshotEndH\x00R\vsnapshotEnd\x128\n" +
@@ -710,8 +775,12 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x04 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12!\n" +
 	"\fresume_token\x18\n" +
 	" \x01(\tR\vresumeToken\x12\x1a\n" +
-	"\brevision\x18\v \x01(\x03R\brevisionB\a\n" +
-	"\x05event\"@\n" +
+	"\brevision\x18\v \x01(\x03R\brevision\x129\n" +
+	"\bremovals\x18\f \x01(\v2\x1d.fairlead.console.v1.RemovalsR\bremovalsB\a\n" +
+	"\x05event\"B\n" +
+	"\bRemovals\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12\"\n" +
+	"\fconfirmation\x18\x02 \x01(\tR\fconfirmation\"@\n" +
 	"\rSnapshotBegin\x12/\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x19.fairlead.console.v1.KindR\x05kinds\"\r\n" +
 	"\vSnapshotEnd\"\v\n" +
@@ -765,49 +834,51 @@ func file_fairlead_console_v1_catalog_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_catalog_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_console_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_console_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(Kind)(0),             // 0: fairlead.console.v1.Kind
 	(*WatchRequest)(nil),  // 1: fairlead.console.v1.WatchRequest
 	(*WatchResponse)(nil), // 2: fairlead.console.v1.WatchResponse
-	(*SnapshotBegin)(nil), // 3: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),   // 4: fairlead.console.v1.SnapshotEnd
-	(*Heartbeat)(nil),     // 5: fairlead.console.v1.Heartbeat
-	(*Changes)(nil),       // 6: fairlead.console.v1.Changes
-	(*Change)(nil),        // 7: fairlead.console.v1.Change
-	(*Deleted)(nil),       // 8: fairlead.console.v1.Deleted
-	(*Source)(nil),        // 9: fairlead.console.v1.Source
-	(*Cluster)(nil),       // 10: fairlead.console.v1.Cluster
-	(*Service)(nil),       // 11: fairlead.console.v1.Service
-	(*Secret)(nil),        // 12: fairlead.console.v1.Secret
-	(*Grant)(nil),         // 13: fairlead.console.v1.Grant
-	(*Project)(nil),       // 14: fairlead.console.v1.Project
-	(*Role)(nil),          // 15: fairlead.console.v1.Role
+	(*Removals)(nil),      // 3: fairlead.console.v1.Removals
+	(*SnapshotBegin)(nil), // 4: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),   // 5: fairlead.console.v1.SnapshotEnd
+	(*Heartbeat)(nil),     // 6: fairlead.console.v1.Heartbeat
+	(*Changes)(nil),       // 7: fairlead.console.v1.Changes
+	(*Change)(nil),        // 8: fairlead.console.v1.Change
+	(*Deleted)(nil),       // 9: fairlead.console.v1.Deleted
+	(*Source)(nil),        // 10: fairlead.console.v1.Source
+	(*Cluster)(nil),       // 11: fairlead.console.v1.Cluster
+	(*Service)(nil),       // 12: fairlead.console.v1.Service
+	(*Secret)(nil),        // 13: fairlead.console.v1.Secret
+	(*Grant)(nil),         // 14: fairlead.console.v1.Grant
+	(*Project)(nil),       // 15: fairlead.console.v1.Project
+	(*Role)(nil),          // 16: fairlead.console.v1.Role
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
-	3,  // 1: fairlead.console.v1.WatchResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	4,  // 2: fairlead.console.v1.WatchResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	6,  // 3: fairlead.console.v1.WatchResponse.changes:type_name -> fairlead.console.v1.Changes
-	5,  // 4: fairlead.console.v1.WatchResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	0,  // 5: fairlead.console.v1.SnapshotBegin.kinds:type_name -> fairlead.console.v1.Kind
-	7,  // 6: fairlead.console.v1.Changes.changes:type_name -> fairlead.console.v1.Change
-	9,  // 7: fairlead.console.v1.Change.source:type_name -> fairlead.console.v1.Source
-	10, // 8: fairlead.console.v1.Change.cluster:type_name -> fairlead.console.v1.Cluster
-	11, // 9: fairlead.console.v1.Change.service:type_name -> fairlead.console.v1.Service
-	12, // 10: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
-	8,  // 11: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
-	13, // 12: fairlead.console.v1.Change.grant:type_name -> fairlead.console.v1.Grant
-	14, // 13: fairlead.console.v1.Change.project:type_name -> fairlead.console.v1.Project
-	15, // 14: fairlead.console.v1.Change.role:type_name -> fairlead.console.v1.Role
-	0,  // 15: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 16: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 17: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	17, // [17:18] is the sub-list for method output_type
-	16, // [16:17] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	4,  // 1: fairlead.console.v1.WatchResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	5,  // 2: fairlead.console.v1.WatchResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	7,  // 3: fairlead.console.v1.WatchResponse.changes:type_name -> fairlead.console.v1.Changes
+	6,  // 4: fairlead.console.v1.WatchResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	3,  // 5: fairlead.console.v1.WatchResponse.removals:type_name -> fairlead.console.v1.Removals
+	0,  // 6: fairlead.console.v1.SnapshotBegin.kinds:type_name -> fairlead.console.v1.Kind
+	8,  // 7: fairlead.console.v1.Changes.changes:type_name -> fairlead.console.v1.Change
+	10, // 8: fairlead.console.v1.Change.source:type_name -> fairlead.console.v1.Source
+	11, // 9: fairlead.console.v1.Change.cluster:type_name -> fairlead.console.v1.Cluster
+	12, // 10: fairlead.console.v1.Change.service:type_name -> fairlead.console.v1.Service
+	13, // 11: fairlead.console.v1.Change.secret:type_name -> fairlead.console.v1.Secret
+	9,  // 12: fairlead.console.v1.Change.deleted:type_name -> fairlead.console.v1.Deleted
+	14, // 13: fairlead.console.v1.Change.grant:type_name -> fairlead.console.v1.Grant
+	15, // 14: fairlead.console.v1.Change.project:type_name -> fairlead.console.v1.Project
+	16, // 15: fairlead.console.v1.Change.role:type_name -> fairlead.console.v1.Role
+	0,  // 16: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 17: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 18: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }
@@ -824,7 +895,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		(*WatchResponse_Changes)(nil),
 		(*WatchResponse_Heartbeat)(nil),
 	}
-	file_fairlead_console_v1_catalog_service_proto_msgTypes[6].OneofWrappers = []any{
+	file_fairlead_console_v1_catalog_service_proto_msgTypes[7].OneofWrappers = []any{
 		(*Change_Source)(nil),
 		(*Change_Cluster)(nil),
 		(*Change_Service)(nil),
@@ -840,7 +911,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_catalog_service_proto_rawDesc), len(file_fairlead_console_v1_catalog_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

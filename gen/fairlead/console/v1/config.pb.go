@@ -234,9 +234,11 @@ type ConfigRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of a Backend. Empty: the catalog's own Secrets.
 	Backend string `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
-	// Where in the backend: name of a Secret, namespace/name of a Kubernetes object, path in Vault, file.
+	// Where in the backend: name of a Secret, secret/namespace/name or configmap/namespace/name in Kubernetes, path in
+	// Vault, file.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Key  string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// What is nested there is reached by dots: database.password.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// It may be shown. Otherwise it is a secret, wherever it comes from.
 	Plain         bool `protobuf:"varint,4,opt,name=plain,proto3" json:"plain,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -425,7 +425,9 @@ type EffectiveConfig struct {
 	// Where it would come from otherwise, the nearest first.
 	Overrides []string `protobuf:"bytes,6,rep,name=overrides,proto3" json:"overrides,omitempty"`
 	// Why it has no value; the service is held back until it has. Empty: it has one.
-	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Why the backend that it comes from can't be read now: the value is as it was read last. Empty: it can.
+	Stale         string `protobuf:"bytes,8,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +507,13 @@ func (x *EffectiveConfig) GetOverrides() []string {
 func (x *EffectiveConfig) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *EffectiveConfig) GetStale() string {
+	if x != nil {
+		return x.Stale
 	}
 	return ""
 }
@@ -1228,7 +1237,7 @@ const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\x02of\x12\x05\xbaH\x02\b\x01\"s\n" +
 	"\x15PreviewConfigResponse\x12>\n" +
 	"\aentries\x18\x01 \x03(\v2$.fairlead.console.v1.EffectiveConfigR\aentries\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\tR\brevision\"\xd8\x01\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\"\xee\x01\n" +
 	"\x0fEffectiveConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x1f.fairlead.console.v1.ConfigTypeR\x04type\x12\x14\n" +
@@ -1236,7 +1245,8 @@ const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\x06secret\x18\x04 \x01(\bR\x06secret\x12\x16\n" +
 	"\x06origin\x18\x05 \x01(\tR\x06origin\x12\x1c\n" +
 	"\toverrides\x18\x06 \x03(\tR\toverrides\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\"b\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12\x14\n" +
+	"\x05stale\x18\b \x01(\tR\x05stale\"b\n" +
 	"\x14AccessConfigsRequest\x12J\n" +
 	"\bservices\x18\x01 \x03(\v2!.fairlead.console.v1.ConfigWantedB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\bservices\"a\n" +
 	"\fConfigWanted\x12*\n" +

@@ -93,10 +93,12 @@ type ProjectSpec struct {
 	Sources []string `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Clusters that its services may go to. Unset: none.
 	Clusters *ClusterSelector `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Namespaces that objects may be in; * as above. None: no namespace. The agent refuses a service with other objects.
+	// Namespaces that objects may be in, and the Namespaces that there may be; * as above. None: any. The agent refuses
+	// a service with other objects, and all of it.
 	Namespaces []string `protobuf:"bytes,4,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// Kinds of objects that it may have, as Deployment.apps, ConfigMap, *.cert-manager.io or *. None: any kind that is
-	// in a namespace; kinds without one must be written out here.
+	// in a namespace. As soon as namespaces, kinds or denied_kinds say something, kinds that are in no namespace must be
+	// written out here, without *.
 	Kinds []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Kinds that it may not have, whatever stands above.
 	DeniedKinds []string `protobuf:"bytes,6,rep,name=denied_kinds,json=deniedKinds,proto3" json:"denied_kinds,omitempty"`

@@ -344,10 +344,12 @@ type ServiceHub struct {
 	// Without a revision it is that of the ref below.
 	Hub *HubTruth `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`
 	// Which RefHub tells the commit.
-	SourceUid     string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
-	Ref           string `protobuf:"bytes,5,opt,name=ref,proto3" json:"ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SourceUid string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
+	Ref       string `protobuf:"bytes,5,opt,name=ref,proto3" json:"ref,omitempty"`
+	// metadata.revision of the service that the digest was made of; 0: the current one.
+	ServiceRevision int64 `protobuf:"varint,6,opt,name=service_revision,json=serviceRevision,proto3" json:"service_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ServiceHub) Reset() {
@@ -415,6 +417,13 @@ func (x *ServiceHub) GetRef() string {
 	return ""
 }
 
+func (x *ServiceHub) GetServiceRevision() int64 {
+	if x != nil {
+		return x.ServiceRevision
+	}
+	return 0
+}
+
 type RecordHubResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -451,6 +460,139 @@ func (*RecordHubResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{7}
 }
 
+type RecordHeldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clusters      []*ClusterHeld         `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordHeldRequest) Reset() {
+	*x = RecordHeldRequest{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordHeldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordHeldRequest) ProtoMessage() {}
+
+func (x *RecordHeldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordHeldRequest.ProtoReflect.Descriptor instead.
+func (*RecordHeldRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RecordHeldRequest) GetClusters() []*ClusterHeld {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+type ClusterHeld struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// None: nothing is held any more.
+	Services      []string `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterHeld) Reset() {
+	*x = ClusterHeld{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterHeld) ProtoMessage() {}
+
+func (x *ClusterHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterHeld.ProtoReflect.Descriptor instead.
+func (*ClusterHeld) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ClusterHeld) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ClusterHeld) GetServices() []string {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+type RecordHeldResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordHeldResponse) Reset() {
+	*x = RecordHeldResponse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordHeldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordHeldResponse) ProtoMessage() {}
+
+func (x *RecordHeldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordHeldResponse.ProtoReflect.Descriptor instead.
+func (*RecordHeldResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{10}
+}
+
 type RecordSeenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Clusters      []*ClusterSeen         `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
@@ -460,7 +602,7 @@ type RecordSeenRequest struct {
 
 func (x *RecordSeenRequest) Reset() {
 	*x = RecordSeenRequest{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +614,7 @@ func (x *RecordSeenRequest) String() string {
 func (*RecordSeenRequest) ProtoMessage() {}
 
 func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +627,7 @@ func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenRequest.ProtoReflect.Descriptor instead.
 func (*RecordSeenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RecordSeenRequest) GetClusters() []*ClusterSeen {
@@ -511,7 +653,7 @@ type ClusterSeen struct {
 
 func (x *ClusterSeen) Reset() {
 	*x = ClusterSeen{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +665,7 @@ func (x *ClusterSeen) String() string {
 func (*ClusterSeen) ProtoMessage() {}
 
 func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +678,7 @@ func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSeen.ProtoReflect.Descriptor instead.
 func (*ClusterSeen) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClusterSeen) GetCluster() string {
@@ -582,7 +724,7 @@ type RecordSeenResponse struct {
 
 func (x *RecordSeenResponse) Reset() {
 	*x = RecordSeenResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +736,7 @@ func (x *RecordSeenResponse) String() string {
 func (*RecordSeenResponse) ProtoMessage() {}
 
 func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +749,7 @@ func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenResponse.ProtoReflect.Descriptor instead.
 func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{13}
 }
 
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
@@ -633,7 +775,7 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x03ref\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x03ref\x12:\n" +
 	"\brevision\x18\x03 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12=\n" +
-	"\fresolve_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vresolveTime\"\xb6\x01\n" +
+	"\fresolve_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vresolveTime\"\xea\x01\n" +
 	"\n" +
 	"ServiceHub\x12!\n" +
 	"\aservice\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\aservice\x12\x10\n" +
@@ -641,8 +783,15 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x03hub\x18\x03 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\x12&\n" +
 	"\n" +
 	"source_uid\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\tsourceUid\x12\x1a\n" +
-	"\x03ref\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03ref\"\x13\n" +
+	"\x03ref\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03ref\x122\n" +
+	"\x10service_revision\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0fserviceRevision\"\x13\n" +
 	"\x11RecordHubResponse\"\\\n" +
+	"\x11RecordHeldRequest\x12G\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterHeldB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bclusters\"W\n" +
+	"\vClusterHeld\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12%\n" +
+	"\bservices\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bservices\"\x14\n" +
+	"\x12RecordHeldResponse\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
 	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xed\x01\n" +
 	"\vClusterSeen\x12!\n" +
@@ -651,10 +800,12 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12@\n" +
 	"\x0enext_poll_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x14\n" +
-	"\x12RecordSeenResponse2\xc1\x02\n" +
+	"\x12RecordSeenResponse2\xa5\x03\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
 	"\tRecordHub\x12%.fairlead.console.v1.RecordHubRequest\x1a&.fairlead.console.v1.RecordHubResponse\"\x03\x90\x02\x02\x12b\n" +
+	"\n" +
+	"RecordHeld\x12&.fairlead.console.v1.RecordHeldRequest\x1a'.fairlead.console.v1.RecordHeldResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
 	"RecordSeen\x12&.fairlead.console.v1.RecordSeenRequest\x1a'.fairlead.console.v1.RecordSeenResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
 	"\x17com.fairlead.console.v1B\x12StatusServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -671,7 +822,7 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
@@ -681,41 +832,47 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*RefHub)(nil),                  // 5: fairlead.console.v1.RefHub
 	(*ServiceHub)(nil),              // 6: fairlead.console.v1.ServiceHub
 	(*RecordHubResponse)(nil),       // 7: fairlead.console.v1.RecordHubResponse
-	(*RecordSeenRequest)(nil),       // 8: fairlead.console.v1.RecordSeenRequest
-	(*ClusterSeen)(nil),             // 9: fairlead.console.v1.ClusterSeen
-	(*RecordSeenResponse)(nil),      // 10: fairlead.console.v1.RecordSeenResponse
-	(*v1.ServiceReport)(nil),        // 11: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 12: fairlead.delivery.v1.Acknowledgement
-	(*v11.Revision)(nil),            // 13: fairlead.artifact.v1.Revision
-	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
-	(*HubTruth)(nil),                // 15: fairlead.console.v1.HubTruth
-	(*v1.AgentInfo)(nil),            // 16: fairlead.delivery.v1.AgentInfo
+	(*RecordHeldRequest)(nil),       // 8: fairlead.console.v1.RecordHeldRequest
+	(*ClusterHeld)(nil),             // 9: fairlead.console.v1.ClusterHeld
+	(*RecordHeldResponse)(nil),      // 10: fairlead.console.v1.RecordHeldResponse
+	(*RecordSeenRequest)(nil),       // 11: fairlead.console.v1.RecordSeenRequest
+	(*ClusterSeen)(nil),             // 12: fairlead.console.v1.ClusterSeen
+	(*RecordSeenResponse)(nil),      // 13: fairlead.console.v1.RecordSeenResponse
+	(*v1.ServiceReport)(nil),        // 14: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 15: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 16: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 18: fairlead.console.v1.HubTruth
+	(*v1.AgentInfo)(nil),            // 19: fairlead.delivery.v1.AgentInfo
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	11, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	14, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	12, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	15, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
 	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
 	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
-	13, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
-	14, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
-	15, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
-	9,  // 9: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	14, // 10: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	16, // 11: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	14, // 12: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
-	1,  // 13: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 14: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 15: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 16: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 17: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 18: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	17, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	18, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	9,  // 9: fairlead.console.v1.RecordHeldRequest.clusters:type_name -> fairlead.console.v1.ClusterHeld
+	12, // 10: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
+	17, // 11: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	19, // 12: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	17, // 13: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	1,  // 14: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 15: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 16: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 17: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	2,  // 18: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 19: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 20: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	13, // 21: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -730,7 +887,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

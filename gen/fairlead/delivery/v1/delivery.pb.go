@@ -815,7 +815,9 @@ func (*WatchResponse_Heartbeat) isWatchResponse_Event() {}
 func (*WatchResponse_GoAway) isWatchResponse_Event() {}
 
 type Nudge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// W3C trace context of what there is to do, if it is recorded: the Sync that follows belongs to it.
+	Traceparent   string `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,6 +850,13 @@ func (x *Nudge) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Nudge.ProtoReflect.Descriptor instead.
 func (*Nudge) Descriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Nudge) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type Heartbeat struct {
@@ -1499,8 +1508,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x05nudge\x18\x01 \x01(\v2\x1b.fairlead.delivery.v1.NudgeH\x00R\x05nudge\x12?\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1f.fairlead.delivery.v1.HeartbeatH\x00R\theartbeat\x127\n" +
 	"\ago_away\x18\x03 \x01(\v2\x1c.fairlead.delivery.v1.GoAwayH\x00R\x06goAwayB\a\n" +
-	"\x05event\"\a\n" +
-	"\x05Nudge\"\v\n" +
+	"\x05event\")\n" +
+	"\x05Nudge\x12 \n" +
+	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\"\v\n" +
 	"\tHeartbeat\"\b\n" +
 	"\x06GoAway\"[\n" +
 	"\rReportRequest\x12J\n" +

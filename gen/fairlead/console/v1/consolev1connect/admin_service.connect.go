@@ -35,6 +35,12 @@ const (
 const (
 	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
 	AdminServiceBackupProcedure = "/fairlead.console.v1.AdminService/Backup"
+	// AdminServiceGetRemovalsProcedure is the fully-qualified name of the AdminService's GetRemovals
+	// RPC.
+	AdminServiceGetRemovalsProcedure = "/fairlead.console.v1.AdminService/GetRemovals"
+	// AdminServiceConfirmRemovalsProcedure is the fully-qualified name of the AdminService's
+	// ConfirmRemovals RPC.
+	AdminServiceConfirmRemovalsProcedure = "/fairlead.console.v1.AdminService/ConfirmRemovals"
 )
 
 // AdminServiceClient is a client for the fairlead.console.v1.AdminService service.
@@ -43,6 +49,12 @@ type AdminServiceClient interface {
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.
 	// Errors: Unavailable (the database does not answer).
 	Backup(context.Context, *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error)
+	// GetRemovals says which services stay in clusters though the catalog does not have them: after the database was put
+	// back to an earlier state nothing is removed until somebody confirms it. Called by administrators.
+	GetRemovals(context.Context, *v1.GetRemovalsRequest) (*v1.GetRemovalsResponse, error)
+	// ConfirmRemovals lets them go. Called by administrators. Errors: FailedPrecondition (others are held than those that
+	// the id is about: look again).
+	ConfirmRemovals(context.Context, *v1.ConfirmRemovalsRequest) (*v1.ConfirmRemovalsResponse, error)
 }
 
 // NewAdminServiceClient constructs a client for the fairlead.console.v1.AdminService service. By
@@ -62,17 +74,50 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("Backup")),
 			connect.WithClientOptions(opts...),
 		),
+		getRemovals: connect.NewClient[v1.GetRemovalsRequest, v1.GetRemovalsResponse](
+			httpClient,
+			baseURL+AdminServiceGetRemovalsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetRemovals")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		confirmRemovals: connect.NewClient[v1.ConfirmRemovalsRequest, v1.ConfirmRemovalsResponse](
+			httpClient,
+			baseURL+AdminServiceConfirmRemovalsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ConfirmRemovals")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // adminServiceClient implements AdminServiceClient.
 type adminServiceClient struct {
-	backup *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	backup          *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	getRemovals     *connect.Client[v1.GetRemovalsRequest, v1.GetRemovalsResponse]
+	confirmRemovals *connect.Client[v1.ConfirmRemovalsRequest, v1.ConfirmRemovalsResponse]
 }
 
 // Backup calls fairlead.console.v1.AdminService.Backup.
 func (c *adminServiceClient) Backup(ctx context.Context, req *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error) {
 	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// GetRemovals calls fairlead.console.v1.AdminService.GetRemovals.
+func (c *adminServiceClient) GetRemovals(ctx context.Context, req *v1.GetRemovalsRequest) (*v1.GetRemovalsResponse, error) {
+	response, err := c.getRemovals.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ConfirmRemovals calls fairlead.console.v1.AdminService.ConfirmRemovals.
+func (c *adminServiceClient) ConfirmRemovals(ctx context.Context, req *v1.ConfirmRemovalsRequest) (*v1.ConfirmRemovalsResponse, error) {
+	response, err := c.confirmRemovals.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AdminServiceHandler is an implementation of the fairlead.console.v1.AdminService service.
@@ -81,6 +126,12 @@ type AdminServiceHandler interface {
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.
 	// Errors: Unavailable (the database does not answer).
 	Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error
+	// GetRemovals says which services stay in clusters though the catalog does not have them: after the database was put
+	// back to an earlier state nothing is removed until somebody confirms it. Called by administrators.
+	GetRemovals(context.Context, *v1.GetRemovalsRequest) (*v1.GetRemovalsResponse, error)
+	// ConfirmRemovals lets them go. Called by administrators. Errors: FailedPrecondition (others are held than those that
+	// the id is about: look again).
+	ConfirmRemovals(context.Context, *v1.ConfirmRemovalsRequest) (*v1.ConfirmRemovalsResponse, error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -96,10 +147,27 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("Backup")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceGetRemovalsHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetRemovalsProcedure,
+		svc.GetRemovals,
+		connect.WithSchema(adminServiceMethods.ByName("GetRemovals")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceConfirmRemovalsHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceConfirmRemovalsProcedure,
+		svc.ConfirmRemovals,
+		connect.WithSchema(adminServiceMethods.ByName("ConfirmRemovals")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceBackupProcedure:
 			adminServiceBackupHandler.ServeHTTP(w, r)
+		case AdminServiceGetRemovalsProcedure:
+			adminServiceGetRemovalsHandler.ServeHTTP(w, r)
+		case AdminServiceConfirmRemovalsProcedure:
+			adminServiceConfirmRemovalsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -111,4 +179,12 @@ type UnimplementedAdminServiceHandler struct{}
 
 func (UnimplementedAdminServiceHandler) Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.AdminService.Backup is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) GetRemovals(context.Context, *v1.GetRemovalsRequest) (*v1.GetRemovalsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.AdminService.GetRemovals is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ConfirmRemovals(context.Context, *v1.ConfirmRemovalsRequest) (*v1.ConfirmRemovalsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.AdminService.ConfirmRemovals is not implemented"))
 }

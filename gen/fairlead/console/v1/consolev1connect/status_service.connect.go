@@ -38,6 +38,9 @@ const (
 	StatusServiceRecordReportsProcedure = "/fairlead.console.v1.StatusService/RecordReports"
 	// StatusServiceRecordHubProcedure is the fully-qualified name of the StatusService's RecordHub RPC.
 	StatusServiceRecordHubProcedure = "/fairlead.console.v1.StatusService/RecordHub"
+	// StatusServiceRecordHeldProcedure is the fully-qualified name of the StatusService's RecordHeld
+	// RPC.
+	StatusServiceRecordHeldProcedure = "/fairlead.console.v1.StatusService/RecordHeld"
 	// StatusServiceRecordSeenProcedure is the fully-qualified name of the StatusService's RecordSeen
 	// RPC.
 	StatusServiceRecordSeenProcedure = "/fairlead.console.v1.StatusService/RecordSeen"
@@ -52,6 +55,9 @@ type StatusServiceClient interface {
 	// RecordHub records what distributors hand out per service, and why they can't.
 	// Called by distributors.
 	RecordHub(context.Context, *v1.RecordHubRequest) (*v1.RecordHubResponse, error)
+	// RecordHeld records which services distributors do not have removed from clusters, because the catalog may have been
+	// put back to an earlier state: all of each cluster that is named. Called by distributors.
+	RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
@@ -81,6 +87,13 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		recordHeld: connect.NewClient[v1.RecordHeldRequest, v1.RecordHeldResponse](
+			httpClient,
+			baseURL+StatusServiceRecordHeldProcedure,
+			connect.WithSchema(statusServiceMethods.ByName("RecordHeld")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		recordSeen: connect.NewClient[v1.RecordSeenRequest, v1.RecordSeenResponse](
 			httpClient,
 			baseURL+StatusServiceRecordSeenProcedure,
@@ -95,6 +108,7 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 type statusServiceClient struct {
 	recordReports *connect.Client[v1.RecordReportsRequest, v1.RecordReportsResponse]
 	recordHub     *connect.Client[v1.RecordHubRequest, v1.RecordHubResponse]
+	recordHeld    *connect.Client[v1.RecordHeldRequest, v1.RecordHeldResponse]
 	recordSeen    *connect.Client[v1.RecordSeenRequest, v1.RecordSeenResponse]
 }
 
@@ -110,6 +124,15 @@ func (c *statusServiceClient) RecordReports(ctx context.Context, req *v1.RecordR
 // RecordHub calls fairlead.console.v1.StatusService.RecordHub.
 func (c *statusServiceClient) RecordHub(ctx context.Context, req *v1.RecordHubRequest) (*v1.RecordHubResponse, error) {
 	response, err := c.recordHub.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RecordHeld calls fairlead.console.v1.StatusService.RecordHeld.
+func (c *statusServiceClient) RecordHeld(ctx context.Context, req *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error) {
+	response, err := c.recordHeld.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -134,6 +157,9 @@ type StatusServiceHandler interface {
 	// RecordHub records what distributors hand out per service, and why they can't.
 	// Called by distributors.
 	RecordHub(context.Context, *v1.RecordHubRequest) (*v1.RecordHubResponse, error)
+	// RecordHeld records which services distributors do not have removed from clusters, because the catalog may have been
+	// put back to an earlier state: all of each cluster that is named. Called by distributors.
+	RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
@@ -159,6 +185,13 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	statusServiceRecordHeldHandler := connect.NewUnaryHandlerSimple(
+		StatusServiceRecordHeldProcedure,
+		svc.RecordHeld,
+		connect.WithSchema(statusServiceMethods.ByName("RecordHeld")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	statusServiceRecordSeenHandler := connect.NewUnaryHandlerSimple(
 		StatusServiceRecordSeenProcedure,
 		svc.RecordSeen,
@@ -172,6 +205,8 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 			statusServiceRecordReportsHandler.ServeHTTP(w, r)
 		case StatusServiceRecordHubProcedure:
 			statusServiceRecordHubHandler.ServeHTTP(w, r)
+		case StatusServiceRecordHeldProcedure:
+			statusServiceRecordHeldHandler.ServeHTTP(w, r)
 		case StatusServiceRecordSeenProcedure:
 			statusServiceRecordSeenHandler.ServeHTTP(w, r)
 		default:
@@ -189,6 +224,10 @@ func (UnimplementedStatusServiceHandler) RecordReports(context.Context, *v1.Reco
 
 func (UnimplementedStatusServiceHandler) RecordHub(context.Context, *v1.RecordHubRequest) (*v1.RecordHubResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordHub is not implemented"))
+}
+
+func (UnimplementedStatusServiceHandler) RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordHeld is not implemented"))
 }
 
 func (UnimplementedStatusServiceHandler) RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error) {
