@@ -58,6 +58,9 @@ func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAudi
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	for _, e := range req.GetEvents() {
+		if err := protovalidate.Validate(e); err != nil { // which the console does by itself
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
 		if e.GetReason() == "poison" {
 			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("poison"))
 		}

@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/telemetry"
 )
 
 const (
@@ -69,9 +70,9 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 	r := &Recorder{
 		console: console, log: log, spool: s, backoff: hub.Backoff{Floor: gather, Max: 30 * time.Second},
 		wake: make(chan struct{}, 1), spooled: make(chan struct{}, 1), moved: make(chan struct{}),
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		total: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_audit_events_total", Help: "Audit events, by what became of them here: spooled, sent, lost.",
-		}, []string{"outcome"}),
+		}, []string{"outcome"}), "spooled", "sent", "lost"),
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_audit_spool_bytes", Help: "Audit events on the disk that wait for the console, in bytes.",
@@ -204,7 +205,7 @@ func (r *Recorder) writeBatch() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = r.keep(data)
+	err = r.keep(data, events)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -230,7 +231,7 @@ func (r *Recorder) writeBatch() (more bool, err error) {
 }
 
 // keep makes a file of the spool.
-func (r *Recorder) keep(data []byte) error {
+func (r *Recorder) keep(data []byte, events []*consolev1.AuditEvent) error {
 	r.mu.Lock()
 	name, err := r.spool.reserve(int64(len(data)))
 	r.mu.Unlock()
@@ -241,7 +242,7 @@ func (r *Recorder) keep(data []byte) error {
 		return fmt.Errorf("write audit events: %w", err)
 	}
 	r.mu.Lock()
-	r.spool.add(spoolFile{name, int64(len(data))})
+	r.spool.add(spoolFile{name, int64(len(data)), events})
 	r.mu.Unlock()
 	signal(r.spooled)
 	return nil
@@ -292,16 +293,13 @@ func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
 		r.mu.Unlock()
 		return false, nil
 	}
-	name := r.spool.files[0].name
+	name, events := r.spool.files[0].name, r.spool.files[0].events
 	r.mu.Unlock()
-	data, err := os.ReadFile(filepath.Join(r.spool.dir, name))
-	if err != nil {
-		// It is not there any more, or the disk is broken: it can't keep the others from being sent.
-		return true, r.give(name, 0, err)
-	}
-	events, err := decode(data)
-	if err != nil {
-		return true, r.give(name, 0, err)
+	if events == nil {
+		if events, err = r.read(name); err != nil {
+			// It is not there any more, or the disk is broken: it can't keep the others from being sent.
+			return true, r.give(name, 0, err)
+		}
 	}
 	refused, err := r.deliver(ctx, events)
 	if err != nil {
@@ -309,6 +307,14 @@ func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
 	}
 	r.total.WithLabelValues("sent").Add(float64(len(events) - refused))
 	return true, r.give(name, refused, nil)
+}
+
+func (r *Recorder) read(name string) ([]*consolev1.AuditEvent, error) {
+	data, err := os.ReadFile(filepath.Join(r.spool.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	return decode(data)
 }
 
 // deliver sends events. Those that the console refuses for good are counted: the others shall not wait for them.

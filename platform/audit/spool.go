@@ -25,6 +25,8 @@ const (
 	maxSpoolBytes = 256 << 20
 	// maxSpoolFiles bounds the entries of the folder: five a second for six hours.
 	maxSpoolFiles = 100_000
+	// maxKept is how many files that wait are in memory, too: a console that takes events in gets them from there.
+	maxKept = 2
 )
 
 var (
@@ -42,8 +44,9 @@ type spool struct {
 }
 
 type spoolFile struct {
-	name string
-	size int64
+	name   string
+	size   int64
+	events []*consolev1.AuditEvent // nil: on the disk only
 }
 
 func openSpool(dir string) (*spool, error) {
@@ -64,7 +67,7 @@ func openSpool(dir string) (*spool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open spool of audit events: %w", err)
 		}
-		s.files = append(s.files, spoolFile{e.Name(), info.Size()})
+		s.files = append(s.files, spoolFile{name: e.Name(), size: info.Size()})
 		s.bytes += info.Size()
 		s.next = number + 1
 	}
@@ -82,6 +85,9 @@ func (s *spool) reserve(size int64) (string, error) {
 }
 
 func (s *spool) add(f spoolFile) {
+	if len(s.files) >= maxKept {
+		f.events = nil
+	}
 	s.files = append(s.files, f)
 	s.bytes += f.size
 }

@@ -54,6 +54,7 @@ type Catalog struct {
 	revision  int64  // of live; 0: unknown
 	heard     time.Time
 	confirmed time.Time // when the console last said that there is nothing newer; zero: not since Open
+	removals  Removals
 	unsaved   unsaved
 	subs      map[*Subscription]struct{}
 }
@@ -212,11 +213,13 @@ func (c *Catalog) take(m *consolev1.WatchResponse) (complete bool, err error) {
 		}
 		c.live, c.staging, c.ready, c.token, c.revision = c.staging, nil, true, m.GetResumeToken(), m.GetRevision()
 		c.confirmed = c.heard
+		c.takeRemovals(m.GetRemovals())
 		c.notify(Delta{All: true})
 		c.unsaved.everything()
 		c.markDirty()
 	case *consolev1.WatchResponse_Heartbeat:
 		if c.ready && c.staging == nil {
+			c.takeRemovals(m.GetRemovals())
 			c.beat(m)
 		}
 	}
@@ -303,6 +306,35 @@ func (c *Catalog) Confirmed() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.confirmed
+}
+
+// Removals says whether what the catalog does not have may be removed from where it is.
+type Removals struct {
+	// Held: not now, for the catalog may have forgotten it.
+	Held bool
+	// Confirmation is another one after each time that a person let go what was held. Known: the console tells.
+	Confirmation string
+	Known        bool
+}
+
+// Removals is what the console said last. Subscribers are woken when it changes.
+func (c *Catalog) Removals() Removals {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.removals
+}
+
+// takeRemovals takes in what the console says. Of several consoles one may not know yet that removals are held: only a
+// confirmation ends that.
+func (c *Catalog) takeRemovals(m *consolev1.Removals) {
+	is := Removals{Held: m.GetHeld(), Confirmation: m.GetConfirmation(), Known: m != nil}
+	if c.removals.Held && !is.Held && is.Confirmation == c.removals.Confirmation || is == c.removals {
+		return
+	}
+	c.removals = is
+	for s := range c.subs {
+		s.wake()
+	}
 }
 
 // Revision is the console's number of the newest change that the copy has, also of kinds that are not

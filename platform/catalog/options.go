@@ -53,6 +53,18 @@ func (s *Service) Options(labels map[string]string) string {
 	return writeOptions(d)
 }
 
+// BoundsOf is what a project bounds of its services' objects, in the form of Options: behind those it is part of them. Empty: it
+// bounds nothing of them.
+func BoundsOf(p *consolev1.Project) string {
+	spec := p.GetSpec()
+	if len(spec.GetNamespaces())+len(spec.GetKinds())+len(spec.GetDeniedKinds()) == 0 {
+		return ""
+	}
+	return writeOptions(&deliveryv1.ServiceDelivery{Rules: &deliveryv1.ObjectRules{
+		Project: p.GetMetadata().GetName(), Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
+	}})
+}
+
 // SeesLabels says whether what is rendered may depend on labels of the cluster.
 func (s *Service) SeesLabels() bool {
 	o := s.options.Value()

@@ -12,6 +12,8 @@ import (
 // few folders, so what many have in common is kept once. It is never changed once it is made.
 type Service struct {
 	Name, UID string
+	// Revision of its spec.
+	Revision int64
 
 	cluster, namespace, project unique.Handle[string]
 	options, config             unique.Handle[string]
@@ -48,7 +50,7 @@ func NewService(s *consolev1.Service) *Service {
 	spec, name := s.GetSpec(), s.GetMetadata().GetName()
 	both := name + s.GetMetadata().GetUid() // one piece of memory rather than two
 	return &Service{
-		Name: both[:len(name)], UID: both[len(name):],
+		Name: both[:len(name)], UID: both[len(name):], Revision: s.GetMetadata().GetRevision(),
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
 		options: unique.Make(optionsOf(spec)), config: unique.Make(s.GetStatus().GetConfigRevision()),
 		folder: unique.Make(Folder{
@@ -80,7 +82,7 @@ func (s *Service) FolderID() FolderID { return s.folder }
 func (s *Service) message() *consolev1.Service {
 	f, options := s.Folder(), readOptions(s.options.Value())
 	out := &consolev1.Service{
-		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID},
+		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID, Revision: s.Revision},
 		Spec: &consolev1.ServiceSpec{
 			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),

@@ -10,13 +10,13 @@ import (
 // Delta names what was created, changed or deleted. With All set anything may have: read everything;
 // the sets are empty then.
 type Delta struct {
-	All                                  bool
-	Sources, Clusters, Services, Secrets map[string]struct{}
+	All                                            bool
+	Sources, Clusters, Services, Secrets, Projects map[string]struct{}
 }
 
 // Empty says that nothing changed.
 func (d Delta) Empty() bool {
-	return !d.All && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets) == 0
+	return !d.All && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
 }
 
 func (d *Delta) add(kind consolev1.Kind, name string) {
@@ -30,6 +30,8 @@ func (d *Delta) add(kind consolev1.Kind, name string) {
 		names = &d.Services
 	case consolev1.Kind_KIND_SECRET:
 		names = &d.Secrets
+	case consolev1.Kind_KIND_PROJECT:
+		names = &d.Projects
 	default:
 		return
 	}
@@ -48,6 +50,7 @@ func (d *Delta) merge(more Delta) {
 	d.Clusters = union(d.Clusters, more.Clusters)
 	d.Services = union(d.Services, more.Services)
 	d.Secrets = union(d.Secrets, more.Secrets)
+	d.Projects = union(d.Projects, more.Projects)
 }
 
 func union(a, b map[string]struct{}) map[string]struct{} {

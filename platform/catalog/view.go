@@ -59,6 +59,13 @@ func kept[R any](at *atomic.Pointer[[]R], all map[string]R) []R {
 	return list
 }
 
+// Projects returns all projects, in the order of names.
+func (c *Catalog) Projects() []*consolev1.Project {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.projects)
+}
+
 // Project returns one project.
 func (c *Catalog) Project(name string) (*consolev1.Project, bool) {
 	c.mu.RLock()

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -59,8 +58,6 @@ const (
 type Config struct {
 	CAFile string // PEM file of the authorities to trust. Read once.
 	CAPEM  []byte // The same as bytes.
-	// Tracer makes a span of every request; nil: the trace context of the caller is handed on only.
-	Tracer trace.TracerProvider
 }
 
 // New returns a client for any number of servers. CloseIdleConnections ends its connections.
@@ -74,12 +71,7 @@ func New(cfg Config) (*http.Client, error) {
 	rt.https.Protocols.SetHTTP2(true)
 	rt.http.Protocols.SetUnencryptedHTTP2(true)
 	rt.upgrade.Protocols.SetHTTP1(true)
-	traced := http.RoundTripper(propagating{rt})
-	if cfg.Tracer != nil {
-		traced = otelhttp.NewTransport(rt, otelhttp.WithTracerProvider(cfg.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
-		traced = closing{traced, rt}
-	}
-	return &http.Client{Transport: traced}, nil
+	return &http.Client{Transport: propagating{rt}}, nil
 }
 
 // Options returns what every Connect client is made with, besides WithToken: bounded answers, and
@@ -190,14 +182,6 @@ func (t propagating) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return t.byScheme.RoundTrip(req)
 }
-
-// closing gives a wrapped transport back what http.Client.CloseIdleConnections looks for.
-type closing struct {
-	http.RoundTripper
-	inner *byScheme
-}
-
-func (t closing) CloseIdleConnections() { t.inner.CloseIdleConnections() }
 
 // WithToken sends the token of src with every call and stream. A call fails with Unauthenticated
 // when there is no token to be had.

@@ -16,6 +16,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/telemetry"
 )
 
 const (
@@ -60,7 +61,7 @@ type PollDeps struct {
 type Poller struct {
 	PollDeps
 
-	nudge  chan struct{} // something changed: sync with `have`
+	nudge  chan string   // something changed: sync with `have`; and in which trace, if it is recorded
 	soon   chan struct{} // something may have been missed: a plain poll
 	synced atomic.Bool
 	seen   int64 // revision of the last answer that had one; of the goroutine of Run
@@ -71,7 +72,7 @@ type Poller struct {
 // NewPoller returns a poller; Run and Watch start it.
 func NewPoller(deps PollDeps) *Poller {
 	p := &Poller{
-		PollDeps: deps, nudge: make(chan struct{}, 1), soon: make(chan struct{}, 1),
+		PollDeps: deps, nudge: make(chan string, 1), soon: make(chan struct{}, 1),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result."}, []string{"result"}),
 		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync."}),
 	}
@@ -84,8 +85,8 @@ func (p *Poller) Run(ctx context.Context) error {
 	backoff := Backoff{Floor: retryFloor, Max: retryMax}
 	loaded := p.Loaded
 	p.seen = p.Wanted.Revision()
-	for nudged := false; ; {
-		wait, err := p.sync(ctx, nudged)
+	for nudged, within := false, ""; ; {
+		wait, err := p.sync(ctx, nudged, within)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
 		}
@@ -98,6 +99,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			p.synced.Store(true)
 			p.last.SetToCurrentTime()
 		}
+		within = ""
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -111,7 +113,7 @@ func (p *Poller) Run(ctx context.Context) error {
 		case <-loaded:
 			timer.Stop()
 			loaded, nudged = nil, false
-		case <-p.nudge:
+		case within = <-p.nudge:
 			timer.Stop()
 			nudged = true
 		}
@@ -121,9 +123,10 @@ func (p *Poller) Run(ctx context.Context) error {
 // Synced tells whether the hub has answered since the start.
 func (p *Poller) Synced() bool { return p.synced.Load() }
 
-// sync asks once, and says when to ask again.
-func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error) {
-	ctx, span := p.Tracer.Start(ctx, "agent.sync")
+// sync asks once, within the trace of the nudge, and says when to ask again.
+func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Duration, error) {
+	began := time.Now()
+	ctx, span := telemetry.Of(ctx, nudge, p.Tracer, syncSpan)
 	defer span.End()
 	var answer *deliveryv1.SyncResponse
 	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
@@ -150,6 +153,7 @@ func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error)
 		if err := p.Wanted.Take(result.Changes, answer.GetRevision()); err != nil {
 			return 0, err
 		}
+		p.trace(began, nudge, result.Changes)
 	default:
 		return 0, errors.New("sync: the hub's answer is neither a change nor the absence of one: is the agent too old?")
 	}
@@ -157,6 +161,21 @@ func (p *Poller) sync(ctx context.Context, sendHave bool) (time.Duration, error)
 		p.seen = r
 	}
 	return nextPoll(answer), nil
+}
+
+const syncSpan = "agent.sync"
+
+// trace puts a Sync into the traces of the commits that it brought and that it was not nudged for.
+func (p *Poller) trace(began time.Time, nudge string, changes *deliveryv1.Changes) {
+	told := []string{telemetry.TraceID(nudge)}
+	for _, s := range changes.GetServices() {
+		parent := s.GetRevision().GetTraceparent()
+		if id := telemetry.TraceID(parent); telemetry.Sampled(parent) && !slices.Contains(told, id) {
+			told = append(told, id)
+			_, span := telemetry.Of(context.Background(), parent, p.Tracer, syncSpan, trace.WithTimestamp(began))
+			span.End()
+		}
+	}
 }
 
 func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {

@@ -61,13 +61,13 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		still.Reset(silence)
 		if first {
 			opened()
-			signal(p.soon)
+			signal(p.soon, struct{}{})
 		}
-		switch stream.Msg().GetEvent().(type) {
+		switch event := stream.Msg().GetEvent().(type) {
 		case *deliveryv1.WatchResponse_GoAway:
 			return errGoAway
 		case *deliveryv1.WatchResponse_Nudge:
-			signal(p.nudge)
+			signal(p.nudge, event.Nudge.GetTraceparent())
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -80,9 +80,9 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 }
 
 // signal never blocks: a signal that is not taken yet stands for this one, too.
-func signal(to chan<- struct{}) {
+func signal[T any](to chan<- T, what T) {
 	select {
-	case to <- struct{}{}:
+	case to <- what:
 	default:
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"net/http"
 )
 
-// Size of a piece: a frame and a record of it.
-const Size = 2 << 10
+// Sizes of pieces: of an answer, and of what comes to us. Each becomes a frame and a record of its own.
+const (
+	Size     = 2 << 10
+	BodySize = 1 << 10
+)
 
 // Handler has the answers of a handler written in pieces.
 func Handler(next http.Handler) http.Handler {
@@ -26,6 +29,7 @@ func (w writer) Write(p []byte) (written int, err error) {
 		if err != nil {
 			return written, err
 		}
+		w.Flush() // else net/http makes one frame of two
 		p = p[n:]
 	}
 	n, err := w.ResponseWriter.Write(p)
@@ -50,7 +54,7 @@ type transport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Body == nil || req.ContentLength >= 0 && req.ContentLength <= Size {
+	if req.Body == nil || req.ContentLength >= 0 && req.ContentLength <= BodySize {
 		return t.RoundTripper.RoundTrip(req)
 	}
 	cut := req.WithContext(req.Context()) // a copy: a transport changes nothing of its caller's
@@ -70,4 +74,4 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 type body struct{ io.ReadCloser }
 
 // Read implements io.Reader.
-func (b body) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), Size)]) }
+func (b body) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), BodySize)]) }

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/net/http/httpguts"
 
 	"fairlead.dev/platform/mux/kubehttp"
@@ -20,6 +23,7 @@ type proxy struct {
 	base      *url.URL
 	transport http.RoundTripper
 	policy    Policy
+	tracer    trace.Tracer
 	log       *slog.Logger
 	copier    muxhttp.Copier
 }
@@ -30,9 +34,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubehttp.WriteError(w, refused)
 		return
 	}
-	ctx, settle := muxhttp.PassInformational(out.Context(), w)
+	traced, span := telemetry.Child(out.Context(), p.tracer, "agent.request")
+	defer span.End()
+	ctx, settle := muxhttp.PassInformational(traced, w)
 	resp, err := p.transport.RoundTrip(out.WithContext(ctx)) //nolint:contextcheck // with the trace of the OPEN frame
 	settle()
+	describe(span, resp)
 	if err != nil {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // nobody waits for an answer
@@ -64,6 +71,18 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// describe says what the API server answered.
+func describe(span trace.Span, resp *http.Response) {
+	if !span.IsRecording() {
+		return
+	}
+	if resp == nil {
+		span.SetStatus(codes.Error, "no answer")
+		return
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", resp.StatusCode))
 }
 
 // request makes the API server's request out of the tunnel's. Nothing of what arrived decides who

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
@@ -61,7 +63,9 @@ type Config struct {
 	Policy Policy
 	// Version of the agent, for the hub to show.
 	Version string
-	Log     *slog.Logger
+	// Tracer makes spans of requests that belong to a trace which is recorded; nil: none.
+	Tracer trace.Tracer
+	Log    *slog.Logger
 }
 
 // Reach keeps the sessions. New, then Run.
@@ -95,9 +99,12 @@ func New(cfg Config) (*Reach, error) {
 	case cfg.Kube.Scheme != "https" && cfg.Kube.Scheme != "http" || cfg.Kube.Host == "":
 		return nil, fmt.Errorf("reach: API server's URL %q must be http(s)://host", cfg.Kube.Redacted())
 	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	return &Reach{
 		cfg:     cfg,
-		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, log: cfg.Log},
+		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, tracer: cfg.Tracer, log: cfg.Log},
 		states:  make(map[*slot]State),
 		held:    make(map[string]int),
 		changed: make(chan struct{}),

@@ -61,7 +61,7 @@ type Replica struct {
 // package identity; kinds are what it follows of the catalog.
 func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
 	r = &Replica{service: service, cfg: cfg, deps: deps, Coordinator: deps.Coordinator, close: func() error { return nil }}
-	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile, Tracer: deps.Telemetry.Tracer}); err != nil {
+	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile}); err != nil {
 		return nil, err
 	}
 	if r.relay, err = client.NewRelay(client.Config{CAFile: cfg.HubCAFile}); err != nil {

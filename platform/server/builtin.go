@@ -106,7 +106,7 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 
 // metrics serves operators, and those who have the metrics token.
 func (s *Server) metrics(verifier identity.Verifier) http.Handler {
-	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, EnableOpenMetrics: true})
 	others := identity.Middleware(verifier, operators, metrics)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.scrapers.Admits(r) {

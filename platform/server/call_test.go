@@ -17,6 +17,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/telemetry"
@@ -94,6 +96,34 @@ func TestCallsAreSpansOfTheirCallersTrace(t *testing.T) {
 	}
 	if want := attribute.String("rpc.connect_rpc.error_code", "internal"); !slices.Contains(got[1].Attributes, want) {
 		t.Errorf("attributes %v", got[1].Attributes)
+	}
+}
+
+// What machines ask of each other finds nothing new, nearly always: it has no trace, and costs none.
+func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
+	spans := tracetest.NewInMemoryExporter()
+	tel := telemetry.Discard()
+	tel.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	s := startWith(t, Deps{Telemetry: tel, Verifier: tokens}, append(rpcMounts(fine),
+		HTTP("GET /machines", http.NotFoundHandler(), identity.RoleAgent), HTTP("GET /people", http.NotFoundHandler(), identity.RoleUser))...)
+	hc := httpClient(t, client.Config{})
+	agent := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent"))
+	_, _ = agent.Report(t.Context(), &deliveryv1.ReportRequest{})
+	request(t, hc, "GET", s.URL()+"/machines", "agent", "")
+	if got := spans.GetSpans(); len(got) != 0 {
+		t.Errorf("machines began %v", got)
+	}
+	request(t, hc, "GET", s.URL()+"/people", "user", "")
+	if err := getCluster(t, s, "edge-1", as("user")); err != nil {
+		t.Fatal(err)
+	}
+	if got := spans.GetSpans(); len(got) != 2 {
+		t.Errorf("people began %v", got)
+	}
+	quiet := tracing{tracer: tel.Tracer.Tracer("test")}
+	ctx, none := t.Context(), http.Header{}
+	if n := testing.AllocsPerRun(10, func() { quiet.start(ctx, "x", none, false) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/telemetry"
 )
 
 // metrics of a listener. Labels are bounded: procedures and routes come from the mounts, codes from
@@ -51,10 +54,14 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 // observer is the interceptor around every call: it turns panics and unforeseen errors into
 // answers that give nothing away, counts, and logs.
 type observer struct {
-	log     *slog.Logger
-	metrics *metrics
-	name    string
+	log       *slog.Logger
+	telemetry *telemetry.Telemetry
+	metrics   *metrics
+	name      string
 }
+
+// slow is from when on a unary call is worth a look.
+const slow = 5 * time.Second
 
 func (o *observer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	var once sync.Once // Wrapped once per procedure, whose name the first call tells.
@@ -68,7 +75,10 @@ func (o *observer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		defer func() {
 			panicked := recover()
 			took := time.Since(start)
-			duration.Observe(took.Seconds())
+			telemetry.Observe(ctx, duration, took)
+			if took > slow && err == nil {
+				ctx = o.telemetry.Keep(ctx, strings.TrimPrefix(procedure, "/"), start, "")
+			}
 			if err == nil && panicked == nil && !o.log.Enabled(ctx, slog.LevelDebug) {
 				well.Inc()
 				return
@@ -101,6 +111,9 @@ func (o *observer) settle(ctx context.Context, procedure string, took time.Durat
 	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
 		panic(panicked)
 	}
+	if panicked != nil || unforeseen(err) {
+		ctx = o.telemetry.Keep(ctx, strings.TrimPrefix(procedure, "/"), time.Now().Add(-took), "internal error")
+	}
 	if panicked != nil {
 		o.log.ErrorContext(ctx, "handler panicked", "procedure", procedure, "panic", panicked, "stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %v", panicked)
@@ -124,11 +137,8 @@ func (o *observer) tell(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	canceled := errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled
-	chosen, isChosen := errors.AsType[*connect.Error](err)
-	if isChosen && (chosen.Code() == connect.CodeInternal || chosen.Code() == connect.CodeUnknown) {
-		isChosen = false
-	}
+	canceled := isCanceled(err)
+	chosen, isChosen := chosenCode(err)
 	switch {
 	case canceled && isDraining(ctx):
 		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("%s is stopping: try again", o.name))
@@ -141,6 +151,22 @@ func (o *observer) tell(ctx context.Context, err error) error {
 	default:
 		return connect.NewError(connect.CodeInternal, errors.New(internalText(ctx, o.name)))
 	}
+}
+
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled
+}
+
+// chosenCode returns the error for which a handler chose a code.
+func chosenCode(err error) (*connect.Error, bool) {
+	chosen, ok := errors.AsType[*connect.Error](err)
+	return chosen, ok && chosen.Code() != connect.CodeInternal && chosen.Code() != connect.CodeUnknown
+}
+
+// unforeseen says whether an error is a fault of ours, which callers are not told.
+func unforeseen(err error) bool {
+	_, chosen := chosenCode(err)
+	return err != nil && !chosen && !isCanceled(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // internalText tells a person where to look for what the answer leaves out.

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -20,22 +19,19 @@ import (
 type plain struct {
 	*observer
 	tracing
-	route string
-	fine  prometheus.Counter // of requests that ended with 200, which are most
-	next  http.Handler
+	route  string
+	begins bool               // a trace, unless it belongs to one
+	fine   prometheus.Counter // of requests that ended with 200, which are most
+	next   http.Handler
 }
 
-func newPlain(o *observer, spans tracing, route string, next http.Handler) *plain {
-	return &plain{observer: o, tracing: spans, route: route, fine: o.metrics.requests.WithLabelValues(route, "200"), next: next}
+func newPlain(o *observer, spans tracing, route string, begins bool, next http.Handler) *plain {
+	return &plain{observer: o, tracing: spans, route: route, begins: begins, fine: o.metrics.requests.WithLabelValues(route, "200"), next: next}
 }
 
 func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	ctx := r.Context()
-	if len(r.Header["Traceparent"]) > 0 {
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
-	}
-	ctx, span := p.tracer.Start(ctx, p.route, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := p.start(r.Context(), p.route, r.Header, p.begins)
 	defer span.End()
 	a := &answer{ResponseWriter: w}
 	defer func() {
@@ -79,6 +75,7 @@ func (p *plain) recover(ctx context.Context, a *answer, panicked any) (abort boo
 	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
 		return true
 	}
+	ctx = p.telemetry.Keep(ctx, p.route, time.Now(), "panic")
 	p.log.ErrorContext(ctx, "handler panicked", "route", p.route, "panic", panicked, "stack", string(debug.Stack()))
 	if a.status != 0 {
 		return true

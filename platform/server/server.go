@@ -271,7 +271,7 @@ func (s *Server) track(next http.Handler) http.Handler {
 		if why := identity.Rejected(r.Context()); why != nil && s.rejected != nil {
 			s.rejected(r, why)
 		}
-		if r.ProtoMajor == 1 {
+		if r.ProtoMajor == 1 && r.Body != http.NoBody {
 			// The server sets its own deadline before the next request. Where none is possible there is nothing to wait for.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
 		}
@@ -304,7 +304,7 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 	if err != nil {
 		return nil, err
 	}
-	o := &observer{log: s.log, metrics: m, name: s.name}
+	o := &observer{log: s.log, telemetry: s.telemetry, metrics: m, name: s.name}
 	options := s.options(deps, o)
 	root := &router{mux: http.NewServeMux()}
 	var services []string
@@ -332,12 +332,12 @@ func (s *Server) options(deps Deps, o *observer) []connect.HandlerOption {
 		connect.WithReadMaxBytes(s.readMaxBytes),
 		connect.WithSendMaxBytes(sendMaxBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(s.spans(), o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
+		connect.WithInterceptors(s.spans(deps.Policy), o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
 	}
 }
 
-func (s *Server) spans() tracing {
-	return tracing{s.telemetry.Tracer.Tracer("fairlead.dev/platform/server")}
+func (s *Server) spans(policy identity.Policy) tracing {
+	return tracing{s.telemetry.Tracer.Tracer("fairlead.dev/platform/server"), policy}
 }
 
 func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []connect.HandlerOption) error {
@@ -362,7 +362,7 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	if !mount.raw {
 		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))
 	}
-	handler = newPlain(o, s.spans(), mount.pattern, handler)
+	handler = newPlain(o, s.spans(nil), mount.pattern, people(mount.role), handler)
 	if mount.raw {
 		root.raw = append(root.raw, rawRoute{mount.pattern, handler})
 		return

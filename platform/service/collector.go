@@ -16,9 +16,9 @@ const (
 	// busyCycles in one look are too many.
 	busyCycles = 4
 	// firstPercent is for the start, which makes garbage once.
-	firstPercent, leastPercent, mostPercent = 50, 10, 100
-	// roomBytes may a heap grow by, however small it is.
-	roomBytes = 16 << 20
+	firstPercent, leastPercent, mostPercent = 50, 15, 100
+	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
+	roomBytes = 48 << 20
 	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
 	stormBytes = 128 << 20
 )

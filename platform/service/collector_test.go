@@ -4,7 +4,7 @@ import "testing"
 
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
-	const large, middle, small = 1 << 30, 64 << 20, 8 << 20
+	const large, middle, small = 512 << 20, 64 << 20, 8 << 20
 	c := collector{percent: firstPercent}
 	returned := 0
 	for range 20 {
@@ -32,7 +32,7 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	for range 20 {
 		c.next(busyCycles, small)
 	}
-	if c.percent != 200 {
+	if c.percent != 600 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
 	if c.next(1, middle); c.percent != mostPercent {

@@ -1,12 +1,13 @@
 // Package telemetry sets up what every part of Fairlead is observed by: traces (OpenTelemetry),
 // metrics (Prometheus) and logs (slog, with the trace that a line belongs to).
 //
-// Nothing leaves the process unless an OTLP endpoint is configured. Trace ids are made in any case:
-// they tie log lines, requests and revisions together.
+// Nothing leaves the process unless an OTLP endpoint is configured. What begins a trace makes its id in any case: it ties log
+// lines, requests and revisions together. Which spans there are is in docs/operate/tracing.md.
 package telemetry
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,11 +17,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
 // Config says who is observed, and where traces go.
@@ -38,16 +40,35 @@ type Config struct {
 type Telemetry struct {
 	Tracer   trace.TracerProvider
 	Registry *prometheus.Registry
+	// Kept records every span that is begun with it, whatever was decided about its trace: see Keep. nil: nothing is exported.
+	Kept trace.TracerProvider
+	// Upload hands spans of others to the collector; nil: there is none.
+	Upload Upload
 }
+
+// Upload takes spans in OTLP's own form.
+type Upload func(ctx context.Context, spans []*tracepb.ResourceSpans) error
 
 // Setup returns a Telemetry with the process' own metrics in its registry, and the function that
 // flushes and ends it: call it last, with a bounded context.
 func Setup(ctx context.Context, cfg Config) (*Telemetry, func(context.Context) error, error) {
-	provider, err := newProvider(ctx, cfg)
+	t := &Telemetry{Registry: newRegistry(cfg)}
+	if !exporting(cfg) {
+		provider := sdktrace.NewTracerProvider(quietSampler())
+		t.Tracer = provider
+		return t, provider.Shutdown, nil
+	}
+	var opts []otlptracehttp.Option
+	if cfg.OTLPEndpoint != "" {
+		opts = append(opts, otlptracehttp.WithEndpointURL(cfg.OTLPEndpoint))
+	}
+	collector := otlptracehttp.NewClient(opts...)
+	flush, err := t.exportTo(ctx, cfg, collector)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up telemetry: %w", err)
 	}
-	return &Telemetry{Tracer: provider, Registry: newRegistry(cfg)}, provider.Shutdown, nil
+	t.Upload = collector.UploadTraces
+	return t, flush, nil
 }
 
 // Discard returns a Telemetry that exports nothing, for tests.
@@ -60,24 +81,46 @@ func quietSampler() sdktrace.TracerProviderOption {
 	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))
 }
 
-func newProvider(ctx context.Context, cfg Config) (*sdktrace.TracerProvider, error) {
-	if !exporting(cfg) {
-		return sdktrace.NewTracerProvider(quietSampler()), nil
-	}
-	var opts []otlptracehttp.Option
-	if cfg.OTLPEndpoint != "" {
-		opts = append(opts, otlptracehttp.WithEndpointURL(cfg.OTLPEndpoint))
-	}
-	exporter, err := otlptracehttp.New(ctx, opts...)
+// ExportThrough makes spans go to upload instead of to a collector, and returns the function that flushes and ends it.
+func (t *Telemetry) ExportThrough(ctx context.Context, cfg Config, upload Upload) (func(context.Context) error, error) {
+	return t.exportTo(ctx, cfg, uploader{upload})
+}
+
+// uploader is an otlptrace.Client without a connection of its own.
+type uploader struct{ upload Upload }
+
+func (uploader) Start(context.Context) error { return nil }
+func (uploader) Stop(context.Context) error  { return nil }
+
+func (u uploader) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	return u.upload(ctx, spans)
+}
+
+// exportTo makes the providers. What the standard variables say of sampling counts.
+func (t *Telemetry) exportTo(ctx context.Context, cfg Config, to otlptrace.Client) (func(context.Context) error, error) {
+	exporter, err := otlptrace.New(ctx, to)
 	if err != nil {
 		return nil, fmt.Errorf("make trace exporter: %w", err)
 	}
-	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(attribute.String("service.name", "fairlead-"+cfg.Service), attribute.String("service.version", cfg.Version)))
+	res, err := describe(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	batches := sdktrace.NewBatchSpanProcessor(&reportingExporter{SpanExporter: exporter, log: cfg.Log})
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(batches))
+	t.Tracer = provider
+	t.Kept = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(batches), sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	return provider.Shutdown, nil
+}
+
+func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
+		attribute.String("service.name", "fairlead-"+cfg.Service), attribute.String("service.version", cfg.Version),
+		attribute.String("service.instance.id", rand.Text()))) // of this process
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, fmt.Errorf("describe resource: %w", err)
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, log: cfg.Log})), nil
+	return res, nil
 }
 
 func exporting(cfg Config) bool {
@@ -124,22 +167,4 @@ func (e *reportingExporter) due() bool {
 	}
 	e.last = time.Now()
 	return true
-}
-
-const traceparent = "traceparent"
-
-// Inject returns the W3C trace context of ctx, to be kept with a revision or a report; "" if there
-// is none.
-func Inject(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier[traceparent]
-}
-
-// Extract returns ctx as a child of the given W3C trace context. What is not one is ignored.
-func Extract(ctx context.Context, parent string) context.Context {
-	if parent == "" {
-		return ctx
-	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: parent})
 }
