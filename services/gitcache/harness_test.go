@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
@@ -52,7 +53,8 @@ type fixture struct {
 	git     *gittest.Server
 	repo    *gittest.Repo
 	console *console
-	secret  string // file with the hub secret
+	secret  string               // file with the hub secret
+	tracer  trace.TracerProvider // of gitcaches that begin from now on; nil: nothing is recorded
 }
 
 // newFixture has a source "shop" whose repository is repo.
@@ -105,6 +107,9 @@ func (f *fixture) startWith(cfg gitcache.Config, c coordination.Coordinator) *no
 func (f *fixture) run(cfg gitcache.Config, c coordination.Coordinator) *node {
 	f.t.Helper()
 	tel := telemetry.Discard()
+	if f.tracer != nil {
+		tel.Tracer = f.tracer
+	}
 	log := slog.New(slog.NewTextHandler(logWriter{f.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if cfg.Replica != "" {
 		log = log.With("at", cfg.Replica)

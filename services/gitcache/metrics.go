@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/telemetry"
 )
 
 // registerStore adds the artifact store's numbers, counted when they are asked for.
@@ -34,9 +35,9 @@ func registerStore(r prometheus.Registerer, store *artifact.Store) error {
 
 // registerBuilds adds the metrics of builds and returns what they are told with.
 func registerBuilds(r prometheus.Registerer) (func(took time.Duration, err error), error) {
-	builds := prometheus.NewCounterVec(prometheus.CounterOpts{
+	builds := telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_gitcache_builds_total", Help: "Artifacts built by result: ok, refused, failed.",
-	}, []string{"result"})
+	}, []string{"result"}), "ok", "refused", "failed")
 	duration := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "fairlead_gitcache_build_seconds", Help: "Duration of builds.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 	})

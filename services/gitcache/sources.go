@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -54,9 +55,9 @@ func (s *Service) refresh(ctx context.Context, uid string) error {
 
 // newWebhooks mounts what Git hosts call. It has no role: each carries a proof of its own.
 func (s *Service) newWebhooks() (server.Mount, error) {
-	count := prometheus.NewCounterVec(prometheus.CounterOpts{
+	count := telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_gitcache_webhooks_total", Help: "Webhooks by result: accepted, ping, refused, limited, bad, failed.",
-	}, []string{"result"})
+	}, []string{"result"}), "accepted", "ping", "refused", "limited", "bad", "failed")
 	if err := s.deps.Telemetry.Registry.Register(count); err != nil {
 		return server.Mount{}, fmt.Errorf("register metrics: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -213,7 +214,7 @@ func (b *Builder) build(ctx context.Context, id key, c content) (sum artifact.Su
 		return sum, err
 	}
 	defer leave()
-	ctx, span := b.deps.Tracer.Start(ctx, "gitcache.build", trace.WithAttributes(attribute.String("source_id", id.String())))
+	ctx, span := telemetry.Child(ctx, b.deps.Tracer, "gitcache.build", trace.WithAttributes(attribute.String("source_id", id.String())))
 	began := time.Now()
 	defer func() {
 		b.deps.Observe(time.Since(began), err)

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
 )
@@ -54,10 +55,10 @@ type Metrics struct{ handoffs *prometheus.CounterVec }
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+	m := &Metrics{telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_gitcache_handoffs_total",
 		Help: "Offers of sources to the replicas that should own them, by result: ok, cold (it copies first), busy (a poll runs), failed.",
-	}, []string{"result"})}
+	}, []string{"result"}), "ok", "cold", "busy", "failed")}
 	return m, r.Register(m.handoffs)
 }
 

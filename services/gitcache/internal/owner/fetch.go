@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
@@ -89,7 +90,7 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	if err := t.holds.check(key); err != nil {
 		return err
 	}
-	ctx, span := t.o.deps.Tracer.Start(ctx, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
+	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
 	defer span.End()
 	n, err := t.o.deps.Fetcher.Fetch(ctx, r, l, wants, into)
 	span.SetAttributes(attribute.Int64("bytes", n))

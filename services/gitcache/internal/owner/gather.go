@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/submodule"
 )
@@ -95,7 +96,7 @@ type site struct {
 
 // all fetches what is missing of a commit's submodules and of theirs, and returns their commits.
 func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbing.Hash, err error) {
-	ctx, span := g.t.o.deps.Tracer.Start(ctx, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
+	ctx, span := telemetry.Child(ctx, g.t.o.deps.Tracer, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
 	defer func() {
 		span.SetAttributes(attribute.Int("submodules", len(ids)))
 		if err != nil {

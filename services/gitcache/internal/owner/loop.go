@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -119,6 +122,7 @@ type tenure struct {
 	// published may be newer than what the mirror remembers.
 	seen    map[string]bool
 	problem Problem
+	found   string // trace of the poll that found what is to be published; "" once it is
 
 	dirty     bool      // there is something to publish
 	publishAt time.Time // not before
@@ -291,13 +295,18 @@ func (t *tenure) publish(ctx context.Context) error {
 			return nil // nothing of our own to say yet; the poll comes next
 		}
 	}
+	ctx, span := telemetry.Of(ctx, t.found, t.o.deps.Tracer, "gitcache.publish")
+	defer span.End()
 	err := t.o.deps.Console.Publish(ctx, Publication{
 		Source: s.Name, UID: s.UID, Epoch: t.epoch, Heads: sorted(t.heads), Problem: t.problem,
 	})
-	if err == nil {
-		t.o.deps.Metrics.publish("ok")
+	if err != nil {
+		span.SetStatus(codes.Error, "publish")
+		return err
 	}
-	return err
+	t.found = ""
+	t.o.deps.Metrics.publish("ok")
+	return nil
 }
 
 // claim takes the next epoch. What was published last stands wherever this replica has not seen

@@ -1,11 +1,13 @@
 package owner
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
@@ -38,20 +40,20 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_fetched_bytes_total", Help: "Bytes of packs from upstream.",
 		}),
-		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		publishes: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_publishes_total", Help: "Publishes of heads to the console by result: ok, failed.",
-		}, []string{"result"}),
-		verified: prometheus.NewCounterVec(prometheus.CounterOpts{
+		}, []string{"result"}), "ok", "failed"),
+		verified: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_verifications_total",
 			Help: "Signatures of commits and tags that were checked, by result: ok, unsigned, unknown_key, expired, revoked, invalid.",
-		}, []string{"result"}),
-		upkeeps: prometheus.NewCounterVec(prometheus.CounterOpts{
+		}, []string{"result"}), "ok", "unsigned", "unknown_key", "expired", "revoked", "invalid"),
+		upkeeps: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_mirror_upkeeps_total", Help: "Times that a mirror which had grown was looked after, by result: ok, failed.",
-		}, []string{"result"}),
-		takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+		}, []string{"result"}), "ok", "failed"),
+		takeovers: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_takeovers_total",
 			Help: "Sources that this replica came to own: handed over by another replica, or because nobody had them (free).",
-		}, []string{"how"}),
+		}, []string{"how"}), "handed", "free"),
 	}
 	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps, m.takeovers} {
 		if err := r.Register(c); err != nil {
@@ -78,9 +80,9 @@ func RegisterTotals(r prometheus.Registerer, o *Owner) error {
 	)
 }
 
-func (m *Metrics) poll(result string, took time.Duration) {
+func (m *Metrics) poll(ctx context.Context, result string, took time.Duration) {
 	m.polls.WithLabelValues(result).Inc()
-	m.pollTime.Observe(took.Seconds())
+	telemetry.Observe(ctx, m.pollTime, took)
 }
 
 func (m *Metrics) fetch(bytes int64, err error) {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -36,17 +37,15 @@ func newWork() work { return work{holds: holds{}, grown: true} }
 func (t *tenure) poll(ctx context.Context) error {
 	s := t.current()
 	var requests atomic.Int64
-	ctx, span := t.o.deps.Tracer.Start(ctx, "gitcache.poll", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", s.Name)))
-	defer span.End()
 	began := time.Now()
-	moved, troubles, err := t.ask(fetch.WithCounter(ctx, &requests), s)
+	moved, troubles, err := t.ask(fetch.WithCounter(ctx, &requests), s, began)
 	t.count(int(requests.Load()))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	result, retryAfter := "unchanged", time.Duration(0)
 	if moved {
-		result = "moved"
+		result, ctx = "moved", telemetry.Extract(ctx, t.found)
 	}
 	if err != nil {
 		troubles = append(troubles, trouble{text: err.Error()})
@@ -54,9 +53,8 @@ func (t *tenure) poll(ctx context.Context) error {
 		if known, ok := errors.AsType[*fetch.Error](err); ok {
 			result, retryAfter = string(known.Kind), known.RetryAfter
 		}
-		span.SetStatus(codes.Error, result)
 	}
-	t.o.deps.Metrics.poll(result, time.Since(began))
+	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
 	t.note(ctx, s, troubles, moved, err == nil)
 	t.schedule(s, err, retryAfter)
 	return nil
@@ -92,38 +90,85 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, 
 }
 
 // ask lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
-// with all of upstream.
-func (t *tenure) ask(ctx context.Context, s Source) (moved bool, troubles []trouble, err error) {
-	r, err := t.remote(ctx, s)
+// with all of upstream. A poll that finds something, or fails, begins a trace.
+func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
+	r, listing, err := t.list(ctx, s)
 	if err != nil {
-		return false, nil, err
-	}
-	listing, err := t.o.deps.Fetcher.List(ctx, r)
-	if err != nil {
-		t.forgetCredentials(err)
+		_, span := t.trace(ctx, s, began)
+		end(span, err)
 		return false, nil, err
 	}
 	p := t.plan(s, listing)
+	if t.news(p) {
+		traced, span := t.trace(ctx, s, began)
+		defer func() { end(span, err) }()
+		ctx = traced
+	}
+	moved, err = t.bring(ctx, r, s, listing, p)
+	if moved {
+		t.found = telemetry.Inject(ctx)
+	}
+	return moved, p.troubles, err
+}
+
+// trace begins a trace with the span of a poll that began before it was known to be worth one.
+func (t *tenure) trace(ctx context.Context, s Source, began time.Time) (context.Context, trace.Span) {
+	return t.o.deps.Tracer.Start(ctx, "gitcache.poll", //nolint:spancheck // the caller ends it
+		trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithAttributes(attribute.String("source", s.Name)))
+}
+
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, "poll")
+	}
+	span.End()
+}
+
+// news says whether a poll has something to do.
+func (t *tenure) news(p *plan) bool {
+	if p.fresh || len(p.wants)+len(p.commits) > 0 {
+		return true
+	}
+	for ref, f := range p.found {
+		if t.heads[ref].Object != f.object {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *fetch.Listing, err error) {
+	if r, err = t.remote(ctx, s); err != nil {
+		return r, nil, err
+	}
+	if listing, err = t.o.deps.Fetcher.List(ctx, r); err != nil {
+		t.forgetCredentials(err)
+	}
+	return r, listing, err
+}
+
+// bring fetches what the plan wants, and makes heads of it.
+func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *fetch.Listing, p *plan) (moved bool, err error) {
 	if err := t.fetch(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
-		return false, p.troubles, err
+		return false, err
 	}
 	if err := t.verify(ctx, s, p); err != nil {
-		return false, p.troubles, err
+		return false, err
 	}
 	if err := t.gather(ctx, r, s, p); err != nil {
-		return false, p.troubles, err
+		return false, err
 	}
 	heads, err := t.take(ctx, s, p)
 	if err != nil {
-		return false, p.troubles, err
+		return false, err
 	}
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
 	if err := t.keep(heads); err != nil {
-		return false, p.troubles, err
+		return false, err
 	}
 	maps.Copy(t.seen, p.seen)
-	return moved, p.troubles, nil
+	return moved, nil
 }
 
 // keep makes heads durable, but for those whose objects are not here.

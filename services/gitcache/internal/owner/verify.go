@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signature"
 )
@@ -101,7 +102,7 @@ func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *
 	if v, ok := t.trust.verdicts[f.subject(ref)]; ok && now.Before(v.until) {
 		return v, nil
 	}
-	_, span := t.o.deps.Tracer.Start(ctx, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
+	_, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
 	defer span.End()
 	v, err := t.trust.look(o, ref, f, now)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/platform/telemetry"
 )
 
 // Metrics of copies.
@@ -15,10 +17,10 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		copies: prometheus.NewCounterVec(prometheus.CounterOpts{
+		copies: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_copies_total",
 			Help: "Looks at what another replica has of a source, by result: copied, unchanged, behind, none, failed.",
-		}, []string{"result"}),
+		}, []string{"result"}), "copied", "unchanged", "behind", "none", "failed"),
 		size: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_copied_bytes_total", Help: "Bytes of packs and artifacts from other replicas.",
 		}),
