@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/edge"
+	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/ledger"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
@@ -30,6 +31,7 @@ import (
 	"fairlead.dev/services/distributor/internal/pressure"
 	"fairlead.dev/services/distributor/internal/resolve"
 	"fairlead.dev/services/distributor/internal/rpc"
+	"fairlead.dev/services/distributor/internal/spans"
 	"fairlead.dev/services/distributor/internal/status"
 )
 
@@ -52,6 +54,7 @@ type Service struct {
 	reports  *status.Reports
 	seen     *status.Seen
 	hub      *status.Hub
+	gate     *hold.Gate
 	resolve  *resolve.Resolver
 	metrics  *observe.Metrics
 	tracer   trace.Tracer
@@ -72,7 +75,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	var err error
 	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
-		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE)
+		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT)
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +86,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.reports = status.NewReports(console, deps.Log)
 	s.seen = status.NewSeen(console, deps.Log)
 	s.hub = status.NewHub(console, s.plan.Truth, deps.Log)
+	s.gate = hold.New(console, s.replica.Catalog.Removals, deps.Log)
 	origin := edge.New(edge.Config{
 		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.Options(),
 		Bytes: s.replica.Bytes(), Store: s.store, Log: deps.Log,
 	})
-	s.resolve = resolve.New(s.plan, origin, s.learn, deps.Log)
+	s.resolve = resolve.New(s.plan, origin, s.learn, s.tracer, deps.Log)
 	s.metrics, err = observe.New(deps.Telemetry.Registry, observe.State{
 		Store: s.store.Stats, Plan: s.plan.Counts, Stale: s.replica.Catalog.Stale, Watchers: s.nudges.Watchers,
 	})
@@ -113,7 +117,7 @@ func (s *Service) openState() (err error) {
 func (s *Service) serve(origin *edge.Edge) error {
 	console := consolev1connect.NewConfigServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
+		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	policy := identity.Policy{
 		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,
@@ -135,6 +139,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 			return deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
 		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
+		server.HTTP("POST /v1/traces", spans.New(s.deps.Telemetry.Upload, time.Now), identity.RoleAgent),
 	)
 }
 
@@ -155,7 +160,7 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.nudges.Run, s.pressure.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

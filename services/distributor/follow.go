@@ -39,6 +39,7 @@ func (s *Service) follow(ctx context.Context) error {
 			return nil
 		case <-sub.C():
 			change = follow.Apply(s.plan, s.replica.Catalog, sub, time.Now())
+			s.nudge(ctx, untraced(s.gate.Changed()), nil)
 			s.seen.Forget(func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok })
 		case <-overdue.C:
 			if !s.plan.Waiting() {
@@ -50,6 +51,15 @@ func (s *Service) follow(ctx context.Context) error {
 		}
 		s.settle(ctx, change)
 	}
+}
+
+// untraced are clusters that have something to do which comes of no commit.
+func untraced(clusters map[string]struct{}) map[string]string {
+	out := make(map[string]string, len(clusters))
+	for c := range clusters {
+		out[c] = ""
+	}
+	return out
 }
 
 // gather adds the answers that wait already.
@@ -74,30 +84,45 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 		// Served on all the same; a restart asks the gitcaches again.
 		s.deps.Log.Warn("what is delivered could not be written to the disk", "err", err)
 	}
-	s.metrics.Nudges.Add(float64(s.nudges.Nudge(c.Clusters)))
+	s.nudge(ctx, c.Clusters, s.digests(ctx, c.Delivered))
 	s.resolve.Kick()
 	s.hub.Changed(c.Services, c.Lines)
-	s.trace(ctx, c.Delivered)
 }
 
-// trace puts what is delivered into the trace that follows its commit: one span per commit, however many
-// services it is delivered to.
-func (s *Service) trace(ctx context.Context, delivered []plan.Delivered) {
-	services := map[string]int{} // by trace context
+// digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it is delivered to. It returns
+// their contexts by those of the commits.
+func (s *Service) digests(ctx context.Context, delivered []plan.Delivered) map[string]string {
+	services := map[string]int{}
+	traces := map[string]string{}
 	for _, d := range delivered {
 		c := d.Content
 		s.deps.Log.DebugContext(ctx, "delivered", "source", c.Want.Source, "path", c.Want.Path, "revision", c.Revision.Commit, "digest", c.Artifact.Digest, "services", d.Services)
-		if c.Revision.Traceparent == "" {
+		parent := c.Revision.Traceparent
+		services[parent] += d.Services
+		if _, begun := traces[parent]; begun || !telemetry.Sampled(parent) {
 			continue
 		}
-		if _, begun := services[c.Revision.Traceparent]; !begun {
-			_, span := s.tracer.Start(telemetry.Extract(ctx, c.Revision.Traceparent), "distribute",
-				trace.WithAttributes(attribute.String("source", c.Want.Source), attribute.String("revision", c.Revision.Commit)))
-			defer func() {
-				span.SetAttributes(attribute.Int("services", services[c.Revision.Traceparent]))
-				span.End()
-			}()
-		}
-		services[c.Revision.Traceparent] += d.Services
+		traced, span := telemetry.Of(ctx, parent, s.tracer, "distributor.digest", trace.WithTimestamp(d.Since),
+			trace.WithAttributes(attribute.String("source", c.Want.Source), attribute.String("revision", c.Revision.Commit)))
+		defer func() {
+			span.SetAttributes(attribute.Int("services", services[parent]))
+			span.End()
+		}()
+		traces[parent] = telemetry.Inject(traced)
 	}
+	return traces
+}
+
+// nudge tells the agents of clusters that there is something to do, each within the trace of the commit that it comes of.
+func (s *Service) nudge(ctx context.Context, clusters, traces map[string]string) {
+	nudges := map[string]string{} // trace contexts by those of the commits
+	for parent, digest := range traces {
+		nudged, span := telemetry.Of(ctx, digest, s.tracer, "distributor.nudge")
+		defer span.End()
+		nudges[parent] = telemetry.Inject(nudged)
+	}
+	for cluster, parent := range clusters {
+		clusters[cluster] = nudges[parent]
+	}
+	s.metrics.Nudges.Add(float64(s.nudges.Nudge(clusters)))
 }

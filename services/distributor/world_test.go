@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -59,6 +60,8 @@ type world struct {
 	client  *http.Client
 	poll    time.Duration
 	logged  io.Writer // where the distributor's log goes; nil: to the test's, if that is verbose
+
+	tracer trace.TracerProvider // of the distributor; nil: nothing is recorded
 
 	consoleServer, gitServer *remote
 }
@@ -159,10 +162,14 @@ func (w *world) secret() string {
 
 func (w *world) startUnready() *edge {
 	w.t.Helper()
+	tel := telemetry.Discard()
+	if w.tracer != nil {
+		tel.Tracer = w.tracer
+	}
 	s, err := distributor.New(distributor.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
 		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(),
-	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: telemetry.Discard(), Coordinator: w.coord})
+	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: tel, Coordinator: w.coord})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -400,6 +407,9 @@ type console struct {
 	reports map[string]uint64                               // "<cluster>/<service>" -> sequence
 	failing error                                           // of Record*
 	configs map[string]map[string]*consolev1.AccessedConfig // by uid of the service and revision
+
+	removals *consolev1.Removals
+	held     map[string][]string // by cluster
 }
 
 func newConsole(t *testing.T) *console {
@@ -410,7 +420,7 @@ func newConsole(t *testing.T) *console {
 	}
 	return &console{
 		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
+		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{}, held: map[string][]string{},
 	}
 }
 
@@ -468,12 +478,12 @@ func key(ch *consolev1.Change) string {
 // Watch sends a snapshot and then every change, without resuming.
 func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
 	c.mu.Lock()
-	snapshot, at := slices.Collect(maps.Values(c.all)), len(c.log)
+	snapshot, at, removals := slices.Collect(maps.Values(c.all)), len(c.log), c.removals
 	c.mu.Unlock()
 	for _, m := range []*consolev1.WatchResponse{
 		{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
 		{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: snapshot}}},
-		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t", Revision: int64(at)},
+		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t", Revision: int64(at), Removals: removals},
 	} {
 		if err := out.Send(m); err != nil {
 			return err
@@ -481,9 +491,15 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 	}
 	for {
 		c.mu.Lock()
-		news, wait := c.log[at:], c.changed
-		at = len(c.log)
+		news, wait, told := c.log[at:], c.changed, removals
+		at, removals = len(c.log), c.removals
 		c.mu.Unlock()
+		if removals != told {
+			beat := &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}
+			if err := out.Send(&consolev1.WatchResponse{Event: beat, ResumeToken: "t", Revision: int64(at) - int64(len(news)), Removals: removals}); err != nil {
+				return err
+			}
+		}
 		if len(news) > 0 {
 			m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: news}}, ResumeToken: "t", Revision: int64(at)}
 			if err := out.Send(m); err != nil {
@@ -553,6 +569,30 @@ func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest
 		c.seen[s.GetCluster()] = s
 	}
 	return &consolev1.RecordSeenResponse{}, nil
+}
+
+func (c *console) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range req.GetClusters() {
+		c.held[h.GetCluster()] = h.GetServices()
+	}
+	return &consolev1.RecordHeldResponse{}, nil
+}
+
+func (c *console) heldAt(cluster string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[cluster]
+}
+
+// say has the console say something about removals with its next heartbeat.
+func (c *console) say(r *consolev1.Removals) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removals = r
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func (c *console) hubOf(service string) *consolev1.HubTruth {

@@ -20,6 +20,8 @@ type Catalog interface {
 	Source(name string) (*consolev1.Source, bool)
 	Clusters() []*consolev1.Cluster
 	Cluster(name string) (*consolev1.Cluster, bool)
+	Projects() []*consolev1.Project
+	Project(name string) (*consolev1.Project, bool)
 }
 
 // Changes tells what changed since it was asked last.
@@ -40,6 +42,10 @@ func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change 
 }
 
 func some(u *plan.Update, c Catalog, d catalog.Delta) {
+	for name := range d.Projects { // before their services
+		p, _ := c.Project(name)
+		u.Project(name, catalog.BoundsOf(p))
+	}
 	for name := range d.Clusters {
 		r, exists := c.Cluster(name)
 		u.Cluster(name, exists)
@@ -62,6 +68,9 @@ func all(u *plan.Update, c Catalog) {
 	if c.Current() { // asked before it is read: what is read is no older
 		u.Current()
 	}
+	for _, p := range c.Projects() {
+		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p))
+	}
 	for _, r := range c.Clusters() {
 		u.Cluster(r.GetMetadata().GetName(), true)
 		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())
@@ -72,7 +81,7 @@ func all(u *plan.Update, c Catalog) {
 	for _, s := range c.Services() {
 		u.Service(s)
 	}
-	u.Only(has(c.Service), has(c.Cluster), has(c.Source))
+	u.Only(has(c.Service), has(c.Cluster), has(c.Source), has(c.Project))
 	u.Loaded()
 }
 

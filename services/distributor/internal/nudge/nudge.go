@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/platform/telemetry"
 )
 
 const (
@@ -17,6 +19,9 @@ const (
 	// thousand streams wake the process up a few times per second, and each time only for some milliseconds.
 	tick   = 250 * time.Millisecond
 	groups = int(Beat / tick)
+	// followed is in about how many clusters the trace of a commit goes on, of those that watch here: what is worth
+	// seeing is seen in a hundred, and nothing shows the spans of ten thousand.
+	followed = 100
 )
 
 // Event is what there is to tell, as bits.
@@ -52,7 +57,8 @@ type Watcher struct {
 	cluster string
 	group   int
 	events  atomic.Uint32
-	c       chan struct{} // capacity 1
+	trace   atomic.Pointer[string] // of the last nudge that had one
+	c       chan struct{}          // capacity 1
 }
 
 // Watch adds a watcher. The caller closes it.
@@ -74,8 +80,16 @@ func (h *Hub) Watch(cluster string) *Watcher {
 // C receives when there is something to take.
 func (w *Watcher) C() <-chan struct{} { return w.c }
 
-// Take returns what there is to tell since the last time.
-func (w *Watcher) Take() Event { return Event(w.events.Swap(0)) }
+// Take returns what there is to tell since the last time, and in which trace the last nudge was, if it had one.
+func (w *Watcher) Take() (e Event, trace string) {
+	e = Event(w.events.Swap(0))
+	if e&Nudge != 0 {
+		if last := w.trace.Swap(nil); last != nil {
+			trace = *last
+		}
+	}
+	return e, trace
+}
 
 // tell reports whether it was news.
 func (w *Watcher) tell(e Event) bool {
@@ -102,18 +116,27 @@ func (w *Watcher) Close() {
 	w.hub.count--
 }
 
-// Nudge tells the watchers of these clusters, and says how many were told.
-func (h *Hub) Nudge(clusters map[string]struct{}) (told int) {
+// Nudge tells the watchers of these clusters, each with its trace, and says how many were told.
+func (h *Hub) Nudge(clusters map[string]string) (told int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for cluster := range clusters {
+	for cluster, trace := range clusters {
+		thin := telemetry.Thin(trace, cluster, followed, h.count)
 		for w := range h.watchers[cluster] {
+			if telemetry.Sampled(thin) {
+				w.trace.Store(&thin)
+			}
 			if w.tell(Nudge) {
 				told++
 			}
 		}
 	}
 	return told
+}
+
+// Thin returns the trace of a commit as it goes on to a cluster: to most of them as one that is not recorded.
+func (h *Hub) Thin(trace, cluster string) string {
+	return telemetry.Thin(trace, cluster, followed, h.Watchers())
 }
 
 // Run gives every watcher its beats until ctx ends.

@@ -13,7 +13,7 @@ func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 	t.Parallel()
 	h := nudge.New()
 	a, again, other := h.Watch("a"), h.Watch("a"), h.Watch("b")
-	edge := map[string]struct{}{"a": {}, "nobody": {}}
+	edge := map[string]string{"a": "", "nobody": ""}
 	if told := h.Nudge(edge); told != 2 {
 		t.Errorf("told %d", told)
 	}
@@ -24,7 +24,7 @@ func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 	}
 	for _, w := range []*nudge.Watcher{a, again} {
 		<-w.C()
-		if w.Take() != nudge.Nudge {
+		if e, _ := w.Take(); e != nudge.Nudge {
 			t.Error("taken something else")
 		}
 	}
@@ -67,15 +67,16 @@ func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
 				default:
 					t.Fatalf("watcher %d has no beat", i)
 				}
-				if e := w.Take(); e != nudge.Alive {
+				if e, _ := w.Take(); e != nudge.Alive {
 					t.Fatalf("watcher %d: %b", i, e)
 				}
 			}
 		}
-		if h.Nudge(map[string]struct{}{"b": {}}) != 1 {
+		if h.Nudge(map[string]string{"b": ""}) != 1 {
 			t.Error("not told for a beat that it has not taken")
 		}
-		if <-idle.C(); idle.Take() != nudge.Nudge|nudge.Alive {
+		<-idle.C()
+		if e, _ := idle.Take(); e != nudge.Nudge|nudge.Alive {
 			t.Error("the nudge is lost")
 		}
 		for _, w := range append(all, idle) {
@@ -86,4 +87,22 @@ func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestNudgeCarriesTheTraceOfTheLastCommit(t *testing.T) {
+	t.Parallel()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333"
+	h := nudge.New()
+	w := h.Watch("a")
+	defer w.Close()
+	for _, told := range []string{trace + "1-01", trace + "2-01", "", trace + "3-00"} {
+		h.Nudge(map[string]string{"a": told})
+	}
+	if e, got := w.Take(); e != nudge.Nudge || got != trace+"2-01" {
+		t.Errorf("got %b %q", e, got)
+	}
+	h.Nudge(map[string]string{"a": ""})
+	if _, got := w.Take(); got != "" {
+		t.Errorf("a nudge without a trace has %q", got)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -32,8 +33,8 @@ type State struct {
 func New(r prometheus.Registerer, s State) (*Metrics, error) {
 	m := &Metrics{
 		Syncs:    counters("syncs_total", "Syncs answered, by result.", "result"),
-		Resolves: counters("resolves_total", "Answers to what was asked of gitcaches, by result.", "result"),
-		Reports:  counters("reports_total", "Service reports taken in, by whether they got durable.", "result"),
+		Resolves: counters("resolves_total", "Answers to what was asked of gitcaches, by result.", "result", "resolved", "no_folder", "refused", "unavailable"),
+		Reports:  counters("reports_total", "Service reports taken in, by whether they got durable.", "result", "durable", "failed"),
 		Gets:     counters("artifact_gets_total", "Artifacts that agents asked for: on this node (hit), to be fetched first (miss), or not theirs (refused).", "result"),
 		Away:     counters("turned_away_total", "Calls that were told to come back later, by class.", "class"),
 		Nudges:   prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "nudges_total", Help: "Nudges put to watching agents."}),
@@ -48,8 +49,8 @@ func New(r prometheus.Registerer, s State) (*Metrics, error) {
 
 const prefix = "fairlead_distributor_"
 
-func counters(name, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, []string{label})
+func counters(name, help, label string, values ...string) *prometheus.CounterVec {
+	return telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, []string{label}), values...)
 }
 
 func gauges(s State) []prometheus.Collector {

@@ -60,6 +60,8 @@ func (u *Update) point(l *line) {
 	if head == nil || l.head == nil || l.head.Commit != head.Commit {
 		l.since = u.now
 		u.turnBack(l, head)
+	} else {
+		head.Traceparent = l.head.Traceparent // whoever finds a commit again: that is no news
 	}
 	l.head = head
 	u.lines[l] = struct{}{}
@@ -239,7 +241,9 @@ func (u *Update) deliver(f *folder) {
 	}
 	u.use(is)
 	f.content = is
-	delivered := Delivered{Content: is}
+	u.trace = is.Revision.Traceparent
+	defer func() { u.trace = "" }()
+	delivered := Delivered{Content: is, Since: f.line.since}
 	if was == nil || was.Artifact.Digest != is.Artifact.Digest {
 		if was != nil {
 			f.before = was.Artifact.Digest
@@ -286,7 +290,7 @@ func (u *Update) tellAll(f *folder) {
 func (u *Update) nudgeWithheld(f *folder) {
 	for _, s := range f.services {
 		if c := u.plan.clusters[s.is.Cluster()]; c != nil && c.withheld.Swap(false) {
-			u.change.Clusters[c.name] = struct{}{}
+			u.change.Clusters[c.name] = u.trace
 		}
 	}
 }

@@ -107,6 +107,7 @@ type Plan struct {
 	high     int64 // and none above this one; 0: unknown, both
 	services map[string]*service
 	clusters map[string]*cluster
+	rules    map[string]string // of projects that bound objects, as options
 	sources  map[string]*source
 	folders  map[catalog.Folder]*folder
 	wants    map[Want]*want
@@ -201,8 +202,8 @@ type cluster struct {
 
 // Change is what an update did.
 type Change struct {
-	// Clusters whose agents have something to do now.
-	Clusters map[string]struct{}
+	// Clusters whose agents have something to do now, with the trace of the commit that it comes of, if it comes of one.
+	Clusters map[string]string
 	// Services whose delivery or problem is another one now, for the console, and Lines that all their
 	// services have now, but for those that say otherwise: they are told after the services.
 	Services map[string]struct{}
@@ -225,6 +226,7 @@ type Line struct {
 type Delivered struct {
 	Content  *Content
 	Services int
+	Since    time.Time // the ref points to the commit; as far as it is known here
 }
 
 // Apart is a service that is not delivered what its folder has.
@@ -245,7 +247,7 @@ type Memory struct {
 // in first.
 func New(last Memory) *Plan {
 	return &Plan{
-		services: map[string]*service{}, clusters: map[string]*cluster{}, sources: map[string]*source{},
+		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{}, sources: map[string]*source{},
 		folders: map[catalog.Folder]*folder{}, wants: map[Want]*want{}, open: map[*want]struct{}{},
 		waiting: map[*line]struct{}{}, inUse: map[artifact.Digest]int{}, last: last,
 	}
@@ -266,6 +268,7 @@ func (s *service) delivery(options string) *Delivery {
 // Truth is what the console is told of a service.
 type Truth struct {
 	UID      string
+	Revision int64     // of the service's spec
 	Delivery *Delivery // nil: nothing was delivered yet
 	// Follows: what is delivered is from where Ref of the source points, as its Line says.
 	Follows        bool
@@ -281,7 +284,7 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	if !ok {
 		return Truth{}, false
 	}
-	t := Truth{UID: s.is.UID, Delivery: s.delivery(""), Ref: s.folder.line.ref, Problem: s.problem()}
+	t := Truth{UID: s.is.UID, Revision: s.is.Revision, Delivery: s.delivery(""), Ref: s.folder.line.ref, Problem: s.problem()}
 	if source := s.folder.line.source.is; source != nil {
 		t.SourceUID = source.UID
 		t.Follows = t.Delivery != nil && s.own == nil && s.folder.settled()
@@ -298,6 +301,18 @@ func (p *Plan) InUse() []artifact.Digest {
 		out = append(out, d)
 	}
 	return out
+}
+
+// Trace returns the trace context of the commit that a want is of; "": there is none, or nobody wants it any more.
+func (p *Plan) Trace(w Want) string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if want := p.wants[w]; want != nil {
+		for f := range want.folders {
+			return f.line.head.Traceparent // any: all are of one commit
+		}
+	}
+	return ""
 }
 
 // Open returns the wants that have no answer yet.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -74,6 +75,7 @@ func (w *world) load(u *plan.Update) {
 	u.Only(
 		func(name string) bool { _, ok := w.specs[name]; return ok },
 		func(name string) bool { return w.clusters[name] },
+		func(string) bool { return true },
 		func(string) bool { return true },
 	)
 	u.Loaded()
@@ -453,6 +455,10 @@ func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 	}
 }
 
+func rules(project string) string {
+	return catalog.BoundsOf(&consolev1.Project{Metadata: &consolev1.Metadata{Name: project}, Spec: &consolev1.ProjectSpec{Kinds: []string{"ConfigMap"}}})
+}
+
 // What an agent is to do with the content counts as much as the content; labels of the cluster where they are seen.
 func TestOptionsAreDelivered(t *testing.T) {
 	t.Parallel()
@@ -460,7 +466,7 @@ func TestOptionsAreDelivered(t *testing.T) {
 	is := func(name string, render *deliveryv1.RenderSpec, sync *deliveryv1.SyncSpec) *catalog.Service {
 		return catalog.NewService(&consolev1.Service{
 			Metadata: &consolev1.Metadata{Name: name, Uid: name},
-			Spec:     &consolev1.ServiceSpec{Cluster: "x", Source: "shop", Path: "apps", Render: render, Sync: sync},
+			Spec:     &consolev1.ServiceSpec{Cluster: "x", Source: "shop", Path: "apps", Render: render, Sync: sync, Project: "of-" + name},
 		})
 	}
 	template := &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE}
@@ -504,6 +510,9 @@ func TestOptionsAreDelivered(t *testing.T) {
 	}{
 		{"labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, "templated"},
 		{"the same labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, ""},
+		{"bounds of another project", func(u *plan.Update) { u.Project("of-nobody", rules("of-nobody")) }, ""},
+		{"bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain")) }, "plain"},
+		{"the same bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain")) }, ""},
 		{"hold", func(u *plan.Update) {
 			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}))
 		}, "plain"},
@@ -515,6 +524,12 @@ func TestOptionsAreDelivered(t *testing.T) {
 		change := p.Update(now, step.change)
 		answer()
 		got := delivered()
+		if d := got["plain"]; d != nil {
+			var sent deliveryv1.ServiceDelivery
+			if err := proto.Unmarshal([]byte(d.Options), &sent); err != nil || sent.GetRules().GetProject() != "of-plain" || sent.GetRules().GetKinds()[0] != "ConfigMap" {
+				t.Errorf("%s: bounds are delivered as %v, %v", step.name, &sent, err)
+			}
+		}
 		if step.wants == "" {
 			if len(got) > 0 || len(change.Clusters) > 0 {
 				t.Errorf("%s: %v", step.name, got)

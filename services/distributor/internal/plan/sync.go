@@ -51,11 +51,11 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen int64) 
 		d.HaveWanted = true
 		return d, nil
 	}
-	c.compare(&d, have, seen)
+	p.compare(c, &d, have, seen)
 	return d, nil
 }
 
-func (c *cluster) compare(d *Difference, have map[string]string, seen int64) {
+func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen int64) {
 	for _, s := range c.services {
 		is := s.delivered()
 		switch has := have[s.is.Name]; {
@@ -63,7 +63,7 @@ func (c *cluster) compare(d *Difference, have map[string]string, seen int64) {
 		case has != "" && (d.Behind || s.older(seen)):
 			c.withheld.Store(true)
 		default:
-			d.Changed = append(d.Changed, s.delivery(s.is.Options(c.labels)))
+			d.Changed = append(d.Changed, s.delivery(p.options(c, s.is)))
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(have)) {

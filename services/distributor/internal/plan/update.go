@@ -15,9 +15,10 @@ type Update struct {
 	plan   *Plan
 	now    time.Time
 	change Change
-	good   int64 // what was up to here was all known before
-	dirty  map[*cluster]struct{}
-	lines  map[*line]struct{} // that may be worth telling
+	good   int64               // what was up to here was all known before
+	dirty  map[*cluster]string // with the trace of the commit that made it so
+	trace  string              // of the commit that is being delivered
+	lines  map[*line]struct{}  // that may be worth telling
 }
 
 // Update runs fn and says what it did. fn must not call the plan.
@@ -25,8 +26,8 @@ func (p *Plan) Update(now time.Time, fn func(*Update)) Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u := &Update{
-		plan: p, now: now, good: p.low, dirty: map[*cluster]struct{}{}, lines: map[*line]struct{}{},
-		change: Change{Clusters: map[string]struct{}{}, Services: map[string]struct{}{}},
+		plan: p, now: now, good: p.low, dirty: map[*cluster]string{}, lines: map[*line]struct{}{},
+		change: Change{Clusters: map[string]string{}, Services: map[string]struct{}{}},
 	}
 	fn(u)
 	u.settle()
@@ -78,7 +79,14 @@ func (u *Update) Cluster(name string, exists bool) {
 	if c := u.plan.clusters[name]; c != nil || exists {
 		c = u.cluster(name)
 		c.exists = exists
-		u.dirty[c] = struct{}{}
+		u.touch(c)
+	}
+}
+
+// touch has the digest of a cluster computed anew.
+func (u *Update) touch(c *cluster) {
+	if u.trace != "" || u.dirty[c] == "" {
+		u.dirty[c] = u.trace
 	}
 }
 
@@ -96,8 +104,29 @@ func (u *Update) Labels(name string, labels map[string]string) {
 	}
 }
 
+// Project says what a project bounds of its services' objects; empty: nothing, or it is gone.
+func (u *Update) Project(name, rules string) {
+	if u.plan.rules[name] == rules {
+		return
+	}
+	u.plan.rules[name] = rules
+	if rules == "" {
+		delete(u.plan.rules, name)
+	}
+	for _, s := range u.plan.services { // seldom, and nothing is asked for again
+		if s.is.Project() == name {
+			u.compute(s)
+		}
+	}
+}
+
+// options is what is delivered of a service besides its folder. What its project bounds stands behind, where it is one with them.
+func (p *Plan) options(c *cluster, s *catalog.Service) string {
+	return s.Options(c.labels) + p.rules[s.Project()]
+}
+
 // Only removes what does not exist.
-func (u *Update) Only(service, cluster, source func(name string) bool) {
+func (u *Update) Only(service, cluster, source, project func(name string) bool) {
 	for name := range u.plan.services {
 		if !service(name) {
 			u.Remove(name)
@@ -106,6 +135,11 @@ func (u *Update) Only(service, cluster, source func(name string) bool) {
 	for name := range u.plan.clusters {
 		if !cluster(name) {
 			u.Cluster(name, false)
+		}
+	}
+	for name := range u.plan.rules {
+		if !project(name) {
+			u.Project(name, "")
 		}
 	}
 	for name := range u.plan.sources {
@@ -252,7 +286,7 @@ func (u *Update) join(s *service) {
 	c := u.cluster(s.is.Cluster())
 	i, _ := c.find(s.is.Name)
 	c.services = slices.Insert(c.services, i, s)
-	u.dirty[c] = struct{}{}
+	u.touch(c)
 }
 
 func (u *Update) leave(s *service) {
@@ -260,7 +294,7 @@ func (u *Update) leave(s *service) {
 	if i, ok := c.find(s.is.Name); ok {
 		c.services = slices.Delete(c.services, i, i+1)
 	}
-	u.dirty[c] = struct{}{}
+	u.touch(c)
 }
 
 // defaultNamespace is where objects go that name none, in services that name none.
@@ -279,13 +313,13 @@ func (u *Update) compute(s *service) {
 	if c := s.delivered(); c != nil {
 		digest = delivery.DigestOf(delivery.Service{
 			Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest),
-			Config: s.is.Config(), Options: s.is.Options(u.cluster(s.is.Cluster()).labels),
+			Config: s.is.Config(), Options: u.plan.options(u.cluster(s.is.Cluster()), s.is),
 		})
 	}
 	if digest != s.digest {
 		s.digest = digest
 		u.change.Services[s.is.Name] = struct{}{}
-		u.dirty[u.cluster(s.is.Cluster())] = struct{}{}
+		u.touch(u.cluster(s.is.Cluster()))
 	}
 }
 
@@ -300,7 +334,7 @@ func (u *Update) release(c *Content) {
 
 // settle computes the digests of the clusters that changed, and who has something to do.
 func (u *Update) settle() {
-	for c := range u.dirty {
+	for c, trace := range u.dirty {
 		if !c.exists && len(c.services) == 0 {
 			delete(u.plan.clusters, c.name)
 			continue
@@ -314,7 +348,7 @@ func (u *Update) settle() {
 		})
 		if digest != c.digest {
 			c.digest, c.changed = digest, u.now
-			u.change.Clusters[c.name] = struct{}{}
+			u.change.Clusters[c.name] = trace
 		}
 	}
 }

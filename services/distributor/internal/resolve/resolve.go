@@ -12,9 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -50,7 +53,11 @@ type Origin interface {
 }
 
 // Plan is what the resolver needs of a plan.
-type Plan interface{ Open() []plan.Want }
+type Plan interface {
+	Open() []plan.Want
+	// Trace is the trace context of the commit that a want is of; it may be empty.
+	Trace(w plan.Want) string
+}
 
 // Resolver is made by New; Run works.
 type Resolver struct {
@@ -58,13 +65,14 @@ type Resolver struct {
 	plan   Plan
 	// answer takes an answer in; called from many goroutines.
 	answer func(context.Context, plan.Answer)
+	tracer trace.Tracer
 	log    *slog.Logger
 	kick   chan struct{} // capacity 1
 }
 
 // New returns a resolver that hands what it learns to answer.
-func New(p Plan, origin Origin, answer func(context.Context, plan.Answer), log *slog.Logger) *Resolver {
-	return &Resolver{plan: p, origin: origin, answer: answer, log: log, kick: make(chan struct{}, 1)}
+func New(p Plan, origin Origin, answer func(context.Context, plan.Answer), tracer trace.Tracer, log *slog.Logger) *Resolver {
+	return &Resolver{plan: p, origin: origin, answer: answer, tracer: tracer, log: log, kick: make(chan struct{}, 1)}
 }
 
 // Kick says that the plan may have new wants. It never blocks.
@@ -255,6 +263,8 @@ func backoff(failures int) time.Duration {
 
 // ask asks one question to its end: each artifact is told as soon as it is here, or the time for that is over.
 func (r *Resolver) ask(ctx context.Context, b *batch) {
+	ctx, span := telemetry.Of(ctx, r.plan.Trace(b.wants[0]), r.tracer, "distributor.resolve", trace.WithAttributes(attribute.String("source", b.wants[0].Source)))
+	defer span.End()
 	answers := r.origin.Resolve(ctx, b.wants)
 	warmth, cancel := context.WithTimeout(ctx, warmTime)
 	defer cancel()

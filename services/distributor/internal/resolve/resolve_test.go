@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/resolve"
@@ -28,6 +30,8 @@ type network struct {
 	got     []plan.Answer
 	times   []time.Time
 }
+
+func (n *network) Trace(plan.Want) string { return "" }
 
 func (n *network) Open() []plan.Want {
 	n.mu.Lock()
@@ -79,7 +83,7 @@ func (n *network) learn(_ context.Context, a plan.Answer) {
 
 func (n *network) start(t *testing.T) (*resolve.Resolver, func()) {
 	t.Helper()
-	r := resolve.New(n, n, n.learn, slog.New(slog.DiscardHandler))
+	r := resolve.New(n, n, n.learn, noop.NewTracerProvider().Tracer(""), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

@@ -30,13 +30,15 @@ type claims struct {
 	of map[string]claim
 }
 
-// compare asks the plan, and believes the agent that there is something newer as long as that can be.
-func (d *Delivery) compare(cluster string, req *deliveryv1.SyncRequest, has map[string]string) (plan.Difference, error) {
-	diff, err := d.deps.Plan.Compare(cluster, req.GetDigest(), has, req.GetRevision())
+// compare asks the plan, and believes the agent that there is something newer as long as that can be. claimed says that
+// it can't be: what the agent has heard of was lost.
+func (d *Delivery) compare(cluster string, req *deliveryv1.SyncRequest, has map[string]string) (diff plan.Difference, claimed bool, err error) {
+	diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, req.GetRevision())
 	if err == nil && d.claims.void(cluster, req.GetRevision(), diff.Behind, time.Now(), d.deps.Confirmed) {
-		return d.deps.Plan.Compare(cluster, req.GetDigest(), has, 0)
+		diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, 0)
+		return diff, true, err
 	}
-	return diff, err
+	return diff, false, err
 }
 
 // void says whether a claim is about a catalog that was lost.

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/configs"
+	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
@@ -31,10 +32,12 @@ type Deps struct {
 	// Confirmed is when the console last said that there is nothing newer than that catalog.
 	Confirmed func() time.Time
 	Nudges    *nudge.Hub
-	Configs   *configs.Cache
-	Reports   *status.Reports
-	Seen      *status.Seen
-	Metrics   *observe.Metrics
+	// Hold keeps what the catalog may have forgotten.
+	Hold    *hold.Gate
+	Configs *configs.Cache
+	Reports *status.Reports
+	Seen    *status.Seen
+	Metrics *observe.Metrics
 	// NextPoll is the mean time between two polls of an agent, when there is no pressure.
 	NextPoll time.Duration
 	// Pressure is how busy this process is, from 0 to 1.
@@ -79,9 +82,13 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	defer d.syncs.leave()
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
-	diff, err := d.compare(cluster, req, has)
-	if behind {
+	diff, claimed, err := d.compare(cluster, req, has)
+	switch {
+	case err != nil:
+	case behind:
 		diff = diff.Lacking(has)
+	default:
+		diff = d.deps.Hold.Pass(cluster, diff, claimed)
 	}
 	d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
 	if err != nil {
@@ -165,6 +172,7 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 		_ = proto.Unmarshal([]byte(s.Options), one) // ours
 		one.Name, one.Digest, one.Namespace, one.Source, one.Path = s.Service, s.Digest, s.Namespace, s.Want.Source, s.Want.Path
 		one.Revision, one.Artifact, one.Ticket = status.Revision(s.Revision), status.Artifact(s.Artifact), ticket(s.Artifact.Digest)
+		one.Revision.Traceparent = d.deps.Nudges.Thin(s.Revision.Traceparent, cluster)
 		one.Configuration = configured[s.UID]
 		out.Services = append(out.Services, one)
 	}

@@ -58,7 +58,7 @@ func (d *Delivery) open(ctx context.Context, cluster string) (*deliveryv1.WatchR
 		return nil, toConnect(err, cluster)
 	}
 	if time.Since(changed) < 2*d.deps.NextPoll { // the longest that one may have been without
-		return nudgeNow(), nil
+		return nudgeNow(""), nil
 	}
 	return beat(), nil
 }
@@ -85,11 +85,11 @@ func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher,
 		case <-w.C():
 		}
 		m, now := beat(), time.Now()
-		switch e := w.Take(); {
+		switch e, trace := w.Take(); {
 		case now.After(end):
 			return out.Send(goAway())
 		case e&nudge.Nudge != 0:
-			m = nudgeNow()
+			m = nudgeNow(trace)
 		case e == 0:
 			continue // it went with the one before
 		}
@@ -107,8 +107,8 @@ func beat() *deliveryv1.WatchResponse {
 	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
 }
 
-func nudgeNow() *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}}
+func nudgeNow(trace string) *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{Traceparent: trace}}}
 }
 
 func goAway() *deliveryv1.WatchResponse {

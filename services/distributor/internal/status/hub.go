@@ -208,7 +208,7 @@ func serviceHub(name string, t plan.Truth, now time.Time) *consolev1.ServiceHub 
 	if t.Problem.Text != "" {
 		hub.Problem = &consolev1.Problem{Message: t.Problem.Text, Since: timestamppb.New(t.Problem.From)}
 	}
-	return &consolev1.ServiceHub{Service: name, Uid: t.UID, SourceUid: t.SourceUID, Ref: t.Ref, Hub: hub}
+	return &consolev1.ServiceHub{Service: name, Uid: t.UID, SourceUid: t.SourceUID, Ref: t.Ref, Hub: hub, ServiceRevision: t.Revision}
 }
 
 // Revision is a revision on the wire.

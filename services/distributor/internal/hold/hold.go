@@ -1,0 +1,207 @@
+// Package hold keeps in clusters what the catalog may have forgotten.
+//
+// A console's database may have been put back to an earlier state: its catalog lacks what was made since. The console
+// says so when it knows, and then nothing is removed anywhere. Where it does not know, an agent that has seen a later
+// catalog than there is makes it plain, for its own cluster only: an agent may say what it likes. What is held is told
+// to the console, and goes when a person confirms it; what is made again is not held any more.
+package hold
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/distributor/internal/plan"
+)
+
+const (
+	// maxTold and maxServices bound one call: by the console's own limit, and well below how large it may be.
+	maxTold, maxServices = 1000, 20_000
+	// retry is how long to wait after the console did not take it.
+	retry       = 5 * time.Second
+	callTimeout = 15 * time.Second
+)
+
+// Console is told what is held.
+type Console interface {
+	RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error)
+}
+
+// Gate stands before removals. It is safe for concurrent use.
+type Gate struct {
+	console  Console
+	removals func() catalog.Removals
+	log      *slog.Logger
+	signal   chan struct{} // capacity 1
+
+	mu       sync.Mutex           // guards what follows
+	clusters map[string]*doubtful // with something that is held
+	untold   map[string]struct{}
+	last     catalog.Removals
+}
+
+// doubtful is a cluster that keeps services.
+type doubtful struct {
+	services []string // in order
+	// claimed: its agent had seen a later catalog than there was, before this confirmation.
+	claimed bool
+	before  string
+}
+
+func (c *doubtful) held(is catalog.Removals) bool {
+	return is.Held || c.claimed && c.before == is.Confirmation
+}
+
+// New returns a gate that asks whether removals are held. Run tells the console.
+func New(console Console, removals func() catalog.Removals, log *slog.Logger) *Gate {
+	return &Gate{
+		console: console, removals: removals, log: log, signal: make(chan struct{}, 1),
+		clusters: map[string]*doubtful{}, untold: map[string]struct{}{},
+	}
+}
+
+// Pass takes from an answer what is not to be removed now. claimed says that the agent has seen a later catalog than
+// there is.
+func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Difference {
+	if d.HaveWanted || d.Behind {
+		return d // nothing is removed by it, and nothing is known of what would be
+	}
+	is := g.removals()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.clusters[cluster]
+	if len(d.Removed) == 0 {
+		if was != nil {
+			g.set(cluster, nil)
+		}
+		return d
+	}
+	now := &doubtful{services: d.Removed, claimed: claimed && is.Known, before: is.Confirmation}
+	if was != nil && was.claimed {
+		now.claimed, now.before = true, was.before
+	}
+	if !now.held(is) {
+		if was != nil {
+			g.set(cluster, nil)
+		}
+		return d
+	}
+	g.set(cluster, now)
+	// Without a revision the agent keeps the one that it has seen.
+	d.Removed, d.Revision = nil, 0
+	d.None = len(d.Changed) == 0
+	return d
+}
+
+// set is called with mu held.
+func (g *Gate) set(cluster string, now *doubtful) {
+	was := g.clusters[cluster]
+	if now == nil {
+		delete(g.clusters, cluster)
+	} else {
+		g.clusters[cluster] = now
+	}
+	if was != nil && now != nil && slices.Equal(was.services, now.services) {
+		return
+	}
+	g.untold[cluster] = struct{}{}
+	g.wake()
+}
+
+func (g *Gate) wake() {
+	select {
+	case g.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Changed is called when the console said something else about removals. It returns the clusters that hold some which are
+// not held any more: their agents do not know yet. The others are told to the console anew: it may have lost them.
+func (g *Gate) Changed() (released map[string]struct{}) {
+	is := g.removals()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if is == g.last {
+		return nil
+	}
+	g.last = is
+	released = map[string]struct{}{}
+	for name, c := range g.clusters {
+		if c.held(is) {
+			g.untold[name] = struct{}{}
+		} else {
+			released[name] = struct{}{}
+		}
+	}
+	g.wake()
+	return released
+}
+
+// Run tells the console until ctx ends.
+func (g *Gate) Run(ctx context.Context) error {
+	for {
+		var again <-chan time.Time
+		if err := g.tell(ctx); err != nil && ctx.Err() == nil {
+			g.log.InfoContext(ctx, "tell the console what is not removed", "err", err)
+			again = time.After(retry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+		case <-g.signal:
+		}
+	}
+}
+
+func (g *Gate) tell(ctx context.Context) error {
+	for {
+		req := g.take()
+		if len(req.GetClusters()) == 0 {
+			return nil
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		_, err := g.console.RecordHeld(call, req)
+		cancel()
+		switch connect.CodeOf(err) {
+		case connect.CodeUnimplemented, connect.CodeInvalidArgument: // saying it again would not help
+			g.log.ErrorContext(ctx, "the console refuses what is not removed", "err", err)
+			continue
+		}
+		if err != nil {
+			g.mu.Lock()
+			for _, c := range req.GetClusters() {
+				g.untold[c.GetCluster()] = struct{}{}
+			}
+			g.mu.Unlock()
+			return err
+		}
+	}
+}
+
+func (g *Gate) take() *consolev1.RecordHeldRequest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	req := &consolev1.RecordHeldRequest{}
+	services := 0
+	for _, name := range slices.Sorted(maps.Keys(g.untold)) {
+		c := &consolev1.ClusterHeld{Cluster: name}
+		if is := g.clusters[name]; is != nil {
+			c.Services = is.services
+		}
+		services += len(c.GetServices())
+		if n := len(req.GetClusters()); n == maxTold || n > 0 && services > maxServices {
+			break
+		}
+		req.Clusters = append(req.Clusters, c)
+		delete(g.untold, name)
+	}
+	return req
+}

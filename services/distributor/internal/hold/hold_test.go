@@ -1,0 +1,162 @@
+package hold_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/distributor/internal/hold"
+	"fairlead.dev/services/distributor/internal/plan"
+)
+
+// console notes what it is told.
+type console chan *consolev1.ClusterHeld
+
+func (c console) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	for _, cluster := range req.GetClusters() {
+		c <- cluster
+	}
+	return &consolev1.RecordHeldResponse{}, nil
+}
+
+func (c console) await(t *testing.T, cluster string, services ...string) {
+	t.Helper()
+	select {
+	case told := <-c:
+		if told.GetCluster() != cluster || !slices.Equal(told.GetServices(), services) {
+			t.Fatalf("told %v, want %s %v", told, cluster, services)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the console is not told")
+	}
+}
+
+// said is what the console said last of removals; for one goroutine.
+func start(t *testing.T, said *catalog.Removals) (*hold.Gate, console) {
+	t.Helper()
+	told := make(console, 10)
+	g := hold.New(told, func() catalog.Removals { return *said }, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return g, told
+}
+
+func removes(services ...string) plan.Difference {
+	return plan.Difference{Removed: services, Revision: 7}
+}
+
+func TestNothingIsRemovedWhileTheConsoleHoldsRemovals(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Held: true, Known: true}
+	g, told := start(t, &said)
+	changed := plan.Difference{Removed: []string{"new"}, Changed: []*plan.Delivery{{Service: "web"}}, Revision: 7}
+	if d := g.Pass("edge-1", changed, false); len(d.Removed) > 0 || d.None || len(d.Changed) != 1 {
+		t.Errorf("got %+v", d)
+	}
+	told.await(t, "edge-1", "new")
+	if d := g.Pass("edge-2", removes("a", "b"), false); !d.None || d.Revision != 0 || len(d.Removed) > 0 {
+		t.Errorf("got %+v", d)
+	}
+	told.await(t, "edge-2", "a", "b")
+	g.Pass("edge-2", removes("b"), false) // the other one was made again
+	told.await(t, "edge-2", "b")
+	g.Pass("edge-2", plan.Difference{None: true}, false)
+	told.await(t, "edge-2")
+
+	said = catalog.Removals{Known: true, Confirmation: "c1"}
+	if released := g.Changed(); len(released) != 1 {
+		t.Errorf("released are %v", released)
+	}
+	if d := g.Pass("edge-1", removes("new"), false); !slices.Equal(d.Removed, []string{"new"}) || d.Revision != 7 {
+		t.Errorf("after the confirmation: %+v", d)
+	}
+	told.await(t, "edge-1")
+}
+
+func TestAnAgentThatKnowsMoreThanTheCatalogKeepsItUntilAPersonConfirms(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Known: true, Confirmation: "c1"}
+	g, told := start(t, &said)
+	if d := g.Pass("edge-1", removes("new"), true); !d.None || len(d.Removed) > 0 {
+		t.Errorf("got %+v", d)
+	}
+	told.await(t, "edge-1", "new")
+	if d := g.Pass("edge-2", removes("old"), false); len(d.Removed) != 1 {
+		t.Errorf("what one agent claims counts for another: %+v", d)
+	}
+	if d := g.Pass("edge-1", removes("new"), false); len(d.Removed) > 0 { // the log has grown past what it claimed
+		t.Errorf("forgotten: %+v", d)
+	}
+	said.Confirmation = "c2"
+	if d := g.Pass("edge-1", removes("new"), true); len(d.Removed) != 1 {
+		t.Errorf("after the confirmation: %+v", d)
+	}
+}
+
+// A console that does not know of confirmations could never end it.
+func TestAnOlderConsoleIsBelieved(t *testing.T) {
+	t.Parallel()
+	var said catalog.Removals
+	g, _ := start(t, &said)
+	if d := g.Pass("edge-1", removes("new"), true); len(d.Removed) != 1 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// calls notes how much each call tells.
+type calls chan int
+
+func (c calls) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	services := 0
+	for _, cluster := range req.GetClusters() {
+		services += len(cluster.GetServices())
+	}
+	c <- services
+	return &consolev1.RecordHeldResponse{}, nil
+}
+
+// A call that is too large for the console would be made again for ever, and a person would confirm what nobody was shown.
+func TestCallsAreBoundedByWhatTheyTell(t *testing.T) {
+	t.Parallel()
+	const clusters, each, most = 10, 9000, 20_000
+	told := make(calls, clusters)
+	g := hold.New(told, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, slog.New(slog.DiscardHandler))
+	services := make([]string, each)
+	for i := range services {
+		services[i] = fmt.Sprintf("service-%04d", i)
+	}
+	for i := range clusters {
+		g.Pass(fmt.Sprintf("edge-%d", i), removes(services...), false)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for left := clusters * each; left > 0; {
+		select {
+		case n := <-told:
+			if n > most {
+				t.Fatalf("a call tells of %d services", n)
+			}
+			left -= n
+		case <-time.After(time.Minute):
+			t.Fatalf("the console is not told of %d services", left)
+		}
+	}
+}
