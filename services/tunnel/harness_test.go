@@ -160,6 +160,7 @@ type hub struct {
 	stop    func() error // ends the tunnel and returns Run's error; more than once is fine
 
 	coordinate func() coordination.Coordinator
+	observed   *telemetry.Telemetry // of replicas and agents from now on; nil: nothing is recorded
 }
 
 func newHub(t *testing.T, clusters ...string) *hub {
@@ -215,7 +216,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 // another starts one more replica of the tunnel.
 func (h *hub) another() *hub {
 	h.t.Helper()
-	more := &hub{console: h.console, t: h.t, ca: h.ca, coordinate: h.coordinate, config: h.config}
+	more := &hub{console: h.console, t: h.t, ca: h.ca, coordinate: h.coordinate, config: h.config, observed: h.observed}
 	more.start()
 	return more
 }
@@ -228,7 +229,7 @@ func (h *hub) start() {
 	var err error
 	h.service, err = tunnel.New(cfg, tunnel.Deps{
 		Log:       slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Telemetry: telemetry.Discard(), Coordinator: h.coordinate(),
+		Telemetry: h.telemetry(), Coordinator: h.coordinate(),
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -238,6 +239,15 @@ func (h *hub) start() {
 	}
 	h.url = h.service.URL()
 	h.run()
+}
+
+// telemetry has a registry of its own.
+func (h *hub) telemetry() *telemetry.Telemetry {
+	tel := telemetry.Discard()
+	if h.observed != nil {
+		tel.Tracer = h.observed.Tracer
+	}
+	return tel
 }
 
 func (h *hub) run() {

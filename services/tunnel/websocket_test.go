@@ -75,7 +75,7 @@ func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerF
 	token := h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster})
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc, Token: identity.StaticToken(token),
-		Kube: kube, Transport: apiServer.Client().Transport, Version: "test", Log: slog.New(slog.DiscardHandler),
+		Kube: kube, Transport: apiServer.Client().Transport, Version: "test", Tracer: h.telemetry().Tracer.Tracer("agent"), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		h.t.Fatal(err)

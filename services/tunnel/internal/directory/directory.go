@@ -160,8 +160,14 @@ func (d *Directory) Drain(ctx context.Context) {
 	d.mu.Lock()
 	d.draining = true
 	d.mu.Unlock()
+	d.announce(ctx)
+}
+
+// announce tells the others what this replica says of itself, once that can be read: they look when they are told, and else
+// not for a while.
+func (d *Directory) announce(ctx context.Context) {
 	if err := d.deps.Coordinator.Join(ctx, replicas, d.self(), replicaTTL); err != nil {
-		d.deps.Log.DebugContext(ctx, "tell that this replica drains; the others notice", "err", err)
+		d.deps.Log.DebugContext(ctx, "tell of this replica; the others notice", "err", err)
 	}
 	d.publish(ctx, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -198,4 +199,51 @@ func TestForgedEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask.awaitHolders("edge-1", "https://a")
+}
+
+// slow is a store that takes a while to take members in.
+type slow struct{ coordination.Coordinator }
+
+func (s slow) Join(ctx context.Context, group string, m coordination.Member, ttl time.Duration) error {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.Coordinator.Join(ctx, group, m, ttl)
+}
+
+// Who is told of a new replica looks at once, and then not for seconds: it must be there to be found.
+func TestNewReplicaIsKnownAsSoonAsItIsListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := coordination.Open("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var running sync.WaitGroup
+		defer running.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		start := func(c coordination.Coordinator, url string) *directory.Directory {
+			d := directory.New(directory.Deps{Coordinator: c, URL: func() string { return url }, Log: slog.New(slog.DiscardHandler)})
+			running.Go(func() {
+				if err := d.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			return d
+		}
+		ask := start(c, "https://ask")
+		synctest.Wait()
+		began := time.Now()
+		start(slow{c}, "https://a")
+		for news := ask.News(); len(ask.Others()) == 0; news = ask.News() {
+			<-news
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("known only after %v", took)
+		}
+	})
 }

@@ -39,7 +39,7 @@ func (d *Directory) Run(ctx context.Context) error {
 
 // learn keeps the list of replicas, and drops what was read when it is told to.
 func (d *Directory) learn(ctx context.Context, news <-chan []byte) {
-	d.publish(ctx, nil)
+	d.announce(ctx)
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
 	for list := true; ; {

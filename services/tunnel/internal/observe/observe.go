@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/telemetry"
 )
 
 // Metrics of a tunnel.
@@ -32,9 +33,9 @@ func New(r prometheus.Registerer, counts func() (sessions, streams int)) (*Metri
 	m := &Metrics{
 		handed: relayed.WithLabelValues("to"), taken: relayed.WithLabelValues("from"),
 		to: bytes.WithLabelValues("to_cluster"), from: bytes.WithLabelValues("from_cluster"),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ends: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_tunnel_session_ends_total", Help: "Agents' sessions that ended, by reason.",
-		}, []string{"reason"}),
+		}, []string{"reason"}), "peer", "silent", "closed", "protocol"),
 	}
 	for i := range m.classes {
 		m.classes[i] = requests.WithLabelValues([...]string{"aborted", "1xx", "2xx", "3xx", "4xx", "5xx"}[i])

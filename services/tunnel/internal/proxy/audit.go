@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/telemetry"
 )
 
 // record is a request in the audit trail. It never has queries, headers or bodies, which may hold secrets.
@@ -29,7 +30,7 @@ func (x *exchange) begin(r *http.Request) *record {
 	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
 	rec.event = audit.Event{
 		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, x.plain), Namespace: info.Namespace, Name: info.Name,
-		TraceID: traceID(x.trace), Remote: host(r.RemoteAddr),
+		TraceID: telemetry.TraceID(x.trace), Remote: host(r.RemoteAddr),
 	}
 	return rec
 }
@@ -83,14 +84,6 @@ func resource(info kubehttp.Info, path string) string {
 		name += "/" + info.Subresource
 	}
 	return name
-}
-
-// traceID is that of a traceparent: version-traceid-spanid-flags.
-func traceID(parent string) string {
-	if len(parent) < 35 {
-		return ""
-	}
-	return parent[3:35]
 }
 
 func host(addr string) string {
