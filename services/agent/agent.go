@@ -73,6 +73,8 @@ type Config struct {
 	HealthListen string
 	// MetricsTokenFile holds the token that /metrics wants; empty: it wants none, and is there on loopback only.
 	MetricsTokenFile string
+	// TracesThroughHub has spans handed to the distributors, for the hub's collector.
+	TracesThroughHub bool
 	// Tunnel is who is let in through the tunnel.
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
@@ -90,6 +92,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.JoinTokenFile, "join-token-file", "", "file with the token of `fairlead cluster join-token NAME`; needed the first time only")
 	fs.StringVar(&c.DataDir, "data-dir", "", "folder for the agent's credential and its cache")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the cluster that the agent runs in)")
+	fs.BoolVar(&c.TracesThroughHub, "traces-through-hub", false, "hand traces to the hub's distributors instead of to a collector (OTEL_EXPORTER_OTLP_ENDPOINT), where the network allows nothing else")
 	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
 	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false, "let people in through the tunnel whose user or groups begin with system:, which are Kubernetes' own")
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
@@ -129,6 +132,7 @@ type Agent struct {
 	cfg          Config
 	log          *slog.Logger
 	telemetry    *telemetry.Telemetry
+	flush        func(context.Context) error // of traces that go through the hub
 	scrapers     telemetry.Scrapers
 	http         *http.Client
 	cluster      *cluster.Cluster
@@ -240,6 +244,11 @@ func (a *Agent) connect() error {
 	if err := a.connectHub(); err != nil {
 		return err
 	}
+	if a.cfg.TracesThroughHub {
+		if err := a.traceThroughHub(); err != nil {
+			return err
+		}
+	}
 	return a.connectTunnel(config)
 }
 
@@ -298,6 +307,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		Transport:  a.people,
 		Policy:     a.cfg.Tunnel,
 		Version:    version.String(),
+		Tracer:     a.telemetry.Tracer.Tracer("fairlead.dev/platform/reach"),
 		Log:        a.log,
 	})
 	return errors.Join(err, a.observeTunnel())
@@ -353,9 +363,11 @@ func (a *Agent) wire() {
 		Compare:   a.cluster,
 		Metadata:  a.cluster.Metadata,
 
+		Environment:          a.environment,
 		RequireImpersonation: a.cfg.RequireImpersonation,
 
 		Tracer:  tracer,
+		Keep:    a.telemetry.Keep,
 		Metrics: a.telemetry.Registry,
 		Log:     a.log,
 	})
@@ -375,7 +387,7 @@ func (a *Agent) wire() {
 
 // Run joins the hub, if that was not done before, and works until ctx ends. It returns nil then.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.close()
+	defer a.close() //nolint:contextcheck // ctx has ended by then
 	member, err := a.joiner.Join(ctx, a.cfg.JoinTokenFile)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -465,6 +477,7 @@ func (a *Agent) beReached(ctx context.Context) error {
 }
 
 func (a *Agent) close() {
+	a.flushTraces()
 	a.http.CloseIdleConnections()
 	a.tunnels.CloseIdleConnections()
 	a.people.CloseIdleConnections()

@@ -63,7 +63,7 @@ func (a *Agent) serveHealth(ctx context.Context) error {
 
 // metrics is for those who have the metrics token; without one, for this machine; else nil.
 func (a *Agent) metrics(local bool) http.Handler {
-	metrics := promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
+	metrics := promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, EnableOpenMetrics: true})
 	if a.scrapers.Any() {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !a.scrapers.Admits(r) {

@@ -243,7 +243,7 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 		Artifact: &artifactv1.Artifact{Digest: string(digest)},
 		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
-	sent.Sync = h.services[service].GetSync()
+	sent.Sync, sent.Rules = h.services[service].GetSync(), h.services[service].GetRules()
 	sent.Render, sent.ClusterLabels = h.rendering[service].spec, h.rendering[service].labels
 	seal(sent)
 	h.services[service] = sent
@@ -264,9 +264,21 @@ func (h *testHub) sync(service string, spec *deliveryv1.SyncSpec) string {
 	return sent.GetDigest()
 }
 
+// bound changes what a service's project allows, and returns its new digest.
+func (h *testHub) bound(service string, rules *deliveryv1.ObjectRules) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sent := proto.CloneOf(h.services[service])
+	sent.Rules = rules
+	seal(sent)
+	h.services[service] = sent
+	h.nudge()
+	return sent.GetDigest()
+}
+
 // seal gives a delivery its digest.
 func seal(sent *deliveryv1.ServiceDelivery) {
-	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender()})
+	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender(), Rules: sent.GetRules()})
 	if err != nil {
 		panic(err)
 	}

@@ -23,18 +23,24 @@ func besideThis(name string) []string {
 
 // scope is what the templates of a service see.
 func (a *Agent) scope(ctx context.Context, service desired.Service) (render.Scope, error) {
-	scope := render.Scope{
-		Cluster: render.ClusterScope{Name: a.joiner.Cluster(), Labels: service.ClusterLabels, KubernetesVersion: a.kubernetesVersion()},
-		Service: render.ServiceScope{Name: service.Name, Namespace: service.Namespace},
-	}
+	scope := render.Scope{Service: render.ServiceScope{Name: service.Name, Namespace: service.Namespace}}
 	var err error
 	if scope.Configuration, err = desired.Values(service.Configuration); err != nil {
 		return render.Scope{}, err
 	}
-	if scope.Cluster.KubernetesVersion == "" {
-		return render.Scope{}, errors.New("the API server's version is not known yet")
+	scope.Cluster, err = a.environment(ctx)
+	scope.Cluster.Labels = service.ClusterLabels
+	return scope, err
+}
+
+// environment is the cluster as all templates see it.
+func (a *Agent) environment(ctx context.Context) (render.ClusterScope, error) {
+	scope := render.ClusterScope{Name: a.joiner.Cluster(), KubernetesVersion: a.kubernetesVersion()}
+	if scope.KubernetesVersion == "" {
+		return scope, errors.New("the API server's version is not known yet")
 	}
-	scope.Cluster.APIVersions, err = a.cluster.APIVersions(ctx)
+	var err error
+	scope.APIVersions, err = a.cluster.APIVersions(ctx)
 	return scope, err
 }
 

@@ -119,12 +119,28 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{},
 		held: map[object.Key]bool{},
 	}
-	if r.Record.Progress.Digest == r.Digest {
-		for _, key := range r.Record.Progress.Ran {
-			p.ran[key] = true
-		}
-	}
+	p.recall(r)
 	return p, nil
+}
+
+// BeginLast plans the hooks that come when the service was removed.
+func (a *Applier) BeginLast(r Request, hooks []set.Item) *Progress {
+	p := &Progress{
+		steps: order.Hooks(hooks, object.PostDelete), since: a.now(), known: a.knowledge(r.Service, r.Record), rules: health.Compile(r.Sync.GetHealth()),
+		done: map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
+	}
+	p.recall(r)
+	return p
+}
+
+// recall takes over which hooks have run for the digest, by the record.
+func (p *Progress) recall(r Request) {
+	if r.Record.Progress.Digest != r.Digest {
+		return
+	}
+	for _, key := range r.Record.Progress.Ran {
+		p.ran[key] = true
+	}
 }
 
 // Done counts the objects that are as they should be, and lists them for the inventory.
@@ -363,6 +379,8 @@ func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err
 		return "", err
 	case meta.DeletionTimestamp != nil:
 		return again, nil
+	case isHeld(meta): // the watch is about to tell
+		return "is held by its annotation " + object.HoldAnnotation + " in the cluster", nil
 	case object.Owner(meta) == "":
 		return "", errors.New("it can't be changed to what is wanted, and was not made by a service: only those are deleted to be made anew. Delete it, or change what is wanted")
 	}

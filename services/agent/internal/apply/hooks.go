@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -69,6 +70,8 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	case meta.Annotations[runAnnotation] == r.Digest:
 		p.note(item, meta.UID, object.Owned(meta))
 		return "", nil
+	case isHeld(meta):
+		return "is a hook that is held by its annotation " + object.HoldAnnotation + " in the cluster, and runs once that is taken off", nil
 	}
 	owner := object.Owner(meta)
 	if owner != "" && owner != r.Service {
@@ -82,6 +85,11 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 		return "", explain(item, err)
 	}
 	return "of an earlier sync is being deleted", nil
+}
+
+func isHeld(meta metav1.Object) bool {
+	_, held := meta.GetAnnotations()[object.HoldAnnotation]
+	return held
 }
 
 func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set.Item) *Problem {
@@ -227,12 +235,16 @@ func (a *Applier) failHooks(ctx context.Context, p *Progress, failures []Failure
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag. One that can't be deleted stays in the inventory, and so does
-// what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
+// dropHooks deletes the objects of hooks with this flag. One that can't be deleted, or that people hold, stays in the inventory, and
+// so does what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
 func (a *Applier) dropHooks(ctx context.Context, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
 		entry, ok := p.Done()[item.Key]
 		if !ok || item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" {
+			continue
+		}
+		meta, err := a.api.Metadata(ctx, item.Ref)
+		if err != nil && !notThere(err) || err == nil && isHeld(meta) {
 			continue
 		}
 		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) || apierrors.IsConflict(err) {

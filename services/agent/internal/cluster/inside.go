@@ -26,6 +26,8 @@ const (
 	insideWidth = 8
 	// insidePage is how many objects of a kind are looked at, at a time.
 	insidePage = 50
+	// insideMost bounds the objects with owners that are kept in mind meanwhile.
+	insideMost = 10_000
 )
 
 // Inside names an object in a namespace that somebody made and skip does not fit; "" if there is none. What a cluster
@@ -53,8 +55,11 @@ func (c *Cluster) Inside(ctx context.Context, namespace string, skip func(metav1
 	}
 	close(work)
 	running.Wait()
-	if l.found != "" || l.failed != nil {
+	switch {
+	case l.found != "" || l.failed != nil:
 		return l.found, l.failed
+	case l.full:
+		return "", &DoubtError{Why: fmt.Sprintf("more than %d objects in it have owners, which have to go first", insideMost)}
 	}
 	return c.owned(ctx, namespace, &l)
 }
@@ -68,9 +73,11 @@ type look struct {
 	mu     sync.Mutex // guards what follows
 	found  string
 	failed error
-	// goes are the objects that hold nothing.
+	// goes are objects that hold nothing.
 	goes     map[types.UID]bool
 	children []child
+	// full: there are more children.
+	full bool
 }
 
 // child is an object with owners.
@@ -87,7 +94,11 @@ func (l *look) through(kind namedKind, objects metadata.ResourceInterface) {
 		defer l.mu.Unlock()
 		switch {
 		case l.skip(meta):
-			l.goes[meta.GetUID()] = true
+			if len(l.goes) < insideMost { // it is asked for, else
+				l.goes[meta.GetUID()] = true
+			}
+		case len(meta.GetOwnerReferences()) > 0 && len(l.children) == insideMost:
+			l.full = true // go on: somebody may have something without an owner
 		case len(meta.GetOwnerReferences()) > 0:
 			l.children = append(l.children, child{name: kind.kind + " " + meta.GetNamespace() + "/" + meta.GetName(), uid: meta.GetUID(), owners: meta.GetOwnerReferences()})
 		default:

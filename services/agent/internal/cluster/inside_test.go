@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,7 +23,14 @@ const (
 // edge is an API server that answers by path. What it does not have is not found; "503" is not available.
 func edge(t *testing.T, answers map[string]string) *Cluster {
 	t.Helper()
+	return edgeSeen(t, answers, func(string) {})
+}
+
+// edgeSeen is edge, and tells which paths are asked for.
+func edgeSeen(t *testing.T, answers map[string]string, seen func(path string)) *Cluster {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen(r.URL.Path)
 		answer, ok := answers[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -178,5 +186,28 @@ func TestServedTellsWhatIsGoneFromWhatIsAway(t *testing.T) {
 				t.Errorf("got %q, %v", version, err)
 			}
 		})
+	}
+}
+
+// However many objects have owners, no more of them are kept in mind than the bound; what nobody owns is found behind them.
+func TestInsideKeepsFewObjectsInMind(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/sail.dev/v1/namespaces/shop/rafts"
+	var items strings.Builder
+	for i := range insideMost + 10 {
+		fmt.Fprintf(&items, `{"metadata":{"name":"r%d","namespace":"shop","uid":"r%d","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"o"}]}},`, i, i)
+	}
+	list := func(last string) string {
+		return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[` + items.String() + last + `]}`
+	}
+	nobody := func(metav1.Object) bool { return false }
+	answers := map[string]string{"/api": `{}`, crds: metas(), "/apis": discovery("Current", rafts), path: list(`{"metadata":{"name":"free","namespace":"shop","uid":"f"}}`)}
+	if found, err := edge(t, answers).Inside(t.Context(), "shop", nobody); found != "Raft shop/free" || err != nil {
+		t.Errorf("got %q, %v", found, err)
+	}
+	answers[path] = list(`{"metadata":{"name":"own","namespace":"shop","uid":"f","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"o"}]}}`)
+	doubt := (*DoubtError)(nil)
+	if found, err := edge(t, answers).Inside(t.Context(), "shop", nobody); found != "" || !errors.As(err, &doubt) {
+		t.Errorf("got %q, %v", found, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,12 @@ type Self struct {
 
 	// Namespace and Pod name the pod; empty: the agent runs in none.
 	Namespace, Pod string
+
+	mu sync.Mutex // guards what follows, and has one ask for all
+	// granted are the roles that the account had when that was asked.
+	granted map[object.Key]bool
+	account string
+	asked   time.Time
 }
 
 // Metadata tells of what the agent needs that it is never pruned.
@@ -189,50 +197,78 @@ func (s *Self) grants(ctx context.Context, ref object.Ref, account string) (bool
 		}
 		return err == nil && s.binds(binding, account), err
 	}
+	roles, err := s.roles(ctx, account)
+	return roles[ref.Key], err
+}
+
+// roles are those that bindings give to the account. All bindings are looked through once for all roles that go together.
+func (s *Self) roles(ctx context.Context, account string) (map[object.Key]bool, error) {
+	const fresh = 10 * time.Second
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.granted != nil && s.account == account && time.Since(s.asked) < fresh {
+		return s.granted, nil
+	}
+	asked, granted := time.Now(), map[object.Key]bool{}
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
-		found, err := s.anyOf(ctx, rbacKind(kind), func(binding *unstructured.Unstructured) bool {
+		if err := s.eachOf(ctx, rbacKind(kind), func(binding *unstructured.Unstructured) {
+			if !s.binds(binding, account) {
+				return
+			}
 			of, _, _ := unstructured.NestedStringMap(binding.Object, "roleRef")
-			return of["kind"] == ref.Kind && of["name"] == ref.Name && (ref.Namespace == "" || ref.Namespace == binding.GetNamespace()) && s.binds(binding, account)
-		})
-		if found || err != nil {
-			return found, err
+			key := object.Key{Group: rbacGroup, Kind: of["kind"], Name: of["name"]}
+			if key.Kind == "Role" {
+				key.Namespace = binding.GetNamespace()
+			}
+			granted[key] = true
+		}); err != nil {
+			return nil, err
 		}
 	}
-	return false, nil
+	s.account, s.asked, s.granted = account, asked, granted
+	return granted, nil
 }
 
 func rbacKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: rbacGroup, Version: "v1", Kind: kind}
 }
 
-// anyOf looks through all objects of a kind, page by page.
-func (s *Self) anyOf(ctx context.Context, gvk schema.GroupVersionKind, matches func(*unstructured.Unstructured) bool) (bool, error) {
+// eachOf goes through all objects of a kind, page by page.
+func (s *Self) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do func(*unstructured.Unstructured)) error {
 	kind, err := s.Kind(ctx, gvk)
 	if err != nil {
-		return false, err
+		return err
 	}
 	const pageSize = 500
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := s.objects(kind, "").List(ctx, options)
 		if err != nil {
-			return false, err
+			return err
 		}
 		for i := range page.Items {
-			if matches(&page.Items[i]) {
-				return true, nil
-			}
+			do(&page.Items[i])
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return false, nil
+			return nil
 		}
 	}
 }
 
+// binds tells whether the account is among a binding's subjects, by whichever of its names.
 func (s *Self) binds(binding *unstructured.Unstructured, account string) bool {
 	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 	return slices.ContainsFunc(subjects, func(one any) bool {
 		subject, _ := one.(map[string]any)
-		return subject["kind"] == "ServiceAccount" && subject["name"] == account && subject["namespace"] == s.Namespace
+		name, _ := subject["name"].(string)
+		switch subject["kind"] {
+		case "ServiceAccount":
+			return name == account && subject["namespace"] == s.Namespace
+		case "User":
+			return name == "system:serviceaccount:"+s.Namespace+":"+account
+		case "Group":
+			return name == "system:serviceaccounts" || name == "system:serviceaccounts:"+s.Namespace || name == "system:authenticated"
+		}
+		return false
 	})
 }

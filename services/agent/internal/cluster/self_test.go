@@ -32,3 +32,50 @@ func TestWhatThePodNamesIsNotDeleted(t *testing.T) {
 		}
 	}
 }
+
+// The account has rights by its name as a user and by its groups, too; and many roles that go are one look at the bindings.
+func TestRolesOfTheAgentAreSparedWhoeverTheyAreBoundTo(t *testing.T) {
+	t.Parallel()
+	binding := func(kind, role, subject string) string {
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"b-` + role + `","namespace":"shop"},"roleRef":{"kind":"` + role + `","name":"r"},"subjects":[` + subject + `]}`
+	}
+	const group = "/apis/rbac.authorization.k8s.io/v1"
+	for subject, spared := range map[string]bool{
+		`{"kind":"ServiceAccount","name":"runs","namespace":"shop"}`:  true,
+		`{"kind":"ServiceAccount","name":"runs","namespace":"other"}`: false,
+		`{"kind":"User","name":"system:serviceaccount:shop:runs"}`:    true,
+		`{"kind":"User","name":"somebody"}`:                           false,
+		`{"kind":"Group","name":"system:serviceaccounts"}`:            true,
+		`{"kind":"Group","name":"system:serviceaccounts:shop"}`:       true,
+		`{"kind":"Group","name":"system:serviceaccounts:other"}`:      false,
+		`{"kind":"Group","name":"system:authenticated"}`:              true,
+	} {
+		lists := 0
+		api := map[string]string{
+			"/api/v1":                            `{"kind":"APIResourceList","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}`,
+			"/api/v1/namespaces/shop/pods/agent": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"agent","namespace":"shop"},"spec":{"serviceAccountName":"runs"}}`,
+			group:                                `{"kind":"APIResourceList","resources":[{"name":"roles","namespaced":true,"kind":"Role"},{"name":"clusterroles","kind":"ClusterRole"},{"name":"rolebindings","namespaced":true,"kind":"RoleBinding"},{"name":"clusterrolebindings","kind":"ClusterRoleBinding"}]}`,
+			group + "/rolebindings":              `{"kind":"RoleBindingList","apiVersion":"rbac.authorization.k8s.io/v1","items":[` + binding("RoleBinding", "Role", subject) + `]}`,
+			group + "/clusterrolebindings":       `{"kind":"ClusterRoleBindingList","apiVersion":"rbac.authorization.k8s.io/v1","items":[` + binding("ClusterRoleBinding", "ClusterRole", subject) + `]}`,
+			group + "/namespaces/shop/rolebindings/one": binding("RoleBinding", "Role", subject),
+		}
+		s := &Self{Namespace: "shop", Pod: "agent", Cluster: edgeSeen(t, api, func(path string) {
+			if strings.HasSuffix(path, "bindings") {
+				lists++
+			}
+		})}
+		for _, key := range []object.Key{{Kind: "Role", Namespace: "shop", Name: "r"}, {Kind: "ClusterRole", Name: "r"}, {Kind: "RoleBinding", Namespace: "shop", Name: "one"}} {
+			key.Group = rbacGroup
+			if err := s.spare(t.Context(), object.Ref{Key: key, Version: "v1"}); apierrors.IsBadRequest(err) != spared {
+				t.Errorf("%s, bound to %s: %v", key, subject, err)
+			}
+		}
+		other := object.Ref{Key: object.Key{Group: rbacGroup, Kind: "Role", Namespace: "other", Name: "r"}, Version: "v1"}
+		if err := s.spare(t.Context(), other); err != nil {
+			t.Errorf("a role of the same name elsewhere: %v", err)
+		}
+		if lists != 2 {
+			t.Errorf("bindings were listed %d times", lists)
+		}
+	}
+}

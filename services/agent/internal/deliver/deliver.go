@@ -3,7 +3,6 @@
 package deliver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +15,6 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/hub"
-	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 )
 
@@ -69,8 +67,6 @@ func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
 			w.Log.Error("a delivery of the hub can't be used; it is left out", "service", sent.GetName(), "err", err)
 			continue
 		}
-		_, span := w.Tracer.Start(telemetry.Extract(context.Background(), service.Traceparent), "agent.delivery")
-		span.End()
 		w.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)
 		services = append(services, service)
 	}
@@ -109,6 +105,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Commit: sent.GetRevision().GetCommit(), Artifact: digest, Size: sent.GetArtifact().GetSize(),
 		Traceparent: sent.GetRevision().GetTraceparent(), Ticket: sent.GetTicket(),
 		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
-		Configuration: sent.GetConfiguration(),
+		Configuration: sent.GetConfiguration(), Rules: sent.GetRules(),
 	}, nil
 }

@@ -45,7 +45,7 @@ func (d *Downloader) Prepare(ctx context.Context, service desired.Service) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	ctx, span := d.tracer.Start(telemetry.Extract(ctx, service.Traceparent), "agent.download", trace.WithAttributes(
+	ctx, span := telemetry.Of(ctx, service.Traceparent, d.tracer, "agent.download", trace.WithAttributes(
 		attribute.String("service", service.Name), attribute.String("digest", string(service.Artifact))))
 	defer span.End()
 	d.store.Pin(d.desired.Artifacts())

@@ -43,15 +43,34 @@ const (
 	shortest = 4
 	// shortestLine of a secret of several lines that is looked for by itself.
 	shortestLine = 8
+	// mostFormer bounds the former secrets of a service, in bytes: what is older than that many was replaced long ago.
+	mostFormer = 64 << 10
 )
 
-// Mask returns a function that takes the service's secrets out of texts for people; nil: there are none. What renderers and the API
-// server say about an object may quote it.
+// Mask returns a function that takes the service's secrets out of texts for people, those that it had before too; nil: there are
+// none. What renderers and the API server say about an object may quote it.
 func (s Service) Mask() func(string) string {
+	var found []string
+	for _, secret := range append(s.secrets(), s.Former...) {
+		found = append(found, forms(secret)...)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // of one that begins with another no end is left
+	var pairs []string
+	for _, form := range found {
+		pairs = append(pairs, form, masked)
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// secrets are the texts of the configuration that nobody is to read, as far as they can be looked for.
+func (s Service) secrets() []string {
 	var found []string
 	note := func(secret string) {
 		if len(secret) >= shortest {
-			found = append(found, forms(secret)...)
+			found = append(found, secret)
 		}
 	}
 	for _, e := range s.Configuration.GetEntries() {
@@ -74,15 +93,27 @@ func (s Service) Mask() func(string) string {
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
+	return found
+}
+
+// former are the secrets of before that are none of now's any more, the latest last: the cluster may still show them.
+func former(before, now Service) []string {
+	all := slices.Concat(before.Former, before.secrets())
+	current := now.secrets()
+	all = slices.DeleteFunc(all, func(secret string) bool { return slices.Contains(current, secret) })
+	slices.Reverse(all)
+	var kept []string
+	bytes := 0
+	for _, secret := range all {
+		if bytes += len(secret); bytes > mostFormer {
+			break
+		}
+		if !slices.Contains(kept, secret) {
+			kept = append(kept, secret)
+		}
 	}
-	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // of one that begins with another no end is left
-	var pairs []string
-	for _, form := range found {
-		pairs = append(pairs, form, masked)
-	}
-	return strings.NewReplacer(pairs...).Replace
+	slices.Reverse(kept)
+	return kept
 }
 
 // forms are how a secret may stand in a text.

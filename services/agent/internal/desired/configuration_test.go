@@ -86,3 +86,54 @@ func TestSecretsAreMasked(t *testing.T) {
 		t.Error("nothing is masked")
 	}
 }
+
+// What was a secret is still one in what the cluster shows, when its entry has another value, is none any more, or left.
+func TestFormerSecretsStayMasked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	store, err := desired.Open(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := func(digest string, entries ...*deliveryv1.ConfigurationEntry) {
+		t.Helper()
+		service := desired.Service{Name: "web", Digest: digest, Configuration: &deliveryv1.Configuration{Revision: digest, Entries: entries}}
+		if err := store.Update([]desired.Service{service}, nil, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(text string) string {
+		t.Helper()
+		service, _ := store.Get("web")
+		if mask := service.Mask(); mask != nil {
+			return mask(text)
+		}
+		return text
+	}
+	wanted("1", entry("pw", true, "hunter-one"), entry("key", true, "opened-later"))
+	wanted("2", entry("pw", true, "hunter-two"), entry("key", false, "opened-later"))
+	wanted("3")
+	if store, err = desired.Open(dir, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := told("hunter-one hunter-two opened-later aHVudGVyLW9uZQ=="); got != "*** *** *** ***" {
+		t.Errorf("told: %s", got)
+	}
+	if err := store.Update(nil, []string{"web"}, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := told("hunter-two can't be removed"); got != "*** can't be removed" {
+		t.Errorf("of one that leaves is told: %s", got)
+	}
+	wanted("4", entry("pw", true, "hunter-one"))
+	for i := range 100 { // and no more than can be read in one go
+		wanted(fmt.Sprint("n", i), entry("pw", true, strings.Repeat(fmt.Sprintf("long-%03d-", i), 200)))
+	}
+	if info, err := os.Stat(filepath.Join(dir, "desired.json")); err != nil || info.Size() > 80<<10 {
+		t.Errorf("the file has %d bytes: %v", info.Size(), err)
+	}
+	if got := told(strings.Repeat("long-098-", 200)); got != "***" {
+		t.Errorf("told: %s", got)
+	}
+}

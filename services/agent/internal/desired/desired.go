@@ -47,6 +47,10 @@ type Service struct {
 	ClusterLabels map[string]string      `json:"clusterLabels,omitempty"`
 	// Configuration is for renderers, too; nil: there is none.
 	Configuration *deliveryv1.Configuration `json:"-"`
+	// Former are secrets that the configuration had before, as the Store knows them: texts about the cluster may still quote them.
+	Former []string `json:"former,omitempty"`
+	// Rules bound its objects; nil: nothing does.
+	Rules *deliveryv1.ObjectRules `json:"-"`
 }
 
 // Content names all that the service's objects are made from; equal for services that are rendered alike. How they
@@ -63,6 +67,12 @@ func (s Service) Content() string {
 	if revision := s.Configuration.GetRevision(); revision != "" {
 		parts = append(parts, "configuration", revision)
 	}
+	if r := s.Rules; r != nil {
+		parts = append(parts, "rules", r.GetProject())
+		for _, list := range [][]string{r.GetNamespaces(), r.GetKinds(), r.GetDeniedKinds()} {
+			parts = append(append(parts, "list"), list...)
+		}
+	}
 	sum := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
@@ -77,6 +87,7 @@ type kept struct {
 	Render        json.RawMessage `json:"render,omitempty"`
 	Sync          json.RawMessage `json:"sync,omitempty"`
 	Configuration json.RawMessage `json:"configuration,omitempty"`
+	Rules         json.RawMessage `json:"rules,omitempty"`
 }
 
 type plain Service
@@ -84,7 +95,7 @@ type plain Service
 // MarshalJSON writes the options as protojson.
 func (s Service) MarshalJSON() ([]byte, error) {
 	out := kept{plain: (*plain)(&s)}
-	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration} {
+	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration, &out.Rules: s.Rules} {
 		if !m.ProtoReflect().IsValid() {
 			continue
 		}
@@ -118,6 +129,12 @@ func (s *Service) UnmarshalJSON(data []byte) error {
 		s.Configuration = &deliveryv1.Configuration{}
 		if err := read.Unmarshal(in.Configuration, s.Configuration); err != nil {
 			return errors.New("the configuration is damaged") // the decoder may quote it
+		}
+	}
+	if in.Rules != nil {
+		s.Rules = &deliveryv1.ObjectRules{}
+		if err := read.Unmarshal(in.Rules, s.Rules); err != nil {
+			return err
 		}
 	}
 	if in.Sync != nil {
@@ -249,12 +266,18 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 			next.Revision = revision
 		}
 		for _, service := range services {
+			before, known := next.Services[service.Name]
+			if !known {
+				before = next.Leaving[service.Name]
+			}
+			service.Former = former(before, service)
 			next.Services[service.Name] = service
 			delete(next.Leaving, service.Name)
 		}
 		for _, name := range removed {
 			if _, already := next.Leaving[name]; !already {
-				next.Leaving[name] = Service{Name: name, Sync: next.Services[name].Sync}
+				before := next.Services[name]
+				next.Leaving[name] = Service{Name: name, Sync: before.Sync, Former: former(before, Service{})}
 			}
 			delete(next.Services, name)
 		}

@@ -55,9 +55,12 @@ type Entry struct {
 	Wave int32
 	// Hook: it was made at a moment of a sync, and is not looked after.
 	Hook bool
-	// Leaving: it left the manifests, and is still there.
+	// Leaving: it left the manifests, and is still there; with a Sum because removing was switched off.
 	Leaving bool
 }
+
+// Going tells that the entry's object is on its way out of the cluster, or gone.
+func (e Entry) Going() bool { return e.Leaving && e.Sum == 0 }
 
 // Progress is what must not be done twice for a digest.
 type Progress struct {
@@ -73,6 +76,10 @@ type Applied struct {
 	// Set names the rendered objects on the agent's disk, see package set.
 	Set  string    `json:"set,omitempty"`
 	Time time.Time `json:"time"`
+	// Environment that the objects were rendered for, if they depend on what the cluster can do.
+	Environment string `json:"environment,omitempty"`
+	// PostDelete: there are hooks to run when the service is removed.
+	PostDelete bool `json:"postDelete,omitempty"`
 }
 
 // Record is what the inventory knows of a service.
@@ -132,8 +139,18 @@ type stored struct {
 	version string
 	chunks  []string
 	bits    int
+	// noted is what was applied since, to the same effect; nil: nothing. It is written with whatever is written next.
+	noted *Applied
 	// annotations of the first ConfigMap are people's, such as a hold: they are kept.
 	annotations map[string]string
+}
+
+func (s stored) now() Record {
+	record := s.record
+	if s.noted != nil {
+		record.Applied = *s.noted
+	}
+	return record
 }
 
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
@@ -200,7 +217,7 @@ func (s *Store) Get(ctx context.Context, service string) (Record, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	record := s.records[service].record
+	record := s.records[service].now()
 	record.Service = service
 	record.Entries = slices.Clone(record.Entries)
 	return record, nil
@@ -211,9 +228,21 @@ func (s *Store) Glance(service string) (record Record, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept, ok := s.records[service]
-	record = kept.record
+	record = kept.now()
 	record.Entries = nil
 	return record, ok && s.broken[service] == nil
+}
+
+// Depends tells whether something was rendered for what the cluster can do.
+func (s *Store) Depends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kept := range s.records {
+		if kept.record.Applied.Environment != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Own tells the ConfigMaps that are the agent's own: no service may have them.
@@ -340,6 +369,34 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, u
 		}
 	}
 	return held, unreadable
+}
+
+// Note is Save for a record that says the same as the one before, but for the digest that it is of: it is not written before
+// something else is. Whoever does not get to know compares once more, and finds the same. false: it has to be saved.
+func (s *Store) Note(record Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, ok := s.records[record.Service]
+	if !ok || s.broken[record.Service] != nil || len(s.claimed[record.Service]) > 0 {
+		return false
+	}
+	applied := record.Applied
+	record.Entries = slices.Clone(record.Entries)
+	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
+	record.Applied.Digest, record.Applied.Commit, record.Applied.Time = before.record.Applied.Digest, before.record.Applied.Commit, before.record.Applied.Time
+	if !reflect.DeepEqual(record, before.record) {
+		return false
+	}
+	before.noted = &applied
+	s.records[record.Service] = before
+	return true
+}
+
+// Noted tells whether something was noted of a service and not written.
+func (s *Store) Noted(service string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[service].noted != nil
 }
 
 // Save writes the record of a service. It fails if anybody else wrote it since it was read; then it is

@@ -37,6 +37,8 @@ const (
 	SyncFail
 	// Never is for hooks of tools that mean nothing here, such as Helm's tests.
 	Never
+	// PostDelete is when the service was removed.
+	PostDelete
 )
 
 // Flags are the other wishes of an object that are yes or no: a set of bits.
@@ -132,12 +134,12 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	}
 	moments := map[string]Hook{
 		HookAnnotation + "pre-sync": PreSync, HookAnnotation + "sync": Sync, HookAnnotation + "post-sync": PostSync,
-		HookAnnotation + "sync-fail":     SyncFail,
+		HookAnnotation + "sync-fail": SyncFail, HookAnnotation + "post-delete": PostDelete,
 		"argocd.argoproj.io/hookPreSync": PreSync, "argocd.argoproj.io/hookSync": Sync, "argocd.argoproj.io/hookPostSync": PostSync,
-		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPostDelete": Never,
+		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPostDelete": PostDelete,
 		"argocd.argoproj.io/hookSkip": Never, "argocd.argoproj.io/hookPreDelete": Never,
 		"helm.sh/hookpre-install": PreSync, "helm.sh/hookpre-upgrade": PreSync,
-		"helm.sh/hookpost-install": PostSync, "helm.sh/hookpost-upgrade": PostSync, "helm.sh/hookpost-delete": Never,
+		"helm.sh/hookpost-install": PostSync, "helm.sh/hookpost-upgrade": PostSync, "helm.sh/hookpost-delete": PostDelete,
 		"helm.sh/hookpre-delete": Never, "helm.sh/hookpre-rollback": Never, "helm.sh/hookpost-rollback": Never,
 		"helm.sh/hooktest": Never, "helm.sh/hooktest-success": Never, "helm.sh/hooktest-failure": Never,
 		"helm.sh/hookcrd-install": 0, // Helm 2's: an ordinary object now
@@ -145,7 +147,7 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	for _, word := range list(value) {
 		moment, known := moments[name+word]
 		if !known {
-			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, or one of Argo CD's or Helm's hooks in their own annotation")
+			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, post-delete, or one of Argo CD's or Helm's hooks in their own annotation")
 		}
 		w.Hook |= moment
 	}

@@ -27,6 +27,8 @@ func TestWishes(t *testing.T) {
 		{"hook of Helm", map[string]string{"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-weight": "-5", "helm.sh/hook-delete-policy": "before-hook-creation"}, Wishes{Hook: PreSync, Wave: -5, Flags: DeleteBefore}},
 		{"test of Helm", map[string]string{"helm.sh/hook": "test"}, Wishes{Hook: Never}},
 		{"also a test", map[string]string{"helm.sh/hook": "test,post-install"}, Wishes{Hook: PostSync}},
+		{"after a removal, for Helm", map[string]string{"helm.sh/hook": "post-delete"}, Wishes{Hook: PostDelete}},
+		{"after a removal, for Argo CD", map[string]string{"argocd.argoproj.io/hook": "PostSync,PostDelete"}, Wishes{Hook: PostSync | PostDelete}},
 		{"CRD of Helm 2", map[string]string{"helm.sh/hook": "crd-install"}, Wishes{}},
 		{"stays", map[string]string{PruneAnnotation: "never"}, Wishes{Flags: PruneNever}},
 		{"stays for Helm", map[string]string{"helm.sh/resource-policy": "keep"}, Wishes{Flags: PruneNever}},

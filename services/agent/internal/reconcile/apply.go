@@ -31,8 +31,6 @@ type problem struct {
 	failures []apply.Failure
 	// final: trying again changes nothing before the next digest.
 	final bool
-	// held: it goes on as soon as people let it.
-	held bool
 	// phase to report, if it is no failure, and what a person has to confirm.
 	phase deliveryv1.Phase
 	guard *deliveryv1.Guard
@@ -45,34 +43,34 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	}
 	k.announced = true
 	begin := time.Now()
-	ctx, span := k.Tracer.Start(telemetry.Extract(ctx, service.Traceparent), "agent.apply", trace.WithAttributes(
+	ctx, span := telemetry.Of(ctx, service.Traceparent, k.Tracer, "agent.apply", trace.WithAttributes(
 		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	defer span.End()
 	gate, failure := k.prepare(ctx, patience, service, record)
 	if ctx.Err() != nil || patience.Err() != nil && failure != nil {
 		return 0 // something else is wanted meanwhile, or the agent stops
 	}
-	k.metrics.seconds.Observe(time.Since(begin).Seconds())
+	telemetry.Observe(ctx, k.metrics.seconds, time.Since(begin))
 	if gate != nil && failure == nil {
 		return k.waits(ctx, service, gate)
 	}
 	if failure != nil {
 		k.metrics.applies.WithLabelValues("failed").Inc()
 		span.SetStatus(codes.Error, "not applied")
+		k.Keep(ctx, "agent.apply", begin, "not applied", attribute.String("service", k.name), attribute.String("revision", service.Commit))
 		k.stuck = failure.final
 		if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
 			record = latest
 		}
 		wait := k.failed(service, record, *failure)
-		if gate != nil || failure.held {
-			k.notBefore = time.Time{}
-		}
 		if gate != nil {
+			k.notBefore = time.Time{}
 			return gate.Look
 		}
 		return wait
 	}
 	k.metrics.applies.WithLabelValues("applied").Inc()
+	k.ripens = time.Now()
 	k.log.Info("applied", "revision", service.Commit, "digest", service.Digest, "seconds", time.Since(begin).Seconds())
 	k.backoff.Reset()
 	return 0
@@ -146,8 +144,8 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		}
 		return nil, failure.because(fmt.Sprintf("%d of %d objects are applied, the others stay as they were", len(done), objects.Len()))
 	}
-	if len(result.Held) > 0 {
-		return nil, holds(result.Held)
+	if k.held = result.Held; len(k.held) > 0 {
+		return nil, holds(k.held)
 	}
 	return nil, k.finish(ctx, service, objects, done)
 }
@@ -158,7 +156,7 @@ func holds(keys []object.Key) *problem {
 	if more := len(keys) - 1; more > 0 {
 		text = fmt.Sprintf("%s and %d more objects are held by their annotation %s in the cluster", keys[0], more, object.HoldAnnotation)
 	}
-	return &problem{held: true, phase: deliveryv1.Phase_PHASE_HELD, text: text + ", and stays as it was. All else is applied, and what left the manifests goes once the annotation is taken off."}
+	return &problem{phase: deliveryv1.Phase_PHASE_HELD, text: text + ", and stays as it was. All else is applied, and what left the manifests goes once the annotation is taken off."}
 }
 
 // begin makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
@@ -170,7 +168,9 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	if err != nil {
 		return retried(err).because(before)
 	}
-	items = slices.DeleteFunc(items, func(item set.Item) bool { return item.Hook == object.Never })
+	items = slices.DeleteFunc(items, func(item set.Item) bool {
+		return item.Hook != 0 && (item.Hook&^(object.Never|object.PostDelete) == 0 || item.Flags&object.Hold != 0)
+	})
 	if failure := guard(service, record, items); failure != nil {
 		return failure
 	}
@@ -236,7 +236,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	}
 	stays := make(map[object.Key]bool, len(items))
 	for _, item := range items {
-		stays[item.Key] = item.Hook == 0
+		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
 	}
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
@@ -253,14 +253,13 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	}
 	record.Kept = nil
 	if len(stale) > 0 {
-		for _, entry := range stale {
-			k.Memory.Doubt(entry.Key) // nobody is to make it again
+		if stale, err = k.noteLeaving(ctx, service, record, stale); err != nil {
+			return retried(err).because("all objects are applied")
 		}
 		out := k.prune(ctx, service, stale)
 		k.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
 		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
 		for _, one := range out.Left {
-			one.Entry.Sum, one.Entry.Leaving = 0, true
 			entries = append(entries, one.Entry)
 		}
 		k.looks.left(out.Left)
@@ -271,9 +270,11 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	record.Complete, record.Begun = true, ""
 	record.Progress = inventory.Progress{}
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
-	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Time: time.Now().UTC().Truncate(time.Second)}
-	if err := k.Inventory.Save(ctx, record); err != nil {
-		return retried(err).because("all objects are applied")
+	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(), PostDelete: slices.ContainsFunc(items, isLast), Time: time.Now().UTC().Truncate(time.Second)}
+	if !k.Inventory.Note(record) {
+		if err := k.Inventory.Save(ctx, record); err != nil {
+			return retried(err).because("all objects are applied")
+		}
 	}
 	k.keepSets(record)
 	if isNew { // who quarrelled about the fields of before may have been given them
@@ -284,16 +285,46 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	return nil
 }
 
-// prune removes objects that left the manifests, unless that is not wanted.
+// noteLeaving writes down what is about to be removed, so that nobody makes it again, not even who follows on an agent that is
+// killed meanwhile.
+func (k *keeper) noteLeaving(ctx context.Context, service desired.Service, record inventory.Record, stale []inventory.Entry) ([]inventory.Entry, error) {
+	stays := service.Sync.GetPrune().GetDisabled()
+	at := make(map[object.Key]int, len(record.Entries))
+	for i, entry := range record.Entries {
+		at[entry.Key] = i
+	}
+	changed := false
+	for i := range stale {
+		before := stale[i]
+		if stale[i].Leaving, stale[i].Sum = true, 0; stays {
+			stale[i].Sum = max(before.Sum, 1)
+		}
+		record.Entries[at[before.Key]] = stale[i]
+		changed = changed || stale[i] != before
+	}
+	if stays || !changed { // the list that is written next has it, too
+		return stale, nil
+	}
+	return stale, k.Inventory.Save(ctx, record)
+}
+
+// prune removes objects that left the manifests, unless that is not wanted, or was not when they left.
 func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
-	if !service.Sync.GetPrune().GetDisabled() {
-		return k.Pruner.Prune(ctx, k.name, stale)
+	var going []inventory.Entry
+	var stays []prune.Left
+	for _, entry := range stale {
+		switch {
+		case service.Sync.GetPrune().GetDisabled():
+			stays = append(stays, prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"})
+		case !entry.Going():
+			stays = append(stays, prune.Left{Entry: entry, Why: "stays until the next sync, because removing was switched off when it left"})
+		default:
+			going = append(going, entry)
+		}
 	}
-	left := make([]prune.Left, len(stale))
-	for i, entry := range stale {
-		left[i] = prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"}
-	}
-	return prune.Outcome{Left: left}
+	out := k.Pruner.Prune(ctx, k.name, going)
+	out.Left = append(out.Left, stays...)
+	return out
 }
 
 // few shortens what is told of objects that stay.
@@ -336,7 +367,7 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 	}
 	var before, going []inventory.Entry
 	for _, entry := range record.Entries {
-		if entry.Hook || entry.UID == "" {
+		if entry.Hook || entry.UID == "" || entry.Going() { // that was confirmed, where it had to be
 			continue
 		}
 		before = append(before, entry)

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -63,6 +66,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	report := k.state(summary, record.Kept)
 	k.tellRepairs(report, record, summary)
 	k.report(service, record, report)
+	k.ripe(service, report)
 	wait := idle
 	if len(k.looks.leaving) > 0 {
 		wait = time.Until(k.looks.then)
@@ -70,10 +74,47 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	if next := k.fetch(patience, service); next > 0 {
 		wait = min(wait, next)
 	}
+	if next := k.writeNote(patience, record); next > 0 {
+		wait = min(wait, next)
+	}
 	if next := k.noteRepairs(patience, record, summary); next > 0 {
 		wait = min(wait, next)
 	}
 	return wait
+}
+
+// ripe ends the trace of what was applied, once it is healthy for the first time.
+func (k *keeper) ripe(service desired.Service, report *deliveryv1.ServiceReport) {
+	if report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY || k.ripens.IsZero() {
+		return
+	}
+	_, span := telemetry.Of(context.Background(), service.Traceparent, k.Tracer, "agent.healthy", trace.WithTimestamp(k.ripens), trace.WithAttributes(
+		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
+	span.End()
+	k.ripens = time.Time{}
+}
+
+// noteWritten is how long the inventory may be behind with a digest that changed nothing: a restart within it compares once more.
+const noteWritten = time.Minute
+
+// writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing to write.
+func (k *keeper) writeNote(ctx context.Context, record inventory.Record) time.Duration {
+	switch {
+	case !k.Inventory.Noted(k.name):
+		k.unwritten = time.Time{}
+		return 0
+	case k.unwritten.IsZero():
+		k.unwritten = time.Now()
+	}
+	if wait := noteWritten - time.Since(k.unwritten); wait > 0 {
+		return wait
+	}
+	k.unwritten = time.Time{}
+	if err := k.Inventory.Save(ctx, record); err != nil {
+		k.log.Warn("the inventory does not know of the newest digest yet", "err", err)
+		return noteWritten
+	}
+	return 0
 }
 
 // leave tries again to remove what should have gone with the last apply.

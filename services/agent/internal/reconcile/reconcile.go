@@ -9,16 +9,19 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -79,13 +82,17 @@ type Deps struct {
 	Details Details
 	// Compare is the cluster, for dry runs.
 	Compare diff.API
+	// Environment is what the cluster can do now, as far as templates see it.
+	Environment func(ctx context.Context) (render.ClusterScope, error)
 	// Metadata reads that of one object.
 	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	// RequireImpersonation refuses services that name no account to be applied as.
 	RequireImpersonation bool
 	Tracer               trace.Tracer
-	Metrics              prometheus.Registerer
-	Log                  *slog.Logger
+	// Keep records what is worth it whatever was decided about its trace: see telemetry.Keep.
+	Keep    func(ctx context.Context, name string, began time.Time, why string, attrs ...attribute.KeyValue) context.Context
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Controller runs the keepers.
@@ -103,6 +110,9 @@ type Controller struct {
 	mu sync.Mutex // guards keepers
 	// keepers are those that run, by service.
 	keepers map[string]*keeper
+
+	// environment is what the cluster can do, "" until that makes a difference to somebody.
+	environment atomic.Pointer[string]
 }
 
 type metrics struct {
@@ -115,7 +125,7 @@ type metrics struct {
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
 	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
-		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}),
+		applies: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}), "applied", "failed"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
@@ -138,6 +148,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	running.Go(func() { c.lookAround(ctx) })
 	for {
 		c.keep(func(k *keeper) { running.Go(func() { k.run(ctx) }) })
 		select {
@@ -246,8 +257,14 @@ type keeper struct {
 	told string
 	// notBefore is when what failed is tried again, whatever is noticed until then.
 	notBefore time.Time
+	// held are the objects that people keep as they are, when nothing else is left to do.
+	held []object.Key
+	// unwritten is since when the inventory is behind.
+	unwritten time.Time
 	looks     looks
 	stance    stance
+	// ripens is since when what was just applied is waited to be healthy; zero: it is, or was not applied by this agent.
+	ripens time.Time
 }
 
 // want is what is wanted of a service, as far as it makes a difference.
@@ -349,7 +366,8 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	current := want{what: what, digest: service.Digest}
 	if current != k.doing {
 		k.settled.Store(false)
-		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore = current, false, false, nil, newLooks(), time.Time{}
+		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, false, false, nil, newLooks(), time.Time{}, nil
+		k.ripens = time.Time{}
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)
@@ -374,16 +392,24 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if !k.judge(service, record).Apply {
 		return k.stand(ctx, patience, service, record)
 	}
-	if record.Has(service.Digest) {
+	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) {
 		return k.observe(patience, service, record)
 	}
 	if k.stuck {
 		return idle
 	}
-	if wait := time.Until(k.notBefore); wait > 0 {
+	if wait := time.Until(k.notBefore); wait > 0 && !k.released() {
 		return wait
 	}
 	return k.apply(ctx, patience, service, record)
+}
+
+// released tells that people keep one of the held objects no longer.
+func (k *keeper) released() bool {
+	return slices.ContainsFunc(k.held, func(key object.Key) bool {
+		known, ok := k.Memory.Get(key)
+		return !ok || known.State != memory.Held
+	})
 }
 
 // slot waits for a turn at the cluster.

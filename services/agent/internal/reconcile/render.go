@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
@@ -26,9 +27,9 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	before := staysAsItWas(record)
 	found, err := k.Sets.Open(k.name, setOf(service))
 	switch {
-	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()):
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()):
 		return found, nil
-	case err == nil: // A sync was asked for since: what the cluster told a chart may be different now.
+	case err == nil: // A sync was asked for since, or the cluster has changed: what it tells a chart may be different now.
 		err = found.Close()
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
@@ -50,7 +51,7 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 // renderSet renders a service. What did not change since the applied set is taken from there. Without any
 // objects there is no set.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
-	building, err := k.Sets.Create(set.Target{Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes})
+	building, err := k.Sets.Create(set.Target{Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules})
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +73,19 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		if in.Scope, err = k.Scope(ctx, service); err != nil {
 			return nil, err
 		}
+		in.Depends = func() {
+			environment := in.Scope.Cluster.Environment()
+			building.For(environment)
+			k.environment.Store(&environment) // what was seen last counts, for all
+		}
 	}
 	begin := time.Now()
+	ctx, span := telemetry.Child(ctx, k.Tracer, "agent.render")
+	defer span.End()
 	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
 		return nil, err
 	}
-	k.metrics.renders.Observe(time.Since(begin).Seconds())
+	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
 	if building.Len() == 0 {
 		return nil, nil
 	}

@@ -220,6 +220,13 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 			}
 			return failure.Err()
 		case FrameDone:
+			var done Done
+			if err := json.Unmarshal(payload, &done); err != nil {
+				return fmt.Errorf("read the renderer's last words: %w", err)
+			}
+			if done.Depends && in.Depends != nil {
+				in.Depends()
+			}
 			return nil
 		default:
 			return fmt.Errorf("the renderer said %q, which means nothing", kind)

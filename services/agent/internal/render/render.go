@@ -36,6 +36,8 @@ type Input struct {
 	Lookup Lookup
 	// Memo may be nil.
 	Memo manifest.Memo
+	// Depends is called if the objects depend on the cluster's version, or on what its API has. It may be nil.
+	Depends func()
 }
 
 // Renderer renders folders. It is safe for concurrent use.

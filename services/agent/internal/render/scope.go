@@ -2,6 +2,9 @@ package render
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,6 +26,15 @@ type ClusterScope struct {
 	KubernetesVersion string            `json:"kubernetesVersion"`
 	// APIVersions are those that the API server has: "apps/v1" and "apps/v1/Deployment".
 	APIVersions []string `json:"apiVersions"`
+}
+
+// Environment names what the cluster can do: where it is the same, what depends on that is rendered alike.
+func (c ClusterScope) Environment() string {
+	sum := sha256.New()
+	for _, text := range append([]string{c.KubernetesVersion}, c.APIVersions...) {
+		fmt.Fprintf(sum, "%d:%s", len(text), text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // ServiceScope is the service that a template is rendered for.

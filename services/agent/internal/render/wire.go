@@ -25,7 +25,7 @@ const (
 	FrameLookup = 'l' // LookupRequest
 	FrameAnswer = 'a' // LookupAnswer
 	FrameFailed = 'f' // Failure, the last frame
-	FrameDone   = 'd' // nothing: all objects were told; the last frame
+	FrameDone   = 'd' // Done: all objects were told; the last frame
 )
 
 // maxFrame bounds a frame: an object may have 4 MiB.
@@ -101,6 +101,12 @@ type Failure struct {
 	Mistakes []*manifest.Error `json:"mistakes,omitempty"`
 	// Text is any other error.
 	Text string `json:"text,omitempty"`
+}
+
+// Done is what a child says at its end.
+type Done struct {
+	// Depends: the objects depend on the cluster's version, or on what its API has.
+	Depends bool `json:"depends,omitempty"`
 }
 
 // FailureOf takes an error apart.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/notice"
 	"fairlead.dev/services/agent/internal/object"
@@ -111,7 +112,7 @@ func New(m *memory.Memory, repairer Repairer, verifier Verifier, now func() time
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fairlead_agent_repair_seconds", Help: "Time from the news of a change to its repair.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
 		}),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_repairs_total", Help: "Repairs of objects, by result."}, []string{"result"}),
+		results: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_repairs_total", Help: "Repairs of objects, by result."}, []string{"result"}), "repaired", "failed"),
 	}
 	metrics.MustRegister(r.seconds, r.results)
 	return r

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
@@ -37,6 +38,8 @@ type Target struct {
 	// Namespace for objects that name none.
 	Namespace string
 	Scopes    Scopes
+	// Rules bound the objects; nil: nothing does.
+	Rules *deliveryv1.ObjectRules
 }
 
 // Scopes says whether a kind lives in namespaces, as the cluster has it.
@@ -61,6 +64,8 @@ type Builder struct {
 	// last is what the service was before, and before its items by the text they were read from.
 	last   *Set
 	before map[object.Sum][]Item
+	// environment that the objects depend on.
+	environment string
 }
 
 // Create begins a set. End it with Commit or Discard.
@@ -272,15 +277,21 @@ func isCRD(group, kind string) bool {
 	return group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition"
 }
 
+// For says what the cluster can do, in few words, because the objects depend on it.
+func (b *Builder) For(environment string) { b.environment = environment }
+
 // Commit finishes the set, and opens it. The error joins one per object.
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
-	if err := errors.Join(b.settle(ctx), b.twins()); err != nil {
+	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx)); err != nil {
 		return nil, err
 	}
 	end, err := b.writeIndex()
 	if err != nil {
 		return nil, err
+	}
+	if same := b.same(end); same != nil {
+		return same, nil
 	}
 	if err := b.w.Flush(); err != nil {
 		return nil, fmt.Errorf("write objects of %s: %w", b.Service, err)
@@ -297,6 +308,22 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// same is the set that is there already, if it has the same index and so the sums of the same objects: then nothing has to get to the
+// disk, but that it was made again now.
+func (b *Builder) same(end footer) *Set {
+	file, err := os.Open(b.path)
+	if err != nil {
+		return nil
+	}
+	now := time.Now()
+	if s, err := open(file); err == nil && s.footer == end && os.Chtimes(b.path, now, now) == nil {
+		s.made = now
+		return s
+	}
+	_ = file.Close() // it is replaced
+	return nil
 }
 
 // settle writes those objects again whose namespace is another one than was thought, now that all CRDs
@@ -365,7 +392,7 @@ func (b *Builder) twins() error {
 
 // writeIndex writes what follows the content.
 func (b *Builder) writeIndex() (footer, error) {
-	end := footer{index: b.at, count: uint32(len(b.items))}
+	end := footer{index: b.at, count: uint32(len(b.items)), environment: b.environment}
 	var index []byte
 	type row struct {
 		hash object.Sum
@@ -383,5 +410,5 @@ func (b *Builder) writeIndex() (footer, error) {
 		index = binary.LittleEndian.AppendUint32(index, row.at)
 	}
 	end.sum = object.SumOf(index)
-	return end, b.write(append(index, end.bytes()...))
+	return end, b.write(slices.Concat(index, []byte(end.environment), end.bytes()))
 }

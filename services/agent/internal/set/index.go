@@ -16,6 +16,7 @@ import (
 //	content   objects as JSON, as they are sent, one after the other
 //	index     an entry per object, in the order they were added: see appendItem
 //	table     12 bytes per object: hash of its key, and where the index has it; sorted
+//	for       what the cluster could do, where the objects depend on it: text
 //	footer    see footer
 //
 // Numbers are little-endian.
@@ -23,6 +24,8 @@ const (
 	magic      = "flset\x00\x00\x01"
 	rowBytes   = 12
 	footerSize = 32
+	// maxEnvironment bounds the text of what the cluster could do.
+	maxEnvironment = 64
 )
 
 // footer is the end of the file, from which the rest is found.
@@ -31,6 +34,8 @@ type footer struct {
 	table int64  // where it begins
 	count uint32 // of objects
 	sum   object.Sum
+	// environment stands before the rest, which does not have it.
+	environment string
 }
 
 func (f footer) bytes() []byte {
@@ -41,19 +46,20 @@ func (f footer) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// parseFooter reads what stands at the end of a file of so many bytes.
-func parseFooter(b []byte, size int64) (footer, bool) {
+// parseFooter reads what stands at the end of a file of so many bytes, and says how long the environment before it is.
+func parseFooter(b []byte, size int64) (f footer, environment int64, ok bool) {
 	if len(b) != footerSize || crc32.ChecksumIEEE(b[:footerSize-4]) != binary.LittleEndian.Uint32(b[footerSize-4:]) {
-		return footer{}, false
+		return footer{}, 0, false
 	}
-	f := footer{
+	f = footer{
 		index: int64(binary.LittleEndian.Uint64(b)),
 		table: int64(binary.LittleEndian.Uint64(b[8:])),
 		count: binary.LittleEndian.Uint32(b[16:]),
 		sum:   object.Sum(binary.LittleEndian.Uint64(b[20:])),
 	}
-	fits := f.index >= int64(len(magic)) && f.table >= f.index && f.table <= size && size-f.table == int64(f.count)*rowBytes+footerSize
-	return f, fits
+	environment = size - f.table - int64(f.count)*rowBytes - footerSize
+	fits := f.index >= int64(len(magic)) && f.table >= f.index && f.table <= size && environment >= 0 && environment <= maxEnvironment
+	return f, environment, fits
 }
 
 // appendItem writes an entry: its length, the fields, and a sum of them.

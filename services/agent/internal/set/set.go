@@ -130,10 +130,15 @@ func open(file *os.File) (*Set, error) {
 	if _, err := file.ReadAt(end, info.Size()-footerSize); err != nil {
 		return nil, err
 	}
-	foot, ok := parseFooter(end, info.Size())
+	foot, length, ok := parseFooter(end, info.Size())
 	if !ok || string(head) != magic {
 		return nil, errDamaged
 	}
+	environment := make([]byte, length)
+	if _, err := file.ReadAt(environment, info.Size()-footerSize-length); err != nil {
+		return nil, err
+	}
+	foot.environment = string(environment)
 	return &Set{file: file, path: file.Name(), footer: foot, made: info.ModTime()}, nil
 }
 
@@ -142,6 +147,9 @@ func (s *Set) Close() error { return s.file.Close() }
 
 // Made is when the set was written.
 func (s *Set) Made() time.Time { return s.made }
+
+// Environment is what the cluster could do when the set was made, "" if the objects don't depend on that.
+func (s *Set) Environment() string { return s.environment }
 
 // Len is how many objects there are.
 func (s *Set) Len() int { return int(s.count) }

@@ -290,7 +290,7 @@ func TestCopyIsLikeReading(t *testing.T) {
 	t.Parallel()
 	dirs := t.TempDir()
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(dirs, "")
+		dir, err := os.MkdirTemp(dirs, "") //nolint:usetesting // one of many
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,4 +367,73 @@ func FuzzSetIndex(f *testing.F) {
 			_, _, _ = s.Object(item)
 		}
 	})
+}
+
+// A set that is made again just as it was stays on the disk, and counts as made now.
+func TestSetThatIsTheSameIsNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	store, dir := openStore(t)
+	const one, other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"1\"}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"2\"}\n"
+	file := func() os.FileInfo {
+		t.Helper()
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		info, err := entries[0].Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	first := must(t, store, "1", one, must(t, store, "1", one, nil)) // with what it was read from
+	before := file()
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, before.Name()), long, long); err != nil {
+		t.Fatal(err)
+	}
+	again := must(t, store, "1", one, first)
+	if !os.SameFile(before, file()) || time.Since(again.Made()) > time.Minute || time.Since(file().ModTime()) > time.Minute {
+		t.Errorf("another file: %t, made %v, %v", !os.SameFile(before, file()), again.Made(), file().ModTime())
+	}
+	if got, want := texts(t, again), texts(t, first); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	changed := must(t, store, "1", other, again)
+	if os.SameFile(before, file()) || !strings.Contains(texts(t, changed)[0], `"2"`) {
+		t.Error("the change is lost")
+	}
+}
+
+// An agent that is started anew knows what a set was made for: it has nothing but the file.
+func TestSetKnowsWhatItWasMadeFor(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	before := texts(t, must(t, store, "1", text, nil))
+	for _, environment := range []string{"v1.36", "v1.37", ""} {
+		b, err := store.Create(set.Target{Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
+		reader.Read("apps/a.yaml", []byte(text))
+		b.For(environment)
+		made, err := b.Commit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = made.Close() })
+		again, err := store.Open("shop", id("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = again.Close() })
+		if made.Environment() != environment || again.Environment() != environment {
+			t.Errorf("made for %q, and %q when opened again, want %q", made.Environment(), again.Environment(), environment)
+		}
+		if after := texts(t, again); !slices.Equal(after, before) {
+			t.Errorf("got %v, want %v", after, before)
+		}
+	}
 }

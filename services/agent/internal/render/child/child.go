@@ -47,7 +47,10 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 			err = render.WriteFrame(w, render.FrameFailed, payload)
 		}
 	} else if err == nil {
-		err = render.WriteFrame(w, render.FrameDone, nil)
+		var payload []byte
+		if payload, err = json.Marshal(render.Done{Depends: j.depends}); err == nil {
+			err = render.WriteFrame(w, render.FrameDone, payload)
+		}
 	}
 	if err != nil || w.Flush() != nil {
 		return 1
@@ -68,8 +71,10 @@ var errGone = errors.New("the agent is gone")
 type job struct {
 	render.Job
 
-	spec    *deliveryv1.RenderSpec
-	folder  *render.Folder
+	spec   *deliveryv1.RenderSpec
+	folder *render.Folder
+	// depends: a template reads what the cluster can do.
+	depends bool
 	out     *bufio.Writer
 	answers io.Reader
 }

@@ -189,6 +189,7 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's version: %w", err)
 	}
+	j.depends = capable(loaded)
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion, capabilities.APIVersions = *version, j.Scope.Cluster.APIVersions
 	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !util.IsCompatibleRange(wanted, version.String()) {
@@ -222,6 +223,13 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name]})
 	}
 	return texts, nil
+}
+
+// capable tells whether a chart, or one in it, reads what the cluster can do. One that only names it does no harm.
+func capable(c *chart.Chart) bool {
+	return c.Metadata.KubeVersion != "" ||
+		slices.ContainsFunc(c.Templates, func(file *common.File) bool { return bytes.Contains(file.Data, []byte("Capabilities")) }) ||
+		slices.ContainsFunc(c.Dependencies(), capable)
 }
 
 // fileOf is where the service's folder has what the engine calls by the chart's name: "web/templates/a.yaml".

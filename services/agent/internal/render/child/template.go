@@ -39,6 +39,7 @@ func (j *job) templates() error {
 		if err != nil {
 			return err
 		}
+		j.depends = j.depends || bytes.Contains(data, []byte("KubernetesVersion")) || bytes.Contains(data, []byte("APIVersions"))
 		if _, err := root.New(entry.Path).Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))); err != nil {
 			return j.mistake(entry.Path, err.Error())
 		}

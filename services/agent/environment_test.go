@@ -1,0 +1,46 @@
+package agent_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What a template asked of the cluster may have another answer later. Only what asked is rendered anew.
+func TestWhatDependsOnTheClusterIsRenderedAnewWhenThatChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	group := w.namespace + ".example.com"
+	chart, plain := w.service("chart"), w.service("plain")
+	first := w.hub.push(t, chart, w.namespace, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/a.yaml": `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
+	})
+	w.hub.awaitPhase(t, chart, first, healthy)
+	w.hub.awaitPhase(t, plain, w.hub.push(t, plain, w.namespace, map[string]string{"a.yaml": configMap("plain", "1")}), healthy)
+	if !w.has("without") {
+		t.Error("it was not made")
+	}
+	stop()
+	before := w.record(plain).Applied
+	kubectl(w, strings.NewReplacer("GROUP", group).Replace(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rafts.GROUP}
+spec:
+  group: GROUP
+  scope: Namespaced
+  names: {kind: Raft, plural: rafts}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`), "apply", "-f", "-")
+	w.eventually("the kind is listed", func() bool {
+		versions, err := w.cluster.APIVersions(t.Context())
+		return err == nil && slices.Contains(versions, group+"/v1/Raft")
+	})
+	w.start()
+	w.eventually("it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
+	w.hub.awaitPhase(t, chart, first, healthy)
+	if after := w.record(plain).Applied; after != before {
+		t.Errorf("what asked nothing was applied anew: %+v, before %+v", after, before)
+	}
+}
