@@ -74,7 +74,9 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser // what they do is about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser
-		case strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig"):
+		case method == "CheckBackend":
+			want = identity.RoleAdmin // it reads with whatever Secret
+		case strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig"):
 			want = identity.RoleUser
 		case method == "AccessConfigs":
 			want = identity.RoleDistributor
@@ -86,7 +88,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleGitcache
 		case method == "RecordAuditEvents":
 			want = identity.RoleHub
-		case method == "ListAuditEvents" || method == "WatchAuditEvents":
+		case method == "GetRemovals" || method == "ListAuditEvents" || method == "WatchAuditEvents":
 			want = identity.RoleAdmin
 		case strings.HasPrefix(method, "Record"):
 			want = identity.RoleDistributor

@@ -132,6 +132,10 @@ url=*** of configset/db`
 			if values["url"] != "postgres://hunter2-secret@web.prod.example.com" || values["own"] != "hunter2-own" || len(values) != 6 {
 				t.Errorf("got %v", values)
 			}
+			distributor.values(t, uid, revision) // which is no news
+			if got, want := admin.reasons(t, "config.access", 1), []string{"distributor web 127.0.0.1: secret values of the configuration of web"}; !slices.Equal(got, want) {
+				t.Errorf("the trail has %q, want %q", got, want)
+			}
 			f := newFollower()
 			f.follow(t, distributor, func() bool { return f.snapshots == 1 && !f.inside })
 			if s := f.services["web"]; s.GetStatus().GetConfigRevision() != revision || len(s.GetSpec().GetConfig()) > 0 || len(f.clusters["edge-1"].GetSpec().GetConfig()) > 0 {
@@ -283,7 +287,7 @@ func TestConfigurationIsBounded(t *testing.T) {
 			`names secret "nope", which does not exist`:                         configured(newService("web", "shop", "prod"), nil, settings{"a": refTo("nope", "x")}),
 			`config["pw"].secret: has no value`:                                 configured(newService("web", "shop", "prod"), nil, settings{"pw": secretOf("")}),
 			`spec.config["cluster.name"]: ${cluster.name} is known`:             configured(newService("web", "shop", "prod"), nil, settings{"cluster.name": textOf("x")}),
-			`spec.config["a"].ref.backend: this console can't do that yet`:      configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: "vault", Path: "a", Key: "b"}}}}),
+			`names backend "vault", which does not exist`:                       configured(newService("web", "shop", "prod"), nil, settings{"a": fromBackend("vault", "a", "b")}),
 			`spec.config["a"].ref.plain: the values of Secrets are never shown`: configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Path: "a", Key: "b", Plain: true}}}}),
 			`spec.config["a"].json: is not JSON`:                                configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "{"}}}),
 		} {
@@ -370,6 +374,23 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	admin.must(t, configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password")}))
 	s = configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password"), "a": textOf("1")})
 	eve.must(t, s)
+	// But who takes it to others needs to see the secret, too.
+	admin.must(t, newCluster("edge-2"), &consolev1.Project{Metadata: meta("hers"), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}}})
+	s.Spec.Cluster = "edge-2"
+	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)})
+	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
+	// What is of another project is not named to who may not see that.
+	bound := newSet("bound", nil)
+	bound.Spec.Project = "hers"
+	admin.must(t, bound)
+	s = configured(newService("web", "shop", "edge-1"), []string{"bound"}, settings{"pw": refTo("pw", "password")})
+	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)})
+	wantCode(t, err, connect.CodeFailedPrecondition, `configuration set "bound" is for services of another project`)
+	admin.must(t, newSet("moving", settings{"pw": refTo("pw", "password")}))
+	moved := newSet("moving", settings{"pw": refTo("pw", "password")})
+	moved.Spec.Project = "hers"
+	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(moved)})
+	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
 }
 
 func TestOverridesOfGlobalServicesConfigure(t *testing.T) {

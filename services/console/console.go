@@ -4,6 +4,7 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
 	"fairlead.dev/services/console/internal/seal"
@@ -66,6 +68,8 @@ type Config struct {
 	AdvertiseTunnels      []string
 	// OIDC is the identity provider, if there is one.
 	OIDC login.Config
+	// ConfigDir is the folder of the files that backends may read; empty: there are none.
+	ConfigDir string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
 }
@@ -91,6 +95,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.OIDC.UserClaim, "oidc-user-claim", "email", "`claim` with the user's name; nobody must be able to choose it freely")
 	fs.StringVar(&c.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the user's groups")
 	fs.StringVar(&c.OIDC.AdminGroup, "oidc-admin-group", "", "`group` there whose members are administrators here")
+	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 }
 
@@ -139,6 +144,7 @@ type Service struct {
 	hub       *watch.Hub
 	board     *live.Board
 	renewer   *config.Renewer
+	reader    *config.Reader
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
@@ -168,8 +174,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
 	s.authority.Refused = refusals.Login
 	s.hub = watch.New(s.store, deps.Log)
+	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
+	s.hub.Hold = kept.Hold
 	s.renewer = &config.Renewer{Store: s.store, Box: box, Log: deps.Log}
-	if err := register(deps.Telemetry.Registry, s); err != nil {
+	if err := register(deps.Telemetry, s); err != nil {
 		return nil, err
 	}
 	keeper := rights.New(s.store, nil)
@@ -179,14 +187,17 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)
-	configuration := config.New(resources, s.store, box)
+	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir)
+	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
 	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, configuration, changes.Recorder{Catalog: resources})
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, catalog.Rollbacks{}, configuration, changes.Recorder{Catalog: resources})
 	resources.Use(told)
 	mounts := rpc.Mounts(rpc.Deps{
-		Catalog:   resources,
-		Rights:    keeper,
-		Config:    configuration,
+		Catalog: resources,
+		Rights:  keeper,
+		Config:  configuration, OpenBackend: open,
+		Removals:  kept,
+		Store:     s.store,
 		Provider:  login.New(cfg.OIDC),
 		Seal:      box,
 		Authority: s.authority,
@@ -276,6 +287,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.board.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
+	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {
 		if err := s.store.Sweep(background); err != nil && background.Err() == nil {

@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		crashChild()
 		return
 	}
+	if os.Getenv(restoreEnv) != "" {
+		restoreChild()
+		return
+	}
 	code := m.Run()
 	_ = postgres.Stop()
 	os.Exit(code)
@@ -148,6 +152,8 @@ type api struct {
 	globals  consolev1connect.GlobalServiceServiceClient
 	sets     consolev1connect.ConfigSetServiceClient
 	configs  consolev1connect.ConfigServiceClient
+	admin    consolev1connect.AdminServiceClient
+	backends consolev1connect.BackendServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -191,6 +197,8 @@ func (r *running) as(t testing.TB, token string) api {
 		globals:  consolev1connect.NewGlobalServiceServiceClient(hc, r.url, opts...),
 		sets:     consolev1connect.NewConfigSetServiceClient(hc, r.url, opts...),
 		configs:  consolev1connect.NewConfigServiceClient(hc, r.url, opts...),
+		admin:    consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
+		backends: consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
 	}
 }
 

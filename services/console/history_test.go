@@ -167,6 +167,14 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 		if spec = p.get(t); spec.GetSync().GetPin() != "" || spec.GetSync().GetReason() != "" || spec.GetUnpinAfter() != "" {
 			t.Errorf("not released: %v", spec)
 		}
+		released, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web", PageSize: 1})
+		if err != nil || released.GetRevisions()[0].GetAuthor() != "rollback" {
+			t.Errorf("released by %v, %v", released, err)
+		}
+		// One that was decided before the ref moved on would wait for the commit after.
+		spec.Sync, spec.UnpinAfter = &deliveryv1.SyncSpec{Pin: commitA}, commitB
+		_, err = p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}})
+		wantCode(t, err, connect.CodeAborted, "the ref has moved on to cccccccc")
 
 		// One that is kept stays, whatever comes.
 		p.deliver(t, commitC, "d3", deliveryv1.Phase_PHASE_HEALTHY)
@@ -268,6 +276,25 @@ func TestHistoryIsForWhoMaySeeAndRollbackForWhoMayDeploy(t *testing.T) {
 		secret, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "git"})
 		if err != nil || len(secret.GetRevisions()) != 1 || strings.Contains(secret.String(), "planted") || !strings.Contains(secret.GetRevisions()[0].GetDiff(), "token: '***'") {
 			t.Errorf("got %v, %v", secret, err)
+		}
+	})
+}
+
+// A deployment is of the spec that it was made of, be that an older one by the time it is told of.
+func TestDeploymentIsOfTheSpecThatItWasMadeOf(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		spec := p.get(t)
+		spec.Namespace = "later"
+		if _, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}}); err != nil {
+			t.Fatal(err)
+		}
+		p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: "web", Uid: p.uid, ServiceRevision: 1, Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}}}}})
+		p.deliver(t, commitA, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		list, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		if err != nil || len(list.GetDeployments()) != 2 || list.GetDeployments()[0].GetSpecRevision() != 2 || list.GetDeployments()[1].GetSpecRevision() != 1 {
+			t.Errorf("got %v, %v", list, err)
 		}
 	})
 }

@@ -1,19 +1,23 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // register adds the console's own metrics. None of them has a label that grows with the catalog.
-func register(registry *prometheus.Registry, s *Service) error {
+func register(tel *telemetry.Telemetry, s *Service) error {
 	all := []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_console_watch_streams",
@@ -32,29 +36,31 @@ func register(registry *prometheus.Registry, s *Service) error {
 			Help: "Values in the database that older master keys have sealed and that can't be sealed anew. At 0 the older keys can go.",
 		}, func() float64 { return s.renewer.Older() }),
 		agents{func() *live.Board { return s.board }},
-		commits(s.store),
+		commits(s.store, tel.Tracer.Tracer("fairlead.dev/services/console")),
 	}
 	for name, db := range s.store.Databases() {
 		all = append(all, collectors.NewDBStatsCollector(db, name))
 	}
 	for _, c := range all {
-		if err := registry.Register(c); err != nil {
+		if err := tel.Registry.Register(c); err != nil {
 			return fmt.Errorf("register metric: %w", err)
 		}
 	}
 	return nil
 }
 
-// commits measures how long commits take.
-func commits(of *store.Store) prometheus.Collector {
+// commits measures how long commits take, and ends their traces.
+func commits(of *store.Store, tracer trace.Tracer) prometheus.Collector {
 	healthy := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairlead_console_commit_healthy_seconds",
 		Help:    "Time from the fetch of a commit until a cluster says that a service is healthy at it. Counted once, by the console that heard it.",
 		Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600},
 	})
-	of.OnHealthy(func(d store.Deployment) {
+	of.OnHealthy(func(d store.Deployment, within string) {
 		if fetched, ok := catalog.FetchedAt(d); ok {
-			healthy.Observe(time.Since(fetched).Seconds())
+			ctx, span := telemetry.Of(context.Background(), within, tracer, "console.healthy", trace.WithAttributes(attribute.String("digest", d.Digest)))
+			defer span.End()
+			telemetry.Observe(ctx, healthy, time.Since(fetched))
 		}
 	})
 	return healthy

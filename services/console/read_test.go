@@ -301,6 +301,64 @@ func TestWatchResumes(t *testing.T) {
 	}
 }
 
+// A commit has all services of its source in another state, told to who looks on, and known to who comes later.
+func TestWatchTellsWhatComesOfASource(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, token := r.admin(t), r.adminToken(t)
+	of := followed(t, r, admin)
+	l := r.look(t, token, &consolev1.WatchResourcesRequest{Filter: "name = web"})
+	l.until("end")
+	of.push(t, commitB)
+	l.until("+web:progressing")
+	of.handOut(t, commitB)
+	l.until("+web:healthy")
+	if err := l.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listed := func(state string) {
+		t.Helper()
+		within(t, func() error {
+			if got := admin.names(t, "state = "+state, ""); got != "web" {
+				return fmt.Errorf("%s: %q", state, got)
+			}
+			return nil
+		})
+	}
+	of.push(t, commitA)
+	listed("progressing")
+	of.handOut(t, commitA)
+	listed("healthy")
+	r.look(t, token, &consolev1.WatchResourcesRequest{Filter: "name = web", ResumeToken: l.token}).until("+web:healthy")
+}
+
+// followed is the ref of a service that is handed out from whatever commit it is at, and healthy at commitA.
+func followed(t *testing.T, r *running, admin api) *ref {
+	t.Helper()
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	admin.putLabelled(t, "web", "edge-1", nil)
+	of := newRef(t, r, admin)
+	fail(t, r, admin, "web", 1)
+	of.follow(t, admin, "web")
+	of.handOut(t, commitA)
+	report(t, of.distributor, &deliveryv1.ServiceReport{Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d2", AppliedDigest: "d2", Commit: commitA})
+	return of
+}
+
+// A commit takes services out of what a follower looks at, and brings them back.
+func TestWatchTellsWhatASourceTakesOutOfAFilter(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	of, token := followed(t, r, r.admin(t)), r.adminToken(t)
+	l := r.look(t, token, &consolev1.WatchResourcesRequest{Filter: "state = healthy"})
+	l.until("+web:healthy")
+	of.push(t, commitB)
+	l.until("-web")
+	of.handOut(t, commitB)
+	l.until("+web:healthy")
+}
+
 // Lists and watches show nothing foreign, and what a grant adds or takes away counts for who looks on already.
 func TestLookingOnShowsNothingForeign(t *testing.T) {
 	t.Parallel()
@@ -360,13 +418,25 @@ func TestBoardEqualsDatabase(t *testing.T) {
 	admins[0].putCluster(t, "edge-1")
 	admins[0].putCluster(t, "edge-2")
 	sequence := uint64(0)
+	ref := newRef(t, a, admins[0])
 	rapid.Check(t, func(rt *rapid.T) {
 		want := map[string]string{} // services by name: cluster
 		for i := range rapid.IntRange(1, 8).Draw(rt, "steps") {
 			admin := admins[rapid.IntRange(0, 1).Draw(rt, "console")]
 			name := fmt.Sprint("s", rapid.IntRange(0, 3).Draw(rt, "service"))
-			if rapid.IntRange(0, 3).Draw(rt, "what") == 0 {
+			commit := rapid.SampledFrom([]string{commitA, commitB}).Draw(rt, "commit")
+			switch rapid.IntRange(0, 6).Draw(rt, "what") {
+			case 0:
 				_, _ = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}) // it may not be there
+				continue
+			case 1:
+				ref.push(t, commit)
+				continue
+			case 2:
+				ref.handOut(t, commit)
+				continue
+			case 3:
+				ref.follow(t, admin, name)
 				continue
 			}
 			admin.putLabelled(t, name, "edge-"+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "cluster"), map[string]string{"step": fmt.Sprint(i)})
@@ -400,6 +470,56 @@ func TestBoardEqualsDatabase(t *testing.T) {
 			})
 		}
 	})
+}
+
+// ref is what gitcache and distributor say of the ref of a source.
+type ref struct {
+	gitcache, distributor api
+	source                string // uid
+}
+
+func newRef(t *testing.T, r *running, admin api) *ref {
+	t.Helper()
+	out := &ref{gitcache: r.service(t, identity.ServiceGitcache), distributor: r.service(t, identity.ServiceDistributor)}
+	source, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.source = source.GetSource().GetMetadata().GetUid()
+	return out
+}
+
+func (r *ref) push(t *testing.T, commit string) {
+	t.Helper()
+	claim, err := r.gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: r.source, Owner: "gitcache-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := &consolev1.Head{Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit}}
+	if _, err := r.gitcache.heads.PublishHeads(t.Context(), &consolev1.PublishHeadsRequest{Source: "shop", Uid: r.source, Epoch: claim.GetEpoch(), Heads: []*consolev1.Head{head}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *ref) handOut(t *testing.T, commit string) {
+	t.Helper()
+	of := &consolev1.RefHub{SourceUid: r.source, Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit}}
+	if _, err := r.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Refs: []*consolev1.RefHub{of}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow has a service be handed out from whatever commit the ref is at.
+func (r *ref) follow(t *testing.T, admin api, service string) {
+	t.Helper()
+	s, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: service})
+	if err != nil {
+		return // it is not there
+	}
+	of := &consolev1.ServiceHub{Service: service, Uid: s.GetService().GetMetadata().GetUid(), SourceUid: r.source, Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d2"}}
+	if _, err := r.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{of}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // within waits until something is so.

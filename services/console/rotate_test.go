@@ -64,9 +64,12 @@ func TestMasterKeyIsRotated(t *testing.T) {
 			t.Parallel()
 			h := newHub(t, db)
 			file := filepath.Join(h.dir, "master.key")
-			r := h.start(t)
-			r.admin(t).must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"),
-				configured(newService("web", "shop", "edge-1"), nil, settings{"own": secretOf("hunter3"), "pw": refTo("pw", "password")}))
+			files := t.TempDir()
+			put(t, files, "a.yaml", "pw: hunter5\n")
+			r := h.withFiles(t, files)
+			r.admin(t).must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"), newBackend("files"),
+				configured(newService("web", "shop", "edge-1"), nil, settings{"own": secretOf("hunter3"), "pw": refTo("pw", "password"), "file": fromBackend("files", "a.yaml", "pw")}))
+			await(t, "the file is read", func() bool { return r.admin(t).revisions(t)["web"] != "held" })
 			revision := r.admin(t).revisions(t)["web"]
 			old, err := os.ReadFile(file)
 			if err != nil {
@@ -77,7 +80,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 			if err := os.WriteFile(file, append([]byte(next), old...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r = h.start(t)
+			r = h.start(t) // without the files: what was read of them is kept
 			r.admin(t).must(t, newSecret("meanwhile", "a", "hunter4"))
 			h.awaitSealed(t, next)
 			r.stop()
@@ -90,8 +93,13 @@ func TestMasterKeyIsRotated(t *testing.T) {
 				t.Fatalf("got %v, %v", got, err)
 			}
 			values := r.service(t, identity.ServiceDistributor).values(t, got.GetService().GetMetadata().GetUid(), revision)
-			if values["own"] != "hunter3" || values["pw"] != "hunter2" {
+			if values["own"] != "hunter3" || values["pw"] != "hunter2" || values["file"] != "hunter5" {
 				t.Errorf("got %v", values)
+			}
+			admin := r.admin(t)
+			admin.must(t, configured(newService("late", "shop", "edge-1"), nil, settings{"file": fromBackend("files", "a.yaml", "pw")}))
+			if got := admin.current(t, r.service(t, identity.ServiceDistributor), "late")["file"]; got != "hunter5" {
+				t.Errorf("what was read before opens as %q", got)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,6 +29,8 @@ func anyOf(list ...proto.Message) []*consolev1.Resource {
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}})
 		case *consolev1.Project:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}})
+		case *consolev1.Backend:
+			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}})
 		case *consolev1.ConfigSet:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}})
 		case *consolev1.GlobalService:
@@ -140,6 +143,33 @@ func TestProjectRefusesWhatItDoesNotAllow(t *testing.T) {
 	})
 }
 
+// The namespace of a service is bounded by the console; those of its objects by agents.
+func TestProjectBoundsNamespaces(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		project := shopProject()
+		project.Spec.Namespaces, project.Spec.Kinds, project.Spec.DeniedKinds = []string{"shop", "shop-*"}, []string{"*", "ClusterRole.rbac.authorization.k8s.io"}, []string{"Secret"}
+		admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), project)
+		in := func(namespace string) *consolev1.Service {
+			s := inProject("shop", newService("web", "shop", "prod"))
+			s.Spec.Namespace = namespace
+			return s
+		}
+		for _, namespace := range []string{"", "kube-system"} {
+			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: in(namespace)})
+			wantCode(t, err, connect.CodeFailedPrecondition, `spec.namespace: project "shop" does not allow namespace "`+cmp.Or(namespace, "default"))
+		}
+		admin.must(t, in("shop-eu"))
+		got, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
+		if err != nil || !proto.Equal(got.GetProject().GetSpec(), project.GetSpec()) {
+			t.Errorf("got %v, %v", got, err)
+		}
+		project.Spec.Namespaces = []string{"shop"}
+		_, err = admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{Project: project})
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "web" (namespace "shop-eu")`)
+	})
+}
+
 func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
@@ -159,9 +189,9 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 		}
 		for word, change := range map[string]func(*consolev1.ProjectSpec){
 			"spec.sources[0]":     func(s *consolev1.ProjectSpec) { s.Sources = []string{"Shop!"} },
-			"spec.namespaces":     func(s *consolev1.ProjectSpec) { s.Namespaces = []string{"shop"} },
-			"spec.kinds":          func(s *consolev1.ProjectSpec) { s.Kinds = []string{"*"} },
-			"spec.deniedKinds":    func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret"} },
+			"spec.namespaces[1]":  func(s *consolev1.ProjectSpec) { s.Namespaces = []string{"shop", "Shop"} },
+			"spec.kinds[0]":       func(s *consolev1.ProjectSpec) { s.Kinds = []string{"apps/Deployment"} },
+			"spec.deniedKinds[0]": func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret."} },
 			"spec.clusters.where": func(s *consolev1.ProjectSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "name = a"} },
 			"spec.config": func(s *consolev1.ProjectSpec) {
 				s.Config = settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "1"}}}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	trail "fairlead.dev/platform/audit"
 	platform "fairlead.dev/platform/identity"
@@ -44,24 +42,12 @@ func Event(who Who, at time.Time, a Act) store.AuditEvent {
 		Reason: a.Reason, Remote: who.Remote, TraceID: who.TraceID,
 	}.Proto()
 	e.Recorder, e.Before, e.After = Console().Identity.Subject(), a.Before, a.After
-	stored, _ := Stored(e) // its texts are UTF-8
-	return stored
+	return Stored(e)
 }
 
 // Trimmed is the event which says that the oldest events went because there were too many.
 func Trimmed(at time.Time, dropped int64) store.AuditEvent {
 	return Event(Console(), at, Act{Action: "audit.trimmed", Reason: fmt.Sprintf("%d of the oldest events went: the trail is at the bound of --audit-max-bytes", dropped)})
-}
-
-// Stored is an event as the store keeps it.
-func Stored(e *consolev1.AuditEvent) (store.AuditEvent, error) {
-	text, err := protojson.Marshal(e)
-	if err != nil {
-		return store.AuditEvent{}, err
-	}
-	return store.AuditEvent{
-		ID: e.GetId(), Time: e.GetTime().AsTime(), Actor: subject(e.GetActor()), Cluster: e.GetCluster(), Action: e.GetAction(), Event: text,
-	}, nil
 }
 
 // subject is what events are found by. A database's text has no NUL.

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,10 +20,7 @@ func (o Own) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAuditEv
 	events := make([]store.AuditEvent, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
 		e.Recorder = Console().Identity.Subject()
-		var err error
-		if events[i], err = Stored(e); err != nil {
-			return nil, fmt.Errorf("encode audit event: %w", err)
-		}
+		events[i] = Stored(e)
 	}
 	if err := o.Log.Append(ctx, events); err != nil {
 		return nil, err
@@ -37,7 +35,8 @@ const (
 	maxAccesses = 100_000
 )
 
-// Accesses tells who reads the values of which secret, in which revision and from where: the first time, and once in tellAgain.
+// Accesses tells who reads the values of which secret or configuration, in which revision and from where: the first time, and once
+// in tellAgain.
 type Accesses struct {
 	Recorder *trail.Recorder
 
@@ -48,17 +47,46 @@ type Accesses struct {
 type access struct {
 	who, remote, secret string
 	revision            int64
+	config              string // revision of a configuration
 }
 
 // Secret tells of an access.
 func (a *Accesses) Secret(who Who, name string, revision int64) {
-	if !a.first(access{who.Identity.Subject(), who.Remote, name, revision}, time.Now()) {
+	if !a.first(access{who: who.Identity.Subject(), remote: who.Remote, secret: name, revision: revision}, time.Now()) {
 		return
 	}
 	a.Recorder.Record(trail.Event{
 		Actor: trail.Of(who.Identity), Action: "secret.access", Resource: "secret", Name: name, Remote: who.Remote, TraceID: who.TraceID,
 		Reason: fmt.Sprintf("revision %d, the first time in %.0f hours", revision, tellAgain.Hours()),
 	})
+}
+
+// ConfigRead is a configuration that was read.
+type ConfigRead struct{ Service, Revision string }
+
+// namedConfigs is how many services of an access are named.
+const namedConfigs = 20
+
+// Configs tells of configurations with secrets that were read at once: in one event, for a change may be one of thousands.
+func (a *Accesses) Configs(who Who, read []ConfigRead) {
+	var names []string
+	for _, r := range read {
+		if a.first(access{who: who.Identity.Subject(), remote: who.Remote, secret: r.Service, config: r.Revision}, time.Now()) {
+			names = append(names, r.Service)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	e := trail.Event{Actor: trail.Of(who.Identity), Action: "config.access", Resource: "service", Remote: who.Remote, TraceID: who.TraceID}
+	if len(names) == 1 {
+		e.Name = names[0]
+	}
+	e.Reason = "secret values of the configuration of " + strings.Join(names[:min(len(names), namedConfigs)], ", ")
+	if more := len(names) - namedConfigs; more > 0 {
+		e.Reason += fmt.Sprintf(" and %d more", more)
+	}
+	a.Recorder.Record(e)
 }
 
 func (a *Accesses) first(one access, now time.Time) bool {

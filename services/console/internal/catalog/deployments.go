@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,8 @@ type delivery struct {
 	service store.Resource
 	spec    ServiceSpec
 	hub     HubTruth
+	// revision of the service that it was made of, which may have been changed since; 0: the current one.
+	revision int64
 }
 
 // deployments are those that deliveries begin. refs are what is said with them.
@@ -80,7 +83,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	if err != nil {
 		return nil, err
 	}
-	known, err := refsOf(ctx, v, slices.Values(sourceUIDs))
+	known, err := RefsOf(ctx, v, slices.Values(sourceUIDs))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	}
 	var out []store.Deployment
 	for _, d := range list {
-		next := Deployment{SpecRevision: d.service.Revision, ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
+		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
 		var status SourceStatus
 		if h, ok := heads[sources[d.spec.Source].UID]; ok {
 			if status, err = decodeHeads(h); err != nil {
@@ -165,7 +168,7 @@ func (d *Deployment) explain(ctx context.Context, v store.View, of delivery, bef
 func stepsOf(service string, r Report) []store.Step {
 	var out []store.Step
 	if r.AppliedDigest != "" {
-		step := store.Step{Service: service, Digest: r.AppliedDigest, Apply: r.AppliedTime, Outcome: string(r.Phase), Message: r.Message}
+		step := store.Step{Service: service, Digest: r.AppliedDigest, Apply: r.AppliedTime, Trace: r.Traceparent, Outcome: string(r.Phase), Message: r.Message}
 		if r.Phase == PhaseHealthy && r.Digest == r.AppliedDigest {
 			step.Healthy = r.ObservedTime
 		}
@@ -315,7 +318,7 @@ func (c *Catalog) Rollback(ctx context.Context, by By, name string, number int64
 	}
 	then.UnpinAfter = ""
 	pin := ""
-	if head := gitTruth(source, then.Ref).Head; head == nil || head.Revision.Commit != to.Commit.Commit || keep {
+	if head := gitTruth(&source, then.Ref).Head; head == nil || head.Revision.Commit != to.Commit.Commit || keep {
 		pin = to.Commit.Commit
 		if !keep && head != nil {
 			then.UnpinAfter = head.Revision.Commit
@@ -405,39 +408,91 @@ func pinned(then, now json.RawMessage, pin, reason string) (json.RawMessage, err
 	return json.Marshal(out)
 }
 
-// release lets services of a source follow their refs again where a rollback waits for another commit than the one it keeps away.
-func (c *Catalog) release(ctx context.Context, source string, heads []Head) {
-	var held []store.Resource
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		held, err = v.Releasing(ctx, source)
-		return err
-	})
+// release lets services of a source follow their refs again where a rollback waits for another commit than the one it keeps away, in
+// the write that brings that commit: nobody has to remember it.
+func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, heads []Head) (written []Written, err error) {
+	held, err := tx.Releasing(ctx, source)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range held {
 		s := Service{Meta: metaOf(row)}
-		if err = errors.Join(err, decode(row, &s.Spec)); err != nil {
-			break
+		if err := decode(row, &s.Spec); err != nil {
+			return nil, err
 		}
-		ref, at := platform.CanonicalRef(s.Spec.Ref), ""
-		for _, h := range heads {
-			if h.Ref == ref {
-				at = h.Revision.Commit
-			}
-		}
-		if at == "" || at == s.Spec.UnpinAfter || s.Spec.UnpinAfter == "" {
+		at := headOf(heads, s.Spec.Ref)
+		if at == "" || at == s.Spec.UnpinAfter {
 			continue
 		}
 		s.Spec.UnpinAfter = ""
 		if s.Spec.Sync, err = pinned(s.Spec.Sync, s.Spec.Sync, "", ""); err != nil {
-			break
+			return nil, err
 		}
-		_, _, refused := c.UpdateService(ctx, Self("rollback"), s, Expectation{ETag: s.Meta.ETag})
+		edit, err := s.Draft(Expectation{ETag: s.Meta.ETag})
+		if err != nil {
+			return nil, err
+		}
+		by := Self("rollback")
+		refused, err := tx.Try(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+			one, err := c.PutIn(ctx, tx, by, []Edit{edit})
+			if err == nil {
+				written = append(written, one...)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 		if refused != nil {
 			c.log.WarnContext(ctx, "service stays pinned after a rollback though its ref has moved on", "service", row.Name, "err", refused)
 			continue
 		}
 		c.log.InfoContext(ctx, "service follows its ref again after a rollback", "service", row.Name, "commit", at)
 	}
-	if err != nil {
-		c.log.WarnContext(ctx, "pins of rollbacks are not looked at", "source", source, "err", err)
+	return written, nil
+}
+
+// headOf is where a ref points, as people write it; empty: nobody knows.
+func headOf(heads []Head, ref string) string {
+	ref = platform.CanonicalRef(ref)
+	for _, h := range heads {
+		if h.Ref == ref {
+			return h.Revision.Commit
+		}
 	}
+	return ""
+}
+
+// Rollbacks is a Hook: a rollback that waits for a commit which is there by now would wait for the one after.
+type Rollbacks struct{}
+
+// Wrote looks at services.
+func (Rollbacks) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *store.Resource) error {
+	if after == nil || after.Kind != store.KindService {
+		return nil
+	}
+	var was, is ServiceSpec
+	err := decode(*after, &is)
+	if before != nil {
+		err = errors.Join(err, decode(*before, &was))
+	}
+	if err != nil || is.UnpinAfter == "" || is.UnpinAfter == was.UnpinAfter {
+		return err
+	}
+	source, err := tx.Get(ctx, store.KindSource, is.Source)
+	if err != nil {
+		return fmt.Errorf("read source %q: %w", is.Source, err)
+	}
+	heads, err := tx.Heads(ctx, []string{source.UID})
+	if err != nil {
+		return err
+	}
+	status, err := decodeHeads(heads[source.UID])
+	if err != nil {
+		return err
+	}
+	if at := headOf(status.Heads, is.Ref); at != "" && at != is.UnpinAfter {
+		return refuse(Conflict, "service %q: spec.unpinAfter: the ref has moved on to %.8s: look again, then roll back", after.Name, at)
+	}
+	return nil
 }

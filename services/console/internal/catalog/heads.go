@@ -48,6 +48,7 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 	if err := validateHeads(p.Heads); err != nil {
 		return err
 	}
+	var released []Written
 	err := c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
 		if err != nil {
@@ -65,23 +66,31 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 			return refuse(Conflict, "source %q: epoch %d is not the current one, which is %d of %s: step down", name, p.Epoch, before.Epoch, before.Owner)
 		}
 		after, changed := c.merge(before, p)
-		if !changed {
-			return nil
+		if changed {
+			if err := c.publish(ctx, tx, actor, source, before, after); err != nil {
+				return err
+			}
 		}
-		state, err := json.Marshal(after)
-		if err != nil {
-			return fmt.Errorf("encode heads: %w", err)
-		}
-		if c.observer != nil {
-			tx.Tell(c.observer.SourceSaid(metaOf(source), before, after)...)
-		}
-		c.log.InfoContext(ctx, "heads published", "actor", actor, "source", name, "epoch", p.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
-		return tx.Publish(ctx, source, state)
+		// Behind the heads: who follows the catalog must not go to what a rollback keeps away.
+		released, err = c.release(ctx, tx, name, p.Heads)
+		return err
 	})
 	if err == nil {
-		c.release(ctx, name, p.Heads)
+		c.tell(ctx, Self("rollback"), released)
 	}
 	return err
+}
+
+func (c *Catalog) publish(ctx context.Context, tx *store.Tx, actor string, source store.Resource, before, after SourceStatus) error {
+	state, err := json.Marshal(after)
+	if err != nil {
+		return fmt.Errorf("encode heads: %w", err)
+	}
+	if c.observer != nil {
+		tx.Tell(c.observer.SourceSaid(metaOf(source), before, after)...)
+	}
+	c.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
+	return tx.Publish(ctx, source, state)
 }
 
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.

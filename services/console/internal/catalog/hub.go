@@ -15,6 +15,8 @@ type ServiceHub struct {
 	Service string
 	UID     string
 	Hub     HubTruth
+	// Revision of the service that it was made of; 0: the current one.
+	Revision int64
 }
 
 // RefHub is from which commit services of a ref are handed out.
@@ -62,7 +64,7 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 				continue
 			}
 			if after.Digest != "" && after.Digest != before.Digest {
-				moved = append(moved, delivery{service: services[s.Service], hub: after})
+				moved = append(moved, delivery{service: services[s.Service], hub: after, revision: s.Revision})
 			}
 			if states[s.UID], err = json.Marshal(after); err != nil {
 				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
@@ -126,7 +128,7 @@ func (c *Catalog) recordRefs(ctx context.Context, in []RefHub) error {
 	}
 	states := map[store.HubRef][]byte{}
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		known, err := refsOf(ctx, v, func(yield func(string) bool) {
+		known, err := RefsOf(ctx, v, func(yield func(string) bool) {
 			for _, r := range in {
 				if !yield(r.Source) {
 					return
@@ -156,8 +158,8 @@ func (c *Catalog) recordRefs(ctx context.Context, in []RefHub) error {
 	return c.store.PutHubRefs(ctx, states)
 }
 
-// refsOf returns what is known of the refs of sources.
-func refsOf(ctx context.Context, v store.View, sources iter.Seq[string]) (map[store.HubRef]RefHub, error) {
+// RefsOf returns what is known of the refs of sources.
+func RefsOf(ctx context.Context, v store.View, sources iter.Seq[string]) (map[store.HubRef]RefHub, error) {
 	uids := map[string]bool{}
 	for uid := range sources {
 		uids[uid] = uid != ""
@@ -189,7 +191,7 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 			return nil, fmt.Errorf("service %s: %w", uid, err)
 		}
 	}
-	refs, err := refsOf(ctx, v, func(yield func(string) bool) {
+	refs, err := RefsOf(ctx, v, func(yield func(string) bool) {
 		for _, h := range truths {
 			if h.follows() && !yield(h.Source) {
 				return
@@ -201,7 +203,7 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 	}
 	for uid, h := range truths {
 		if r, ok := refs[store.HubRef{Source: h.Source, Ref: h.Ref}]; ok && h.follows() {
-			h.Revision = r.Revision
+			h.Revision, h.ofRef = r.Revision, true
 			if r.ResolveTime.After(h.ResolveTime) {
 				h.ResolveTime = r.ResolveTime
 			}

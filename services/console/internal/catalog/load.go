@@ -103,15 +103,7 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	if err != nil {
 		return nil, err
 	}
-	hubs, err := hubTruths(ctx, v, uidsOf(rows))
-	if err != nil {
-		return nil, err
-	}
-	reports, err := v.Reports(ctx, uidsOf(rows))
-	if err != nil {
-		return nil, err
-	}
-	configs, err := v.Configs(ctx, uidsOf(rows))
+	truths, err := readTruths(ctx, v, uidsOf(rows))
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +111,42 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
-		s.Status.Git = gitTruth(source, s.Spec.EffectiveRef())
-		s.Status.Hub = hubs[s.Meta.UID]
-		config := configs[s.Meta.UID]
-		if s.Status.ConfigRevision = config.Revision; config.Problem != "" {
-			s.Status.ConfigProblem = &Problem{Message: config.Problem, Since: config.ProblemTime}
-		}
-		if s.Status.Cluster, err = clusterTruth(reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster.Meta.UID}]); err != nil {
+		s.Status.Git = gitTruth(&source, s.Spec.EffectiveRef())
+		if err := truths.tell(s, cluster.Meta.UID); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
 		}
 		s.Status.State, s.Status.Message, s.Status.Since = judge(*s, cluster, now)
 	}
 	return out, nil
+}
+
+// truths is what hub and clusters say of services, by uid.
+type truths struct {
+	hubs    map[string]HubTruth
+	reports map[store.ReportKey]store.Report
+	configs map[string]store.Config
+}
+
+func readTruths(ctx context.Context, v store.View, uids []string) (t truths, err error) {
+	if t.hubs, err = hubTruths(ctx, v, uids); err != nil {
+		return t, err
+	}
+	if t.reports, err = v.Reports(ctx, uids); err != nil {
+		return t, err
+	}
+	t.configs, err = v.Configs(ctx, uids)
+	return t, err
+}
+
+// tell completes the status of a service of a cluster, by its uid, but for what comes of Git.
+func (t *truths) tell(s *Service, cluster string) (err error) {
+	s.Status.Hub = t.hubs[s.Meta.UID]
+	config := t.configs[s.Meta.UID]
+	if s.Status.ConfigRevision = config.Revision; config.Problem != "" {
+		s.Status.ConfigProblem = &Problem{Message: config.Problem, Since: config.ProblemTime}
+	}
+	s.Status.Cluster, err = clusterTruth(t.reports[store.ReportKey{Service: s.Meta.UID, Cluster: cluster}])
+	return err
 }
 
 func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool, load func(context.Context, store.View, []store.Resource) ([]T, error)) (map[string]T, error) {
@@ -153,7 +169,7 @@ func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[
 	return out, nil
 }
 
-func gitTruth(source Source, ref string) GitTruth {
+func gitTruth(source *Source, ref string) GitTruth {
 	ref = platform.CanonicalRef(ref)
 	truth := GitTruth{Problem: source.Status.Problem.Of(ref)}
 	for i, h := range source.Status.Heads {

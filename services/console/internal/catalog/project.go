@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,9 +18,18 @@ type ProjectSpec struct {
 	Sources []string `json:"sources,omitempty"`
 	// Clusters is nil for none.
 	Clusters *Selector `json:"clusters,omitempty"`
+	// Namespaces that objects may be in, as patterns; none: any.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Kinds that objects may be of, as patterns of Kind.group; none: any that is in a namespace, if anything else is said of
+	// objects. Agents hold these, and DeniedKinds.
+	Kinds       []string `json:"kinds,omitempty"`
+	DeniedKinds []string `json:"deniedKinds,omitempty"`
 	// Config is the layer below all others of the configuration of its services.
 	Config Settings `json:"config,omitempty"`
 }
+
+// defaultNamespace is where objects go that name none, in services that name none.
+const defaultNamespace = "default"
 
 // Selector chooses clusters. One of its fields is set.
 type Selector struct {
@@ -55,8 +65,28 @@ func Projects() Type[ProjectSpec] {
 				return refuse(Invalid, "spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
 			}
 		}
+		for i, pattern := range p.Spec.Namespaces {
+			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+				return refuse(Invalid, "spec.namespaces[%d] %q: must be a namespace, in which * stands for any text", i, pattern)
+			}
+		}
+		if err := checkKinds("spec.kinds", p.Spec.Kinds); err != nil {
+			return err
+		}
+		if err := checkKinds("spec.deniedKinds", p.Spec.DeniedKinds); err != nil {
+			return err
+		}
 		return p.Spec.Config.check("config")
 	}, Refs: func(p ProjectSpec) []store.Ref { return once(p.Config.refs()) }}
+}
+
+func checkKinds(field string, patterns []string) error {
+	for i, pattern := range patterns {
+		if !kindPattern.MatchString(pattern) {
+			return refuse(Invalid, "%s[%d] %q: must be a kind with its group, as Deployment.apps or ConfigMap, in which * stands for any text", field, i, pattern)
+		}
+	}
+	return nil
 }
 
 // CountServices says how many services name each of these resources.
@@ -73,26 +103,32 @@ func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []st
 type Bounds struct{}
 
 // Wrote looks at services and projects.
-func (Bounds) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *store.Resource) error {
-	switch {
-	case after == nil:
+func (Bounds) Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error {
+	if after == nil {
 		return nil
+	}
+	if err := boundBackends(ctx, tx, by, *after); err != nil {
+		return err
+	}
+	switch {
+	case after.Kind == store.KindBackend && before != nil:
+		return boundBackend(ctx, tx, by, *after)
 	case after.Kind == store.KindService:
-		return boundService(ctx, tx, *after)
+		return boundService(ctx, tx, by, *after)
 	case after.Kind == store.KindProject && before != nil:
 		return boundProject(ctx, tx, *after)
 	case after.Kind == store.KindConfigSet && before != nil:
-		return boundSet(ctx, tx, *after)
+		return boundSet(ctx, tx, by, *after)
 	}
 	return nil
 }
 
-func boundService(ctx context.Context, tx *store.Tx, r store.Resource) error {
+func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
 	var spec ServiceSpec
 	if err := decode(r, &spec); err != nil {
 		return err
 	}
-	if err := boundSets(ctx, tx, r.Name, spec); err != nil || spec.Project == "" {
+	if err := boundSets(ctx, tx, by, r.Name, spec); err != nil || spec.Project == "" {
 		return err
 	}
 	row, err := tx.Get(ctx, store.KindProject, spec.Project)
@@ -113,8 +149,8 @@ func boundService(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	return nil
 }
 
-// boundSets refuses configuration sets of other projects.
-func boundSets(ctx context.Context, tx *store.Tx, service string, spec ServiceSpec) error {
+// boundSets refuses configuration sets of other projects. Administrators, who see everything, are told of which.
+func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec ServiceSpec) error {
 	if len(spec.ConfigSets) == 0 {
 		return nil
 	}
@@ -128,14 +164,18 @@ func boundSets(ctx context.Context, tx *store.Tx, service string, spec ServiceSp
 			return err
 		}
 		if set.Spec.Project != "" && set.Spec.Project != spec.Project {
-			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of project %q", service, i, name, set.Spec.Project)
+			whose := "another project"
+			if by.all() {
+				whose = fmt.Sprintf("project %q", set.Spec.Project)
+			}
+			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s", service, i, name, whose)
 		}
 	}
 	return nil
 }
 
 // boundSet refuses to take a configuration set away from services that name it.
-func boundSet(ctx context.Context, tx *store.Tx, r store.Resource) error {
+func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
 	set, err := ConfigSets().Decode(r)
 	if err != nil || set.Spec.Project == "" {
 		return err
@@ -154,7 +194,11 @@ func boundSet(ctx context.Context, tx *store.Tx, r store.Resource) error {
 			return err
 		}
 		if spec.Project != set.Spec.Project {
-			return refuse(Precondition, "configuration set %q: spec.project: service %q names it and is not of project %q: change it first", r.Name, name, set.Spec.Project)
+			who := "a service"
+			if by.all() {
+				who = fmt.Sprintf("service %q", name)
+			}
+			return refuse(Precondition, "configuration set %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
 		}
 	}
 	return nil
@@ -177,6 +221,8 @@ func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, w
 		return "source", fmt.Sprintf("source %q", s.Source)
 	case !p.Clusters.Fits(s.Cluster, labels):
 		return "cluster", fmt.Sprintf("cluster %q", s.Cluster)
+	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):
+		return "namespace", fmt.Sprintf("namespace %q", cmp.Or(s.Namespace, defaultNamespace))
 	}
 	return "", ""
 }

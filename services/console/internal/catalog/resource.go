@@ -203,6 +203,8 @@ type HubTruth struct {
 	Artifact    Artifact  `json:"artifact,omitzero"`
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 	Problem     *Problem  `json:"problem,omitempty"`
+
+	ofRef bool // the revision was taken from what is kept of the ref
 }
 
 // Artifact is content by its digest.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -91,7 +92,12 @@ func (r *SettingRef) check(at string) error {
 func checkPlace(at, backend, path string, plain bool) error {
 	switch {
 	case backend != "":
-		return refuse(Invalid, "%s.backend: this console can't do that yet: leave it out, and keep the value in a Secret", at)
+		if !dnsLabel.MatchString(backend) {
+			return refuse(Invalid, "%s.backend %q: is not a name of a backend", at, backend)
+		}
+		if strings.ContainsFunc(path, unicode.IsControl) {
+			return refuse(Invalid, "%s.path %q: has characters that no path has", at, path)
+		}
 	case !dnsLabel.MatchString(path):
 		return refuse(Invalid, "%s.path %q: is not a name of a secret", at, path)
 	case plain:
@@ -274,32 +280,22 @@ func ConfigSets() Type[ConfigSetSpec] {
 	}
 }
 
-// SecretsOfSettings names the Secrets that configuration in a resource takes values of.
-func SecretsOfSettings(r *store.Resource) (names []string, err error) {
+// RefsOfSettings are what configuration in a resource takes values of, among what else it names; nil has none.
+func RefsOfSettings(r *store.Resource) ([]store.Ref, error) {
 	if r == nil {
 		return nil, nil
 	}
-	var refs []store.Ref
 	switch r.Kind {
 	case store.KindConfigSet:
-		var set ConfigSet
-		set, err = ConfigSets().Decode(*r)
-		refs = ConfigSets().Refs(set.Spec)
+		set, err := ConfigSets().Decode(*r)
+		return ConfigSets().Refs(set.Spec), err
 	case store.KindGlobalService:
-		var global GlobalService
-		global, err = GlobalServices().Decode(*r)
-		refs = GlobalServices().Refs(global.Spec)
+		global, err := GlobalServices().Decode(*r)
+		return GlobalServices().Refs(global.Spec), err
 	default:
-		var settings Settings
-		settings, err = DecodeSettings(*r)
-		refs = settings.refs()
+		settings, err := DecodeSettings(*r)
+		return settings.refs(), err
 	}
-	for _, ref := range refs {
-		if ref.Kind == store.KindSecret {
-			names = append(names, ref.Name)
-		}
-	}
-	return names, err
 }
 
 // ChangedSettings are the secret settings of after, and whether they are not those of before; nil has none.

@@ -1,9 +1,7 @@
 package catalog
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -30,118 +28,81 @@ const (
 // its way: Git, hub, cluster. A source that can't be polled while its last commit is delivered is no
 // failure of the service: the message says that it is served from the cache, and since when.
 func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time) {
-	state, message, since := verdict(s, cluster, now)
+	v := verdictOn(&s, &cluster)
+	message := v.message(&s, &cluster, now)
 	if p := s.Status.Git.Problem; p != nil && s.Status.Git.Head != nil {
 		message = join(message, fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", clock(p.Since), p.Message))
 	}
-	if p := s.Status.Hub.Problem; p != nil && state != Failed {
+	if p := s.Status.Hub.Problem; p != nil && v.state != Failed {
 		message = join(message, "Hub: "+p.Message)
 	}
-	return state, message, since
+	return v.state, message, v.since
 }
 
-func verdict(s Service, cluster Cluster, now time.Time) (State, string, time.Time) {
-	git, hub, status := s.Status.Git, s.Status.Hub, cluster.Status
+// verdict is a state, since when, and what to say of it to those who read it.
+type verdict struct {
+	state   State
+	since   time.Time
+	message message
+}
+
+type message func(s *Service, cluster *Cluster, now time.Time) string
+
+func verdictOn(s *Service, cluster *Cluster) verdict {
+	git, hub, status := &s.Status.Git, &s.Status.Hub, &cluster.Status
 	switch {
 	case !status.LastSeen.IsZero() && !status.Connected:
-		return Unknown, fmt.Sprintf("Cluster %q is not connected: its agent was last seen %s ago, at %s%s. Check that the agent runs and reaches the hub.",
-			cluster.Meta.Name, age(now.Sub(status.LastSeen)), clock(status.LastSeen), said(s.Status.Cluster.Report)), status.LastSeen
+		return verdict{Unknown, status.LastSeen, sayAway}
 	case git.Head == nil && git.Problem != nil:
-		return Failed, stays("Nothing could be fetched: "+git.Problem.Message, s.Status.Cluster.Report), git.Problem.Since
+		return verdict{Failed, git.Problem.Since, sayNotFetched}
 	case git.Head == nil:
-		return Pending, fmt.Sprintf("Source %q has not been fetched at this ref yet.", s.Spec.Source), s.Meta.UpdateTime
+		return verdict{Pending, s.Meta.UpdateTime, sayNoHead}
 	case hub.Problem != nil:
-		return Failed, stays(hub.Problem.Message, s.Status.Cluster.Report), hub.Problem.Since
+		return verdict{Failed, hub.Problem.Since, sayHubProblem}
 	case s.Status.ConfigProblem != nil:
-		return Failed, stays("Its configuration can't be delivered: "+s.Status.ConfigProblem.Message, s.Status.Cluster.Report), s.Status.ConfigProblem.Since
+		return verdict{Failed, s.Status.ConfigProblem.Since, sayConfigProblem}
 	case hub.Digest == "":
-		return Pending, fmt.Sprintf("%s is fetched; no distributor has picked it up yet.", short(git.Head.Revision.Commit)), git.Head.FetchTime
+		return verdict{Pending, git.Head.FetchTime, sayNotResolved}
 	case status.JoinTime.IsZero() && status.LastSeen.IsZero():
-		return Pending, fmt.Sprintf("Cluster %q has no agent yet: run `fairlead cluster join-token %s`.", cluster.Meta.Name, cluster.Meta.Name), cluster.Meta.CreateTime
+		return verdict{Pending, cluster.Meta.CreateTime, sayNoAgent}
 	case status.LastSeen.IsZero():
-		return Pending, fmt.Sprintf("The agent of cluster %q joined at %s and has not asked for work yet. Check that it runs and reaches a distributor.",
-			cluster.Meta.Name, clock(status.JoinTime)), status.JoinTime
+		return verdict{Pending, status.JoinTime, sayJoined}
 	case hub.Revision.Commit != git.Head.Revision.Commit:
-		return Progressing, fmt.Sprintf("%s is fetched; the hub still hands out %s.", short(git.Head.Revision.Commit), cmp.Or(short(hub.Revision.Commit), "what was before")), git.Head.FetchTime
+		return verdict{Progressing, git.Head.FetchTime, sayBehind}
 	}
 	return applied(s)
 }
 
 // applied is the verdict over what a connected cluster says about what the hub hands to it.
-func applied(s Service) (State, string, time.Time) {
-	hub, r := s.Status.Hub, s.Status.Cluster.Report
-	commit := short(hub.Revision.Commit)
+func applied(s *Service) verdict {
+	hub, r := &s.Status.Hub, s.Status.Cluster.Report
 	if r == nil {
-		return Progressing, fmt.Sprintf("%s is ready; the cluster has not reported yet.", commit), hub.ResolveTime
+		return verdict{Progressing, hub.ResolveTime, sayNoReport}
+	}
+	if r.Digest != hub.Digest {
+		return verdict{Progressing, hub.ResolveTime, sayOlderReport}
 	}
 	since := r.ObservedTime
 	if since.IsZero() {
 		since = s.Status.Cluster.ReceiveTime
 	}
-	if r.Digest != hub.Digest {
-		message := fmt.Sprintf("%s is ready; the cluster reports on %s still.", commit, cmp.Or(short(r.Commit), "nothing"))
-		if r.Phase == PhaseFailed {
-			message = join(message, "That failed: "+r.Message)
-		}
-		return Progressing, message, hub.ResolveTime
-	}
 	switch r.Phase {
 	case PhaseFailed:
-		return Failed, stays(cmp.Or(r.Message, fmt.Sprintf("%s could not be applied.", commit)), r), since
+		return verdict{Failed, since, sayFailed}
 	case PhaseDegraded:
-		return Degraded, cmp.Or(r.Message, fmt.Sprintf("%d of %d objects are healthy.", r.ObjectsHealthy, r.ObjectsTotal)), since
+		return verdict{Degraded, since, sayDegraded}
 	case PhaseHealthy:
 		if r.AppliedDigest == hub.Digest {
-			return Healthy, join(fmt.Sprintf("%s is applied; %d objects are healthy.", commit, r.ObjectsTotal), r.Message), since
+			return verdict{Healthy, since, sayHealthy}
 		}
 	case PhaseHeld:
-		return Held, cmp.Or(r.Message, fmt.Sprintf("%s is not applied, on purpose.", commit)), since
+		return verdict{Held, since, sayHeld}
 	case PhaseWaiting:
-		return Waiting, cmp.Or(r.Message, fmt.Sprintf("%s is not applied yet.", commit)), since
+		return verdict{Waiting, since, sayWaiting}
 	case PhaseDiffers:
-		return Differs, join(cmp.Or(r.Message, "The cluster differs from Git."), fmt.Sprintf("See `fairlead diff service %s`.", s.Meta.Name)), since
+		return verdict{Differs, since, sayDiffers}
 	case PhaseRemoved:
-		return Progressing, "The cluster removed it, and will apply it again when it next syncs.", since
+		return verdict{Progressing, since, sayRemoved}
 	}
-	return Progressing, cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", commit, r.ObjectsHealthy, r.ObjectsTotal)), since
-}
-
-// stays tells what a failure leaves applied.
-func stays(message string, r *Report) string {
-	if r == nil || r.AppliedCommit == "" {
-		return message
-	}
-	return join(message, short(r.AppliedCommit)+" stays applied.")
-}
-
-// said is what a cluster that is gone said last.
-func said(r *Report) string {
-	if r == nil {
-		return ""
-	}
-	return fmt.Sprintf("; it said then: %s at %s", r.Phase, cmp.Or(short(r.AppliedCommit), "no commit"))
-}
-
-func join(a, b string) string {
-	return strings.TrimSpace(a + " " + b)
-}
-
-// short is as much of a commit id as people read.
-func short(commit string) string {
-	return commit[:min(len(commit), 8)]
-}
-
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-// age is a duration in one unit.
-func age(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
+	return verdict{Progressing, since, sayApplying}
 }

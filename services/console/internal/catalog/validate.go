@@ -16,6 +16,8 @@ import (
 var (
 	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	// kindPattern is a kind, and a group if it is not the core one.
+	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
 )
 
 // validate accepts what a fetcher can be pointed at. No value is repeated in an error: it could hold

@@ -35,6 +35,9 @@ func Self(subject string) By {
 // Self says whether it is the console's own work.
 func (b By) Self() bool { return b.Identity.Has(platform.RoleConsole) }
 
+// all says whether it sees everything.
+func (b By) all() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
+
 // Hook takes part in writes.
 type Hook interface {
 	// Wrote is called within the transaction, once per resource that was written or deleted. before is nil for a new

@@ -65,6 +65,9 @@ func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before
 	if after == nil {
 		return nil // nobody names what goes
 	}
+	if err := connected(ctx, tx, *after); err != nil {
+		return err
+	}
 	if after.Kind == store.KindService {
 		fresh := before == nil
 		if !fresh {
@@ -87,8 +90,13 @@ func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before
 	if err != nil || len(names) == 0 {
 		return err
 	}
+	return r.again(ctx, tx, names)
+}
+
+// again computes what services get that may get other values.
+func (r *Resolver) again(ctx context.Context, tx *store.Tx, names []string) error {
 	found, err := tx.Named(ctx, store.KindService, names)
-	if err != nil {
+	if err != nil || len(found) == 0 {
 		return err
 	}
 	return r.compute(ctx, tx, slices.SortedFunc(maps.Values(found), byName), false)
@@ -133,8 +141,11 @@ func touched(ctx context.Context, v store.View, of *store.Resource) ([]string, e
 
 // compute keeps what services get, where it is something else than before. fresh services have nothing that they could keep.
 func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.Resource, fresh bool) error {
-	effective, err := r.effective(ctx, tx.View, services)
+	effective, unread, err := r.effective(ctx, tx.View, services)
 	if err != nil {
+		return err
+	}
+	if err := want(ctx, tx, unread); err != nil {
 		return err
 	}
 	uids := make([]string, len(services))
@@ -276,7 +287,7 @@ func (r *Resolver) Preview(ctx context.Context, name string) (p Preview, err err
 		if err != nil {
 			return err
 		}
-		effective, err := r.effective(ctx, v, []store.Resource{row})
+		effective, _, err := r.effective(ctx, v, []store.Resource{row})
 		if err == nil {
 			p.Entries = effective[0]
 		}
@@ -300,7 +311,7 @@ func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.S
 			return err
 		}
 		row := *written[0].After
-		effective, err := r.effective(ctx, tx.View, []store.Resource{row})
+		effective, _, err := r.effective(ctx, tx.View, []store.Resource{row})
 		if err != nil {
 			return err
 		}
@@ -317,11 +328,17 @@ func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.S
 	return p, err
 }
 
+// Secrets says whether there is one among the values.
+func (v *Values) Secrets() bool {
+	return slices.ContainsFunc(v.Values, func(v Value) bool { return v.Secret })
+}
+
 // Wanted is what a distributor asks for.
 type Wanted struct{ Service, Revision string }
 
 // Values are those of a service.
 type Values struct {
+	Name              string
 	Service, Revision string
 	Values            []Value
 }
@@ -333,8 +350,11 @@ func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, e
 		uids[i] = w.Service
 	}
 	var kept map[string]store.Config
+	var names map[string]string
 	err = r.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		kept, err = v.Configs(ctx, uids)
+		if kept, err = v.Configs(ctx, uids); err == nil {
+			names, err = v.Names(ctx, uids)
+		}
 		return err
 	})
 	if err != nil {
@@ -349,7 +369,7 @@ func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, e
 		if err != nil {
 			return nil, fmt.Errorf("open configuration of service %s: %w", w.Service, err)
 		}
-		one := Values{Service: w.Service, Revision: w.Revision}
+		one := Values{Name: names[w.Service], Service: w.Service, Revision: w.Revision}
 		if err := json.Unmarshal(plain, &one.Values); err != nil {
 			return nil, fmt.Errorf("open configuration of service %s: it is damaged", w.Service) // the decoder may quote it
 		}

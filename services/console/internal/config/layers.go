@@ -1,35 +1,41 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
+	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// effective returns what services get, in their order.
-func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, error) {
+// effective returns what services get, in their order, and the places of backends that nobody has read yet.
+func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, []store.Place, error) {
 	l := &loaded{Resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
 	specs := make([]catalog.ServiceSpec, len(services))
 	var refs []store.Ref
 	for i, s := range services {
 		if err := json.Unmarshal(s.Spec, &specs[i]); err != nil {
-			return nil, fmt.Errorf("decode service %q: %w", s.Name, err)
+			return nil, nil, fmt.Errorf("decode service %q: %w", s.Name, err)
 		}
 		refs = append(refs, origins(specs[i])...)
 	}
 	if err := l.load(ctx, v, refs); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, row := range services {
 		l.rows[store.Ref{Kind: row.Kind, Name: row.Name}] = row
 		refs = append(refs, store.Ref{Kind: row.Kind, Name: row.Name})
 	}
 	if err := l.loadPlaces(ctx, v, refs); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := make([][]Effective, len(services))
 	for i, s := range services {
@@ -37,13 +43,13 @@ func (r *Resolver) effective(ctx context.Context, v store.View, services []store
 		for _, ref := range append(origins(specs[i]), store.Ref{Kind: s.Kind, Name: s.Name}) {
 			of, err := l.of(ref)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			layers = append(layers, of...)
 		}
 		out[i] = Merge(layers, facts(s.Name, specs[i], l.rows[store.Ref{Kind: store.KindCluster, Name: specs[i].Cluster}].Labels))
 	}
-	return out, nil
+	return out, l.unread, nil
 }
 
 // origins are what layers of a service come from besides itself, in their order.
@@ -79,6 +85,8 @@ type loaded struct {
 	rows   map[store.Ref]store.Resource
 	layers map[store.Ref][]Layer
 	places map[place]content
+	// unread are places of backends that nobody has read yet.
+	unread []store.Place
 }
 
 // place is where values are kept.
@@ -96,6 +104,8 @@ func (p place) String() string {
 type content struct {
 	values  map[string]string
 	problem string
+	// stale is why it can't be read now; the values are those that were read last.
+	stale string
 }
 
 // load reads resources.
@@ -136,22 +146,42 @@ func (l *loaded) loadPlaces(ctx context.Context, v store.View, refs []store.Ref)
 		}
 	}
 	var names []string
+	paths := map[string][]string{} // by backend
 	for at := range wanted {
 		if at.backend == "" {
 			names = append(names, at.path)
+		} else {
+			paths[at.backend] = append(paths[at.backend], at.path)
 		}
 	}
-	secrets, err := v.Named(ctx, store.KindSecret, names)
+	if err := l.loadSecrets(ctx, v, names); err != nil || len(paths) == 0 {
+		return err
+	}
+	backends, err := v.Named(ctx, store.KindBackend, slices.Collect(maps.Keys(paths)))
 	if err != nil {
 		return err
 	}
-	for at := range wanted {
-		if at.backend != "" {
-			continue
+	for name, list := range paths {
+		if err := l.loadBackend(ctx, v, name, backends[name], list); err != nil {
+			return err
 		}
-		row, ok := secrets[at.path]
+	}
+	return nil
+}
+
+// loadSecrets reads Secrets of the catalog.
+func (l *loaded) loadSecrets(ctx context.Context, v store.View, names []string) error {
+	// PostgreSQL has no such texts.
+	known := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !utf8.ValidString(name) || strings.ContainsRune(name, 0) })
+	secrets, err := v.Named(ctx, store.KindSecret, known)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		at := place{path: name}
+		row, ok := secrets[name]
 		if !ok {
-			l.places[at] = content{problem: "does not exist"}
+			l.places[at] = content{problem: absent}
 			continue
 		}
 		values, err := l.catalog.ValuesOf(row)
@@ -159,23 +189,63 @@ func (l *loaded) loadPlaces(ctx context.Context, v store.View, refs []store.Ref)
 			return err
 		}
 		l.places[at] = content{values: values}
+		if err := backend.Values(values).Fit(); err != nil {
+			l.places[at] = content{problem: err.Error()}
+		}
+	}
+	return nil
+}
+
+// absent is about a place where nothing is.
+const absent = "does not exist"
+
+// notGranted is about a path that a backend does not give out.
+const notGranted = "is not among spec.paths of the backend, nor below one of them"
+
+// loadBackend takes what was read of a backend last.
+func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row store.Resource, paths []string) error {
+	if row.UID == "" {
+		for _, path := range paths {
+			l.places[place{name, path}] = content{problem: absent}
+		}
+		return nil
+	}
+	of, err := catalog.Backends().Decode(row)
+	if err != nil {
+		return err
+	}
+	kept, err := v.Places(ctx, row.UID, paths)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		at := place{name, path}
+		p, known := kept[path]
+		switch {
+		case !backend.Allowed(of.Spec.Paths, path):
+			l.places[at] = content{problem: notGranted}
+		case p.ReadTime.IsZero():
+			if !known {
+				l.unread = append(l.unread, store.Place{Backend: row.UID, Path: path})
+			}
+			l.places[at] = content{problem: cmp.Or(p.Problem, "was not read yet: look again in a moment")}
+		case p.Sealed == nil:
+			l.places[at] = content{problem: absent}
+		default:
+			values, err := l.openPlace(p)
+			if err != nil {
+				return err
+			}
+			l.places[at] = content{values: values, stale: p.Problem}
+		}
 	}
 	return nil
 }
 
 // placesOf notes where settings of a resource are kept.
 func placesOf(row store.Resource, wanted map[place]bool) error {
-	settings, err := catalog.DecodeSettings(row)
-	if err != nil {
-		return err
-	}
-	for _, s := range settings {
-		if s.Ref != nil {
-			wanted[place{s.Ref.Backend, s.Ref.Path}] = true
-		}
-	}
-	imports, err := importsOf(row)
-	for _, at := range imports {
+	places, err := catalog.PlacesOf(&row)
+	for _, at := range places {
 		wanted[place{at.Backend, at.Path}] = true
 	}
 	return err
@@ -232,7 +302,7 @@ func (l *loaded) imported(origin string, at catalog.Import) Layer {
 	}
 	for key, value := range found.values {
 		if entryName.MatchString(key) && !catalog.IsFact(key) {
-			out.Entries[key] = Entry{Type: Text, Value: value, Literal: true, Secret: !at.Plain, Place: from.String()}
+			out.Entries[key] = Entry{Type: Text, Value: value, Literal: true, Secret: !at.Plain, Place: from.String(), Stale: found.stale}
 		}
 	}
 	return out
@@ -263,7 +333,7 @@ func (l *loaded) entry(s catalog.Setting, secret string) Entry {
 	case !ok:
 		out.Problem = fmt.Sprintf("%s has no key %q", from, s.Ref.Key)
 	default:
-		out.Value = value
+		out.Value, out.Stale = value, found.stale
 	}
 	return out
 }

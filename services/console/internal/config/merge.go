@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type Entry struct {
 	Secret  bool
 	// Place is where it is kept, if that is elsewhere.
 	Place string
+	// Stale is why it can't be read now; the value is the one that was read last.
+	Stale string
 	// Problem is why it has no value.
 	Problem string
 }
@@ -60,6 +63,8 @@ type Effective struct {
 	Origin string
 	// Overrides are where it would come from otherwise, the nearest first.
 	Overrides []string
+	// Stale is why it, or something that it refers to, can't be read now; the value is as it was read last.
+	Stale string
 	// Problem is why it has no value; empty: it has one.
 	Problem string
 
@@ -114,7 +119,7 @@ func (m *merger) resolve(name string) *Effective {
 		return e
 	}
 	entry := m.entries[name]
-	out := &Effective{Name: name, Type: entry.Type, Secret: entry.Secret, Problem: entry.Problem}
+	out := &Effective{Name: name, Type: entry.Type, Secret: entry.Secret, Stale: entry.Stale, Problem: entry.Problem}
 	if out.Problem == "" {
 		m.path = append(m.path, name)
 		if err := m.value(entry, out); err != nil {
@@ -286,6 +291,7 @@ func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 		return nil, errLong
 	}
 	out.Secret = out.Secret || of.Secret
+	out.Stale = cmp.Or(out.Stale, of.Stale)
 	return of, nil
 }
 

@@ -85,6 +85,8 @@ func purposeOf(v store.Sealed) string {
 	switch v.Table {
 	case "configs":
 		return valuesPurpose(v.UID)
+	case "places":
+		return placePurpose(v.UID)
 	case "config_key":
 		return keyPurpose
 	case "signing_keys":

@@ -44,6 +44,10 @@ const (
 	ClusterBack   = "cluster.back"
 	ClusterLeft   = "cluster.left"
 
+	CatalogRestored   = "catalog.restored"
+	RemovalsHeld      = "removals.held"
+	RemovalsConfirmed = "removals.confirmed"
+
 	SinkFailing = "sink.failing"
 	Test        = "test"
 )

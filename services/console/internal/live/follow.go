@@ -73,6 +73,7 @@ func (b *Board) Follow(ctx context.Context, f *Follower) error {
 	if err := b.current(ctx); err != nil {
 		return err
 	}
+	defer l.leave()
 	if !l.resume() {
 		if err := l.snapshot(ctx); err != nil {
 			return err
@@ -139,13 +140,23 @@ func (l *look) token() string { return l.nonce + "." + strconv.FormatInt(l.at, 1
 func (l *look) resume() bool {
 	nonce, number, _ := strings.Cut(l.Token, ".")
 	at, err := strconv.ParseInt(number, 10, 64)
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err != nil || nonce != l.Board.nonce || at > l.number || len(l.ring) > 0 && at < l.ring[0].number-1 || len(l.ring) == 0 && at < l.number {
 		return false
 	}
+	if at <= l.unsaid && l.exprs[store.KindService] != nil {
+		return false
+	}
 	l.nonce, l.at = nonce, at
+	l.looks[l] = true
 	return true
+}
+
+func (l *look) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.looks, l)
 }
 
 // next returns what is behind the place. false: the ring does not reach back to it, or the board began anew.
@@ -238,14 +249,15 @@ func (l *look) snapshot(ctx context.Context) (err error) {
 	}
 	names := map[store.Kind][]string{}
 	now := l.Now()
-	l.mu.RLock()
+	l.mu.Lock()
+	l.looks[l] = true
 	l.nonce, l.at = l.Board.nonce, l.number
 	for _, r := range l.byUID {
 		if l.fits(r, now) {
 			names[r.kind] = append(names[r.kind], r.name)
 		}
 	}
-	l.mu.RUnlock()
+	l.mu.Unlock()
 	if err := l.Send(Message{Kind: SnapshotBegin}); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"sync"
 	"time"
+	"unique"
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
@@ -30,6 +31,8 @@ const (
 	ringSize = 2048
 	// currentWithin is how long a list waits for what was written before.
 	currentWithin = time.Second
+	// deriveEvery is how often states are derived while there is more to read: all services are looked through.
+	deriveEvery = time.Second
 	// again is how long the board waits when the database did not answer.
 	again = time.Second
 )
@@ -91,14 +94,23 @@ type Board struct {
 	number         int64   // of the last delta
 	ring           []delta // the last ones, without gaps
 
-	byUID map[string]*row // what followers know of
+	byUID  map[string]*row // what followers know of
+	looks  map[*look]bool  // followers on their way
+	unsaid int64           // who was told up to here or less may have missed what became of services with their sources
 
 	// What follows is Run's own.
 	urgent map[store.Ref]bool
 	later  map[store.Ref]bool
-	seen   map[store.Touch]bool // touches by other consoles that were taken in
-	handed int64                // touches whose resources are marked
-	failed bool
+	refs   map[string]bool // uids of sources of whose refs the hub said something
+	// What states are to be derived of, and when they were last.
+	dirty   moved
+	derived time.Time
+	// sources is what services' states depend on of theirs.
+	sources map[word]*catalog.Source
+	seen    map[store.Touch]bool // touches by other consoles that were taken in
+	looked  time.Time            // everything that was committed by then was taken in
+	handed  int64                // touches whose resources are marked
+	failed  bool
 }
 
 // delta is what became of a resource.
@@ -133,6 +145,7 @@ func New(d Deps) *Board {
 	b := &Board{
 		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
 		rows: map[store.Kind]map[string]*row{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
+		looks: map[*look]bool{}, refs: map[string]bool{}, dirty: newMoved(), sources: map[word]*catalog.Source{},
 	}
 	d.Store.OnTouch(b.touched)
 	return b
@@ -159,12 +172,13 @@ func (b *Board) Run(ctx context.Context) error {
 	defer stream.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	b.looked = b.Now()
 	stream.Go(func() { b.follow(ctx, events) })
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		var more <-chan time.Time // when there is work left
-		if len(b.urgent)+len(b.later) > 0 {
+		if b.due() {
 			wait := time.Duration(0)
 			if b.failed {
 				wait = again
@@ -228,15 +242,15 @@ func (b *Board) take(ctx context.Context, e watch.Event) {
 				gone = append(gone, r)
 			}
 			delete(b.urgent, store.Ref{Kind: c.Kind, Name: c.Name})
+			if c.Kind == store.KindSource {
+				delete(b.sources, unique.Make(c.Name))
+			}
 			continue
 		}
 		r := structure(c.Resource)
 		r.keep(rows[c.Name])
 		rows[c.Name] = r
 		b.urgent[store.Ref{Kind: c.Kind, Name: c.Name}] = true
-		if c.Kind == store.KindSource {
-			b.mark(func(s *row) bool { return s.source == c.Name })
-		}
 	}
 	b.seq = max(b.seq, e.Seq)
 	for _, r := range gone {
@@ -252,15 +266,6 @@ func (b *Board) kind(kind store.Kind) map[string]*row {
 		b.rows[kind] = map[string]*row{}
 	}
 	return b.rows[kind]
-}
-
-// mark has services read anew. The caller holds mu.
-func (b *Board) mark(which func(*row) bool) {
-	for name, s := range b.rows[store.KindService] {
-		if which(s) {
-			b.later[store.Ref{Kind: store.KindService, Name: name}] = true
-		}
-	}
 }
 
 // begin makes the board anew. Followers begin anew, too.
@@ -283,8 +288,13 @@ func (b *Board) begin(ctx context.Context, e watch.Event) {
 		}
 	}
 	b.mu.Unlock()
-	for !b.failed && len(b.urgent) > 0 && ctx.Err() == nil {
-		b.refresh(ctx)
+	for len(b.urgent) > 0 && ctx.Err() == nil {
+		if b.refresh(ctx); b.failed {
+			select {
+			case <-ctx.Done():
+			case <-time.After(again):
+			}
+		}
 	}
 	b.mu.Lock()
 	b.ready = true
@@ -339,9 +349,7 @@ func (b *Board) touch(t store.Touched) {
 		}
 	}
 	for _, uid := range t.Sources {
-		if r := b.byUID[uid]; r != nil {
-			b.mark(func(s *row) bool { return s.source == r.name })
-		}
+		b.refs[uid] = true
 	}
 }
 
@@ -350,7 +358,7 @@ func (b *Board) look(ctx context.Context) {
 	now := b.Now()
 	b.mu.Lock()
 	for name, r := range b.rows[store.KindCluster] {
-		if r.alive && now.After(r.until) {
+		if r.alive && now.UnixMicro() > r.until {
 			b.later[store.Ref{Kind: store.KindCluster, Name: name}] = true
 		}
 	}
@@ -363,7 +371,7 @@ func (b *Board) look(ctx context.Context) {
 	}
 	var list []store.Touch
 	err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		list, err = v.TouchedSince(ctx, now.Add(-store.MaxWrite))
+		list, err = v.Touched(ctx, store.MaxWrite+now.Sub(b.looked))
 		return err
 	})
 	if err != nil {
@@ -377,7 +385,7 @@ func (b *Board) look(ctx context.Context) {
 			fresh.Add(t)
 		}
 	}
-	b.seen = seen
+	b.seen, b.looked = seen, now
 	b.mu.Lock()
 	b.touch(fresh)
 	b.mu.Unlock()
@@ -397,20 +405,42 @@ func (b *Board) refresh(ctx context.Context) {
 		of = b.later
 	}
 	names := map[store.Kind][]string{}
+	var known []*row
 	n := 0
+	now := b.Now()
+	b.mu.RLock()
 	for ref := range of {
 		if n == chunk {
 			break
 		}
-		names[ref.Kind] = append(names[ref.Kind], ref.Name)
 		n++
+		if r := b.rows[ref.Kind][ref.Name]; !b.urgent[ref] && r != nil && r.essence != nil && !b.lookedAt(r, now) {
+			known = append(known, r)
+			continue
+		}
+		names[ref.Kind] = append(names[ref.Kind], ref.Name)
 	}
-	if n == 0 {
-		b.settle()
+	asked := b.known(known)
+	b.mu.RUnlock()
+	if n == 0 && len(b.refs) == 0 {
+		b.mu.Lock()
+		b.derive(now) // what waited for others that went meanwhile
+		b.mu.Unlock()
+		if !b.due() {
+			b.settle()
+		}
 		return
 	}
 	var loaded []loadedRow
-	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) error {
+	var refs map[store.HubRef]catalog.RefHub
+	var essences map[string]catalog.Essence
+	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
+		if refs, err = catalog.RefsOf(ctx, v, maps.Keys(b.refs)); err != nil {
+			return err
+		}
+		if essences, err = catalog.Renew(ctx, v, asked); err != nil {
+			return err
+		}
 		for _, kind := range store.Kinds() {
 			part, err := b.load(ctx, v, kind, names[kind])
 			if err != nil {
@@ -431,13 +461,21 @@ func (b *Board) refresh(ctx context.Context) {
 			delete(b.later, store.Ref{Kind: kind, Name: name})
 		}
 	}
-	if seen := sightings(b.put(loaded)); len(seen) > 0 && b.Presence != nil {
+	for _, r := range known {
+		delete(b.later, store.Ref{Kind: r.kind, Name: r.name})
+	}
+	clear(b.refs)
+	b.renew(known, essences)
+	if seen := sightings(b.put(loaded, refs)); len(seen) > 0 && b.Presence != nil {
 		b.Presence.Saw(ctx, seen)
 	}
-	if len(b.urgent)+len(b.later) == 0 {
+	if !b.due() {
 		b.settle()
 	}
 }
+
+// due says whether there is something to read anew.
+func (b *Board) due() bool { return len(b.urgent)+len(b.later)+len(b.refs) > 0 }
 
 type loadedRow struct {
 	row    *row
@@ -475,7 +513,7 @@ func (b *Board) load(ctx context.Context, v store.View, kind store.Kind, names [
 		r := structure(resources[i])
 		r.keep(nil)
 		r.status(value)
-		r.until = catalog.ConnectedUntil(seen[r.uid])
+		r.until = store.Micros(catalog.ConnectedUntil(seen[r.uid]))
 		text, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
@@ -489,9 +527,10 @@ func (b *Board) load(ctx context.Context, v store.View, kind store.Kind, names [
 }
 
 // put puts rows on the board and tells followers. It returns those of clusters that followers knew.
-func (b *Board) put(loaded []loadedRow) (clusters []loadedRow) {
+func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (clusters []loadedRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	maps.Copy(b.dirty.refs, refs)
 	for _, l := range loaded {
 		rows := b.kind(l.row.kind)
 		current := rows[l.row.name]
@@ -503,13 +542,22 @@ func (b *Board) put(loaded []loadedRow) (clusters []loadedRow) {
 		b.byUID[l.row.uid] = l.row
 		if l.row.kind == store.KindCluster {
 			clusters = append(clusters, l)
-			if was := l.before; was != nil && (was.alive != l.row.alive || was.begun != l.row.begun || was.lastSeen.IsZero() != l.row.lastSeen.IsZero()) {
-				b.mark(func(s *row) bool { return s.cluster == l.row.name })
+			if was := l.before; was == nil || was.alive != l.row.alive || was.begun != l.row.begun || (was.seen == 0) != (l.row.seen == 0) {
+				b.dirty.clusters[unique.Make(l.row.name)] = true
+			}
+		}
+		if source, ok := l.item.Value.(catalog.Source); ok {
+			b.sources[unique.Make(source.Meta.Name)] = &source
+			if l.before == nil || l.before.sum != l.row.sum {
+				b.dirty.sources[unique.Make(source.Meta.Name)] = true
 			}
 		}
 		if l.before == nil || l.before.sum != l.row.sum {
 			b.tell(l.before, l.row, l.item)
 		}
+	}
+	if now := b.Now(); len(b.urgent)+len(b.later) == 0 || now.Sub(b.derived) > deriveEvery {
+		b.derive(now)
 	}
 	b.announce()
 	return clusters
@@ -529,7 +577,7 @@ func sightings(loaded []loadedRow) (out []Sighting) {
 		s := Sighting{Cluster: cluster, Joined: is.joined != was.joined && is.joined != 0, Left: is.left != was.left && is.left != 0}
 		s.Lost = !is.alive && (was.alive || was.seen == 0) && is.seen != 0 && is.left == 0
 		if is.alive && !was.alive && was.seen != 0 {
-			s.Back, s.Since = true, was.lastSeen
+			s.Back, s.Since = true, store.FromMicros(was.seen)
 		}
 		if s.Joined || s.Left || s.Lost || s.Back {
 			out = append(out, s)

@@ -3,12 +3,15 @@ package live
 import (
 	"encoding/json"
 	"strings"
-	"time"
+	"unique"
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
 )
+
+// word is a text that many rows share.
+type word = unique.Handle[string]
 
 // row is what lists and filters look at of a resource. Immutable.
 type row struct {
@@ -16,29 +19,30 @@ type row struct {
 	name, uid string
 	labels    map[string]string
 	revision  int64
-	created   int64 // microseconds, as all times here
+	created   int64 // microseconds, as all times here; 0: never
 	updated   int64
 
-	project, cluster, source, ref, path, namespace, url, role, version string
+	project, cluster, source, ref, path, namespace, url, role word
 
 	// What follows comes of statuses.
-	state    string
-	since    int64
-	seen     int64
-	joined   int64
-	left     int64
-	alive    bool // of a cluster: what it said last can be trusted
-	begun    bool // of a cluster: an agent joined or was seen
-	lastSeen time.Time
-	until    time.Time // when an alive one is not any more
-	sum      uint64    // of all that is shown
+	state   word
+	version word
+	since   int64
+	seen    int64
+	joined  int64
+	left    int64
+	until   int64            // when an alive one is not any more
+	alive   bool             // of a cluster: what it said last can be trusted
+	begun   bool             // of a cluster: an agent joined or was seen
+	sum     uint64           // of all that is shown
+	essence *catalog.Essence // of a service; nil: its status was not read yet
 }
 
 // structure is what a resource's own text says.
 func structure(r store.Resource) *row {
 	out := &row{
 		kind: r.Kind, name: r.Name, uid: r.UID, labels: r.Labels, revision: r.Revision,
-		created: r.CreateTime.UnixMicro(), updated: r.UpdateTime.UnixMicro(),
+		created: store.Micros(r.CreateTime), updated: store.Micros(r.UpdateTime),
 	}
 	var spec struct {
 		Project, Cluster, Source, Ref, Path, Namespace, Role string
@@ -47,11 +51,13 @@ func structure(r store.Resource) *row {
 		Template struct{ Project, Source string }
 	}
 	_ = json.Unmarshal(r.Spec, &spec) // what has another form has none of these
-	out.project, out.cluster, out.source, out.ref, out.path = spec.Project, spec.Cluster, spec.Source, spec.Ref, spec.Path
-	out.namespace, out.url, out.role = spec.Namespace, spec.Git.URL, spec.Role
 	if r.Kind == store.KindGlobalService {
-		out.source, out.project = spec.Template.Source, spec.Project
+		spec.Source = spec.Template.Source
 	}
+	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
+	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)
+	out.url, out.role = unique.Make(spec.Git.URL), unique.Make(spec.Role)
+	out.state, out.version = unique.Make(""), unique.Make("")
 	return out
 }
 
@@ -59,10 +65,10 @@ func structure(r store.Resource) *row {
 func (r *row) keep(before *row) {
 	if before != nil && before.uid == r.uid {
 		r.state, r.since, r.seen, r.joined, r.left = before.state, before.since, before.seen, before.joined, before.left
-		r.alive, r.begun, r.lastSeen, r.until, r.version = before.alive, before.begun, before.lastSeen, before.until, before.version
+		r.alive, r.begun, r.until, r.version, r.essence = before.alive, before.begun, before.until, before.version, before.essence
 	}
-	if r.state == "" && r.kind == store.KindService {
-		r.state = string(catalog.Pending)
+	if r.state.Value() == "" && r.kind == store.KindService {
+		r.state = unique.Make(string(catalog.Pending))
 	}
 }
 
@@ -70,28 +76,30 @@ func (r *row) keep(before *row) {
 func (r *row) status(value any) {
 	switch v := value.(type) {
 	case catalog.Service:
-		r.state, r.since = string(v.Status.State), micros(v.Status.Since)
+		essence := v.Essence()
+		r.state, r.since, r.essence = unique.Make(string(v.Status.State)), store.Micros(v.Status.Since), &essence
 	case catalog.Source:
+		state := sourcePending
 		switch {
 		case v.Status.Problem != nil:
-			r.state, r.since = sourceFailing, micros(v.Status.Problem.Since)
+			state, r.since = sourceFailing, store.Micros(v.Status.Problem.Since)
 		case len(v.Status.Heads) > 0:
-			r.state = sourceReady
-		default:
-			r.state = sourcePending
+			state = sourceReady
 		}
+		r.state = unique.Make(state)
 	case catalog.Cluster:
-		r.alive, r.seen, r.lastSeen, r.version = v.Status.Connected, micros(v.Status.LastSeen), v.Status.LastSeen, v.Status.Agent.Version
-		r.joined, r.left = micros(v.Status.JoinTime), micros(v.Status.LeaveTime)
-		r.begun = !v.Status.JoinTime.IsZero() || !v.Status.LastSeen.IsZero()
+		r.alive, r.seen, r.version = v.Status.Connected, store.Micros(v.Status.LastSeen), unique.Make(v.Status.Agent.Version)
+		r.joined, r.left = store.Micros(v.Status.JoinTime), store.Micros(v.Status.LeaveTime)
+		r.begun = r.joined != 0 || r.seen != 0
 	}
 }
 
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// asCluster is as much of a cluster as its services' states depend on.
+func (r *row) asCluster() catalog.Cluster {
+	return catalog.Cluster{
+		Meta:   catalog.Meta{CreateTime: store.FromMicros(r.created)},
+		Status: catalog.ClusterStatus{JoinTime: store.FromMicros(r.joined), LastSeen: store.FromMicros(r.seen), Connected: r.alive},
 	}
-	return t.UnixMicro()
 }
 
 // The states of sources.
@@ -141,29 +149,29 @@ func (r *row) Field(name string) (filter.Value, bool) {
 	case "update_time":
 		return at(r.updated)
 	case "project":
-		return text(r.project)
+		return text(r.project.Value())
 	case "cluster":
-		return text(r.cluster)
+		return text(r.cluster.Value())
 	case "source":
-		return text(r.source)
+		return text(r.source.Value())
 	case "ref":
-		return text(r.ref)
+		return text(r.ref.Value())
 	case "path":
-		return text(r.path)
+		return text(r.path.Value())
 	case "namespace":
-		return text(r.namespace)
+		return text(r.namespace.Value())
 	case "url":
-		return text(r.url)
+		return text(r.url.Value())
 	case "role":
-		return text(r.role)
+		return text(r.role.Value())
 	case "state":
-		return text(r.state)
+		return text(r.state.Value())
 	case "state_since":
 		return at(r.since)
 	case "last_seen_time":
 		return at(r.seen)
 	case "agent_version":
-		return text(r.version)
+		return text(r.version.Value())
 	case "connected":
 		if r.alive {
 			return text("true")
@@ -179,5 +187,5 @@ func (r *row) Field(name string) (filter.Value, bool) {
 
 // seenBy says whether who looks may see it.
 func (r *row) seenBy(sees Sees) bool {
-	return sees == nil || sees(r.kind, r.name, r.project, r.cluster)
+	return sees == nil || sees(r.kind, r.name, r.project.Value(), r.cluster.Value())
 }

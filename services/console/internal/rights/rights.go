@@ -430,7 +430,11 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 	if after == nil {
 		return nil
 	}
-	if after.Kind != store.KindSource {
+	switch after.Kind {
+	case store.KindSource:
+	case store.KindBackend:
+		return k.mayConnect(ctx, by, before, *after)
+	default:
 		return k.mayConfigure(ctx, by, before, after)
 	}
 	var was, is catalog.SourceSpec
@@ -455,25 +459,97 @@ func (k *Keeper) MayName(ctx context.Context, by catalog.By, ref store.Ref) erro
 	return k.check(ctx, by, access.View, access.Target{Kind: access.Secret, Name: ref.Name})
 }
 
-// mayConfigure refuses configuration of secrets that the caller may not see, but for those that it had.
-func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after *store.Resource) error {
-	is, err := catalog.SecretsOfSettings(after)
-	if err != nil {
+// mayConnect refuses to have a backend send a secret to where it was not sent before, from who may not see it.
+func (k *Keeper) mayConnect(ctx context.Context, by catalog.By, before *store.Resource, after store.Resource) error {
+	is, err := catalog.Backends().Decode(after)
+	if err != nil || is.Spec.Secret() == "" {
 		return err
 	}
-	was, err := catalog.SecretsOfSettings(before)
-	if err != nil {
-		return err
-	}
-	for _, name := range is {
-		if slices.Contains(was, name) {
-			continue
+	if before != nil {
+		was, err := catalog.Backends().Decode(*before)
+		if err != nil || was.Spec.Secret() == is.Spec.Secret() && was.Spec.Target() == is.Spec.Target() {
+			return err
 		}
-		if err := k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: name}); err != nil {
+	}
+	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: is.Spec.Secret()})
+}
+
+// mayConfigure refuses configuration of secrets and backends that the caller may not have values of, but for those that it had where
+// it was: what moves to another project or cluster takes secrets to others.
+func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after *store.Resource) error {
+	is, err := catalog.RefsOfSettings(after)
+	if err != nil {
+		return err
+	}
+	was, err := catalog.RefsOfSettings(before)
+	if err != nil {
+		return err
+	}
+	if len(is) == 0 {
+		return nil
+	}
+	elsewhere, moved, err := moves(before, after)
+	if err != nil {
+		return err
+	}
+	for _, ref := range is {
+		known := slices.Contains(was, ref)
+		switch {
+		case ref.Kind == store.KindSecret && (!known || elsewhere):
+			err = k.MayName(ctx, by, ref)
+		case ref.Kind == store.KindBackend && (!known || moved || newPlaces(before, after, ref.Name)):
+			err = k.mayTake(ctx, by, ref)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// newPlaces tells whether configuration takes something of a backend that it did not take before.
+func newPlaces(before, after *store.Resource, backend string) bool {
+	was, errWas := catalog.PlacesOf(before)
+	is, errIs := catalog.PlacesOf(after)
+	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at catalog.Import) bool {
+		return at.Backend == backend && !slices.ContainsFunc(was, func(old catalog.Import) bool { return old.Backend == at.Backend && old.Path == at.Path })
+	})
+}
+
+// mayTake refuses values of a backend that is for no projects in particular, from who may not change the backend. Of others the
+// catalog sees to it that they are for the project.
+func (k *Keeper) mayTake(ctx context.Context, by catalog.By, ref store.Ref) error {
+	var projects []string
+	err := k.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		row, err := v.Get(ctx, ref.Kind, ref.Name)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // or written along with this: then not by who may not
+		}
+		if err != nil {
+			return err
+		}
+		backend, err := catalog.Backends().Decode(row)
+		projects = backend.Spec.Projects
+		return err
+	})
+	if err != nil || len(projects) > 0 {
+		return err
+	}
+	return k.check(ctx, by, access.Edit, access.Target{Kind: access.Backend, Name: ref.Name})
+}
+
+// moves says whether a resource goes to another project or cluster, and whether to another project.
+func moves(before, after *store.Resource) (elsewhere, project bool, err error) {
+	if before == nil {
+		return false, false, nil
+	}
+	from, errFrom := catalog.ProjectOf(*before)
+	to, errTo := catalog.ProjectOf(*after)
+	var was, is struct{ Cluster string }
+	if err := errors.Join(errFrom, errTo, json.Unmarshal(before.Spec, &was), json.Unmarshal(after.Spec, &is)); err != nil {
+		return false, false, fmt.Errorf("decode %s %q: %w", after.Kind, after.Name, err)
+	}
+	return from != to || was != is, from != to, nil
 }
 
 // MayWrite implements catalog.Reader.

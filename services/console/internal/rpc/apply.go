@@ -101,6 +101,10 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 		m, kind = r.ConfigSet, store.KindConfigSet
 		in := decodeConfigSet(r.ConfigSet)
 		e, err = catalog.ConfigSets().Draft(in, want(in.Meta))
+	case *consolev1.Resource_Backend:
+		m, kind = r.Backend, store.KindBackend
+		in := decodeBackend(r.Backend)
+		e, err = catalog.Backends().Draft(in, want(in.Meta))
 	case *consolev1.Resource_GlobalService:
 		m, kind = r.GlobalService, store.KindGlobalService
 		var in catalog.GlobalService
@@ -206,6 +210,12 @@ func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 		spec := encodeConfigSet(set).GetSpec()
 		maskSettings(spec.GetEntries(), changed)
 		return &consolev1.ConfigSet{Metadata: head(r), Spec: spec}, nil
+	case store.KindBackend:
+		backend, err := catalog.Backends().Decode(*r)
+		if err != nil {
+			return nil, err
+		}
+		return &consolev1.Backend{Metadata: head(r), Spec: encodeBackend(backend).GetSpec()}, nil
 	case store.KindServiceAccount:
 		account, err := catalog.ServiceAccounts().Decode(*r)
 		if err != nil {

@@ -21,11 +21,11 @@ func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAud
 	recorder := actor(ctx)
 	events := make([]store.AuditEvent, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
-		e.Recorder, e.Before, e.After = recorder, "", "" // what the catalog was is the console's to say
-		var err error
-		if events[i], err = audit.Stored(e); err != nil {
-			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d]: %w", i, err))
+		if err := audit.Check(e); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d].%w", i, err))
 		}
+		e.Recorder, e.Before, e.After = recorder, "", "" // what the catalog was is the console's to say
+		events[i] = audit.Stored(e)
 	}
 	if err := s.Audit.Append(ctx, events); err != nil {
 		return nil, s.fail(ctx, err)

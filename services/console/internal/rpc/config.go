@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/store"
@@ -20,6 +21,9 @@ func configMounts(d Deps) []server.Mount {
 	return []server.Mount{
 		server.RPC(consolev1connect.ConfigSetServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewConfigSetServiceHandler(&configSets{d}, o...)
+		}),
+		server.RPC(consolev1connect.BackendServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewBackendServiceHandler(&backends{d}, o...)
 		}),
 		server.RPC(consolev1connect.ConfigServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewConfigServiceHandler(&configs{d}, o...)
@@ -35,6 +39,12 @@ func configPolicy() identity.Policy {
 		consolev1connect.ConfigSetServiceUpdateConfigSetProcedure: identity.RoleUser,
 		consolev1connect.ConfigSetServiceDeleteConfigSetProcedure: identity.RoleUser,
 
+		consolev1connect.BackendServiceGetBackendProcedure:    identity.RoleUser,
+		consolev1connect.BackendServiceListBackendsProcedure:  identity.RoleUser,
+		consolev1connect.BackendServiceUpdateBackendProcedure: identity.RoleUser,
+		consolev1connect.BackendServiceDeleteBackendProcedure: identity.RoleUser,
+		consolev1connect.BackendServiceCheckBackendProcedure:  identity.RoleAdmin, // it reads with whatever Secret
+
 		consolev1connect.ConfigServicePreviewConfigProcedure: identity.RoleUser,
 		consolev1connect.ConfigServiceAccessConfigsProcedure: identity.RoleDistributor,
 	}
@@ -43,28 +53,13 @@ func configPolicy() identity.Policy {
 type configSets struct{ Deps }
 
 func (s *configSets) GetConfigSet(ctx context.Context, req *consolev1.GetConfigSetRequest) (*consolev1.GetConfigSetResponse, error) {
-	out, err := catalog.Get(ctx, s.Catalog, catalog.ConfigSets(), req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	list, err := s.shown(ctx, out)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetConfigSetResponse{ConfigSet: list[0]}, nil
+	out, err := getTyped(ctx, s.Deps, catalog.ConfigSets(), req.GetName(), s.shown)
+	return &consolev1.GetConfigSetResponse{ConfigSet: out}, err
 }
 
 func (s *configSets) ListConfigSets(ctx context.Context, req *consolev1.ListConfigSetsRequest) (*consolev1.ListConfigSetsResponse, error) {
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.ConfigSets(), page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err := s.shown(ctx, list...)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err = masked(req, shown)
-	return &consolev1.ListConfigSetsResponse{ConfigSets: shown, NextPageToken: next}, err
+	out, next, err := listTyped(ctx, s.Deps, catalog.ConfigSets(), req, s.shown)
+	return &consolev1.ListConfigSetsResponse{ConfigSets: out, NextPageToken: next}, err
 }
 
 func (s *configSets) UpdateConfigSet(ctx context.Context, req *consolev1.UpdateConfigSetRequest) (*consolev1.UpdateConfigSetResponse, error) {
@@ -84,7 +79,7 @@ func (s *configSets) DeleteConfigSet(ctx context.Context, req *consolev1.DeleteC
 }
 
 // shown are configuration sets with their statuses.
-func (s *configSets) shown(ctx context.Context, list ...catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
+func (s *configSets) shown(ctx context.Context, list []catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
 	services, err := s.Catalog.CountServices(ctx, store.KindConfigSet, each(list, func(c catalog.ConfigSet) string { return c.Meta.Name }))
 	return each(list, func(c catalog.ConfigSet) *consolev1.ConfigSet {
 		out := encodeConfigSet(c)
@@ -194,7 +189,7 @@ func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfi
 	out := &consolev1.PreviewConfigResponse{Revision: p.Revision}
 	for _, e := range p.Entries {
 		shown := &consolev1.EffectiveConfig{
-			Name: e.Name, Type: encodeType(e.Type), Value: e.Value, Secret: e.Secret, Origin: e.Origin, Overrides: e.Overrides, Problem: e.Problem,
+			Name: e.Name, Type: encodeType(e.Type), Value: e.Value, Secret: e.Secret, Origin: e.Origin, Overrides: e.Overrides, Stale: e.Stale, Problem: e.Problem,
 		}
 		if e.Secret {
 			shown.Value = catalog.Masked
@@ -214,6 +209,13 @@ func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfig
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	var read []audit.ConfigRead
+	for _, v := range list {
+		if v.Secrets() {
+			read = append(read, audit.ConfigRead{Service: v.Name, Revision: v.Revision})
+		}
+	}
+	s.Accesses.Configs(who(ctx), read)
 	return &consolev1.AccessConfigsResponse{Services: each(list, func(v config.Values) *consolev1.AccessedConfig {
 		return &consolev1.AccessedConfig{ServiceUid: v.Service, Revision: v.Revision, Values: each(v.Values, func(v config.Value) *consolev1.ConfigValue {
 			return &consolev1.ConfigValue{Name: v.Name, Type: encodeType(v.Type), Value: v.Value, Secret: v.Secret}

@@ -16,36 +16,13 @@ const (
 type globals struct{ Deps }
 
 func (s *globals) GetGlobalService(ctx context.Context, req *consolev1.GetGlobalServiceRequest) (*consolev1.GetGlobalServiceResponse, error) {
-	out, err := s.one(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetGlobalServiceResponse{GlobalService: out}, nil
-}
-
-func (s *globals) one(ctx context.Context, name string) (*consolev1.GlobalService, error) {
-	out, err := catalog.Get(ctx, s.Catalog, catalog.GlobalServices(), name)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.shown(ctx, []catalog.GlobalService{out})
-	if err != nil {
-		return nil, err
-	}
-	return list[0], nil
+	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), req.GetName(), s.shown)
+	return &consolev1.GetGlobalServiceResponse{GlobalService: out}, err
 }
 
 func (s *globals) ListGlobalServices(ctx context.Context, req *consolev1.ListGlobalServicesRequest) (*consolev1.ListGlobalServicesResponse, error) {
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.GlobalServices(), page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err := s.shown(ctx, list)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err = masked(req, shown)
-	return &consolev1.ListGlobalServicesResponse{GlobalServices: shown, NextPageToken: next}, err
+	out, next, err := listTyped(ctx, s.Deps, catalog.GlobalServices(), req, s.shown)
+	return &consolev1.ListGlobalServicesResponse{GlobalServices: out, NextPageToken: next}, err
 }
 
 func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.UpdateGlobalServiceRequest) (*consolev1.UpdateGlobalServiceResponse, error) {
@@ -57,9 +34,9 @@ func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.Update
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out, err := s.one(ctx, in.Meta.Name)
+	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), in.Meta.Name, s.shown)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 	return &consolev1.UpdateGlobalServiceResponse{GlobalService: out, Outcome: encodeOutcome(outcome)}, nil
 }
@@ -130,9 +107,9 @@ func (s *globals) ConfirmGlobalService(ctx context.Context, req *consolev1.Confi
 	if err := s.Catalog.ConfirmGlobal(ctx, by(ctx), req.GetName(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out, err := s.one(ctx, req.GetName())
+	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), req.GetName(), s.shown)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 	return &consolev1.ConfirmGlobalServiceResponse{GlobalService: out}, nil
 }

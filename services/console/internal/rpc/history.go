@@ -59,6 +59,8 @@ func resourceOf(m manifest.Message) *consolev1.Resource {
 		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}}
 	case *consolev1.ConfigSet:
 		return &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}}
+	case *consolev1.Backend:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}}
 	case *consolev1.Role:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: m}}
 	case *consolev1.ServiceAccount:

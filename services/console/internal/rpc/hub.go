@@ -58,7 +58,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 	err := s.Catalog.RecordHub(ctx, each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
 		hub := decodeHub(h.GetHub())
 		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()
-		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub}
+		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub, Revision: h.GetServiceRevision()}
 	}), each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
 		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: moment(r.GetResolveTime())}
 	}))
@@ -80,6 +80,21 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RecordSeenResponse{}, nil
+}
+
+func (s *statuses) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	held := make(map[string][]string, len(req.GetClusters()))
+	for _, c := range req.GetClusters() {
+		held[c.GetCluster()] = c.GetServices()
+	}
+	if err := s.Removals.Record(ctx, held); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordHeldResponse{}, nil
+}
+
+func encodeRemovals(r store.Removals) *consolev1.Removals {
+	return &consolev1.Removals{Held: !r.HoldTime.IsZero(), Confirmation: r.Confirmation}
 }
 
 // messageBytes is how much of a catalog goes into one message: far below what clients accept, and
@@ -125,7 +140,7 @@ func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
 	case watch.Heartbeat:
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
 	case watch.Snapshot:
 		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}); err != nil {
 			return err
@@ -133,7 +148,7 @@ func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.Watch
 		if err := sendChanges(e.Changes, func(store.Change) (string, int64) { return "", 0 }, send); err != nil {
 			return err
 		}
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
 	default:
 		last := e.Changes[len(e.Changes)-1].Cursor
 		return sendChanges(e.Changes, func(c store.Change) (string, int64) {

@@ -17,6 +17,7 @@ func Policy() identity.Policy {
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
 	maps.Copy(all, readPolicy())
+	maps.Copy(all, adminPolicy())
 	return all
 }
 
@@ -63,6 +64,7 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.StatusServiceRecordReportsProcedure: identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordHubProcedure:     identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordSeenProcedure:    identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordHeldProcedure:    identity.RoleDistributor,
 
 		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
 

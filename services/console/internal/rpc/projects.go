@@ -11,28 +11,13 @@ import (
 type projects struct{ Deps }
 
 func (s *projects) GetProject(ctx context.Context, req *consolev1.GetProjectRequest) (*consolev1.GetProjectResponse, error) {
-	out, err := catalog.Get(ctx, s.Catalog, catalog.Projects(), req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	list, err := s.shown(ctx, out)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetProjectResponse{Project: list[0]}, nil
+	out, err := getTyped(ctx, s.Deps, catalog.Projects(), req.GetName(), s.shown)
+	return &consolev1.GetProjectResponse{Project: out}, err
 }
 
 func (s *projects) ListProjects(ctx context.Context, req *consolev1.ListProjectsRequest) (*consolev1.ListProjectsResponse, error) {
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.Projects(), page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err := s.shown(ctx, list...)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err = masked(req, shown)
-	return &consolev1.ListProjectsResponse{Projects: shown, NextPageToken: next}, err
+	out, next, err := listTyped(ctx, s.Deps, catalog.Projects(), req, s.shown)
+	return &consolev1.ListProjectsResponse{Projects: out, NextPageToken: next}, err
 }
 
 func (s *projects) UpdateProject(ctx context.Context, req *consolev1.UpdateProjectRequest) (*consolev1.UpdateProjectResponse, error) {
@@ -55,7 +40,7 @@ func (s *projects) DeleteProject(ctx context.Context, req *consolev1.DeleteProje
 }
 
 // shown are projects with their statuses.
-func (s *projects) shown(ctx context.Context, list ...catalog.Project) ([]*consolev1.Project, error) {
+func (s *projects) shown(ctx context.Context, list []catalog.Project) ([]*consolev1.Project, error) {
 	names := each(list, func(p catalog.Project) string { return p.Meta.Name })
 	services, err := s.Catalog.CountServices(ctx, store.KindProject, names)
 	return each(list, func(p catalog.Project) *consolev1.Project {
@@ -67,11 +52,11 @@ func (s *projects) shown(ctx context.Context, list ...catalog.Project) ([]*conso
 
 func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 	spec := p.GetSpec()
-	if err := unbuilt("", spec); err != nil {
-		return out, err
-	}
 	out.Meta = decodeMeta(p.GetMetadata())
-	out.Spec = catalog.ProjectSpec{Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig())}
+	out.Spec = catalog.ProjectSpec{
+		Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig()),
+		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
+	}
 	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
 	return out, err
 }
@@ -79,6 +64,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
+		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds,
 	}}
 }
 

@@ -84,8 +84,9 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 		out.Event = &consolev1.WatchResourcesResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}
 	case live.Changes:
 		changes := &consolev1.LiveChanges{}
+		b := &batch{lives: s, items: m.Items}
 		for _, item := range m.Items {
-			encoded, err := item.Encoded(func() (any, error) { return s.encodeAny(context.WithoutCancel(ctx), item.Value) })
+			encoded, err := item.Encoded(func() (any, error) { return b.encode(context.WithoutCancel(ctx), item.Value) })
 			if err != nil {
 				return nil, err
 			}
@@ -99,8 +100,56 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 	return out, nil
 }
 
-// encodeAny encodes what catalog.Load returned.
-func (s *lives) encodeAny(ctx context.Context, value any) (*consolev1.Resource, error) {
+// batch encodes the items of a message. Those that count services are looked up together, when the first of them is wanted.
+type batch struct {
+	*lives
+	items []*live.Item
+	known map[string]*consolev1.Resource // of one kind each; nil: not looked up yet
+}
+
+// valuesOf are the items that are a T.
+func valuesOf[T any](items []*live.Item) (out []T) {
+	for _, item := range items {
+		if v, ok := item.Value.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// counted looks up those that count services.
+func (s *batch) counted(ctx context.Context, kind store.Kind, name string) (*consolev1.Resource, error) {
+	if s.known != nil {
+		return s.known[string(kind)+"/"+name], nil
+	}
+	known := map[string]*consolev1.Resource{}
+	projectList, err := (&projects{s.Deps}).shown(ctx, valuesOf[catalog.Project](s.items))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range projectList {
+		known[string(store.KindProject)+"/"+p.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: p}}
+	}
+	globalList, err := (&globals{s.Deps}).shown(ctx, valuesOf[catalog.GlobalService](s.items))
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range globalList {
+		known[string(store.KindGlobalService)+"/"+g.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: g}}
+	}
+	setList, err := (&configSets{s.Deps}).shown(ctx, valuesOf[catalog.ConfigSet](s.items))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range setList {
+		known[string(store.KindConfigSet)+"/"+c.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: c}}
+	}
+	s.known = known
+	return known[string(kind)+"/"+name], nil
+}
+
+// encode encodes what catalog.Load returned.
+func (s *batch) encode(ctx context.Context, value any) (*consolev1.Resource, error) {
 	switch v := value.(type) {
 	case catalog.Source:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: encodeSource(v)}}, nil
@@ -113,23 +162,17 @@ func (s *lives) encodeAny(ctx context.Context, value any) (*consolev1.Resource, 
 	case catalog.Grant:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: encodeGrant(v)}}, nil
 	case catalog.Project:
-		shown, err := (&projects{s.Deps}).shown(ctx, v)
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: shown[0]}}, nil
+		return s.counted(ctx, store.KindProject, v.Meta.Name)
 	case catalog.GlobalService:
-		shown, err := (&globals{s.Deps}).shown(ctx, []catalog.GlobalService{v})
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: shown[0]}}, nil
+		return s.counted(ctx, store.KindGlobalService, v.Meta.Name)
 	case catalog.ConfigSet:
-		shown, err := (&configSets{s.Deps}).shown(ctx, v)
+		return s.counted(ctx, store.KindConfigSet, v.Meta.Name)
+	case catalog.Backend:
+		shown, err := (&backends{s.Deps}).shown(ctx, v)
 		if err != nil {
 			return nil, err
 		}
-		return &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: shown[0]}}, nil
+		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: shown[0]}}, nil
 	case catalog.Resource[catalog.RoleSpec]:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: encodeRole(v)}}, nil
 	case catalog.Resource[catalog.ServiceAccountSpec]:

@@ -195,14 +195,7 @@ func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretR
 	return &consolev1.AccessSecretResponse{Data: data, Revision: revision}, nil
 }
 
-// page is what all list requests have in common.
-func page(req interface {
-	GetPageSize() int32
-	GetPageToken() string
-	GetFilter() string
-	GetOrderBy() string
-},
-) catalog.Page {
+func page(req listRequest) catalog.Page {
 	return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken(), Filter: req.GetFilter(), Order: req.GetOrderBy()}
 }
 

@@ -22,8 +22,10 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -47,6 +49,11 @@ type Deps struct {
 	Rights    *rights.Keeper
 	Provider  *login.Provider
 	Config    *config.Resolver
+	Removals  *removals.Keeper
+	// OpenBackend connects to backends that are only tried.
+	OpenBackend config.Opener
+	// Store is backed up.
+	Store *store.Store
 	// Seal keeps what a browser holds for the console.
 	Seal      *seal.Box
 	Endpoints Endpoints
@@ -57,7 +64,7 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), identityMounts(d), readMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), identityMounts(d), readMounts(d), adminMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

@@ -16,15 +16,6 @@ func unbuilt(who string, spec proto.Message) error {
 		case s.GetCatalog():
 			field = "catalog"
 		}
-	case *consolev1.ProjectSpec:
-		switch {
-		case len(s.GetNamespaces()) > 0: // agents do not look at these yet
-			field = "namespaces"
-		case len(s.GetKinds()) > 0:
-			field = "kinds"
-		case len(s.GetDeniedKinds()) > 0:
-			field = "deniedKinds"
-		}
 	}
 	if field == "" {
 		return nil

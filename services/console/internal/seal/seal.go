@@ -217,6 +217,17 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
+// Lacks returns which of some master keys, by their ids, it does not have.
+func (b *Box) Lacks(ids []string) (missing []string) {
+	for _, id := range ids {
+		raw, err := hex.DecodeString(id)
+		if _, ok := b.keys[string(raw)]; err != nil || !ok {
+			missing = append(missing, id)
+		}
+	}
+	return missing
+}
+
 func (b *Box) ids() string {
 	var ids []string
 	for id := range b.keys {

@@ -84,7 +84,7 @@ func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
 		return fmt.Errorf("read audit: %w", err)
 	}
 	err = insert(ctx, t, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
-		return []any{e.ID, micros(e.Time), e.Actor, e.Cluster, e.Action, string(e.Event)}
+		return []any{e.ID, Micros(e.Time), e.Actor, e.Cluster, e.Action, string(e.Event)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert audit events: %w", err)
@@ -132,7 +132,7 @@ func (t *Tx) trimAudit(ctx context.Context) error {
 
 // dropAudit removes events that are older than a moment, the oldest first.
 func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped int64, err error) {
-	rows, err := t.q.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, micros(before), most)
+	rows, err := t.q.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, Micros(before), most)
 	sizes, err := collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
 		err = rows.Scan(&n)
 		return n, err
@@ -169,7 +169,7 @@ func (v View) AuditEnd(ctx context.Context) (seq int64, err error) {
 func (v View) Audit(ctx context.Context, f AuditFilter, before AuditPlace, limit int) ([]AuditEvent, error) {
 	where, args := f.where()
 	if before != (AuditPlace{}) {
-		args = append(args, micros(before.Time), before.Seq)
+		args = append(args, Micros(before.Time), before.Seq)
 		where = append(where, fmt.Sprintf("(time, seq) < ($%d, $%d)", len(args)-1, len(args)))
 	}
 	return v.audit(ctx, where, args, "time DESC, seq DESC", limit)
@@ -207,7 +207,7 @@ func (f AuditFilter) where() (where []string, args []any) {
 		add("(action = ? OR action >= ? AND action < ?)", f.Action, f.Action+".", f.Action+"/")
 	}
 	if !f.Since.IsZero() {
-		add("time >= ?", micros(f.Since))
+		add("time >= ?", Micros(f.Since))
 	}
 	return where, args
 }
@@ -223,7 +223,7 @@ func (v View) audit(ctx context.Context, where []string, args []any, order strin
 		var e AuditEvent
 		var at int64
 		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Actor, &e.Cluster, &e.Action, &e.Event)
-		e.Time = fromMicros(at)
+		e.Time = FromMicros(at)
 		return e, err
 	})
 }

@@ -147,7 +147,7 @@ func scanChange(rows *sql.Rows) (c Change, current bool, err error) {
 	}
 	c.Heads.State = []byte(state)
 	r.Kind, r.Name, r.UID, r.Seq = c.Kind, c.Name, c.UID, c.Cursor.Seq
-	r.CreateTime, r.UpdateTime = fromMicros(created), fromMicros(updated)
+	r.CreateTime, r.UpdateTime = FromMicros(created), FromMicros(updated)
 	return c, true, r.decodeLabels(labels)
 }
 

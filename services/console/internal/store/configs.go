@@ -27,9 +27,16 @@ func (v View) Configs(ctx context.Context, services []string) (map[string]Config
 		func(rows *sql.Rows) (uid string, c Config, err error) {
 			var us int64
 			err = rows.Scan(&uid, &c.Revision, &c.Sealed, &c.Problem, &us)
-			c.ProblemTime = fromMicros(us)
+			c.ProblemTime = FromMicros(us)
 			return uid, c, err
 		})
+}
+
+// Names of resources, by uid.
+func (v View) Names(ctx context.Context, uids []string) (map[string]string, error) {
+	return byKey(ctx, v, "SELECT uid, name FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid, name string, err error) {
+		return uid, name, rows.Scan(&uid, &name)
+	})
 }
 
 // ServiceConfig is a configuration and whose it is.
@@ -63,7 +70,7 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 	err := insert(ctx, t, "INSERT INTO configs (service_uid, revision, sealed, problem, problem_time) VALUES "+
 		" ON CONFLICT (service_uid) DO UPDATE SET revision = excluded.revision, sealed = excluded.sealed, problem = excluded.problem, problem_time = excluded.problem_time",
 		kept, func(c ServiceConfig) []any {
-			return []any{c.Service.UID, c.Config.Revision, c.Config.Sealed, c.Config.Problem, micros(c.Config.ProblemTime)}
+			return []any{c.Service.UID, c.Config.Revision, c.Config.Sealed, c.Config.Problem, Micros(c.Config.ProblemTime)}
 		})
 	if err != nil {
 		return fmt.Errorf("write configurations: %w", err)

@@ -32,12 +32,12 @@ func (v View) SigningKeys(ctx context.Context) (sealed []byte, err error) {
 
 // Revocations returns those that have not expired.
 func (v View) Revocations(ctx context.Context, now time.Time) ([]Revocation, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT token_id, subject, revoke_time, expire_time FROM revocations WHERE expire_time > $1 ORDER BY revoke_time, token_id, subject", micros(now))
+	rows, err := v.q.QueryContext(ctx, "SELECT token_id, subject, revoke_time, expire_time FROM revocations WHERE expire_time > $1 ORDER BY revoke_time, token_id, subject", Micros(now))
 	return collect(rows, err, func(rows *sql.Rows) (Revocation, error) {
 		var r Revocation
 		var at, expire int64
 		err := rows.Scan(&r.TokenID, &r.Subject, &at, &expire)
-		r.Time, r.Expire = fromMicros(at), fromMicros(expire)
+		r.Time, r.Expire = FromMicros(at), FromMicros(expire)
 		return r, err
 	})
 }
@@ -54,10 +54,10 @@ func (t *Tx) PutSigningKeys(ctx context.Context, sealed []byte) error {
 func (t *Tx) Revoke(ctx context.Context, r Revocation) error {
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO revocations (token_id, subject, revoke_time, expire_time) VALUES ($1, $2, $3, $4)"+
 		" ON CONFLICT (token_id, subject) DO UPDATE SET revoke_time = excluded.revoke_time, expire_time = excluded.expire_time",
-		r.TokenID, r.Subject, micros(r.Time), micros(r.Expire)); err != nil {
+		r.TokenID, r.Subject, Micros(r.Time), Micros(r.Expire)); err != nil {
 		return fmt.Errorf("insert revocation: %w", err)
 	}
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM revocations WHERE expire_time <= $1", micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM revocations WHERE expire_time <= $1", Micros(t.now)); err != nil {
 		return fmt.Errorf("trim revocations: %w", err)
 	}
 	return nil
@@ -65,11 +65,11 @@ func (t *Tx) Revoke(ctx context.Context, r Revocation) error {
 
 // AddJoinToken keeps a join token, and forgets those that have expired.
 func (t *Tx) AddJoinToken(ctx context.Context, j JoinToken) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE expire_time <= $1", micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE expire_time <= $1", Micros(t.now)); err != nil {
 		return fmt.Errorf("trim join tokens: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO join_tokens (hash, cluster_uid, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
-		j.Hash, j.Cluster, t.author, micros(t.now), micros(j.Expire)); err != nil {
+		j.Hash, j.Cluster, t.author, Micros(t.now), Micros(j.Expire)); err != nil {
 		return fmt.Errorf("insert join token: %w", err)
 	}
 	return nil
@@ -88,7 +88,7 @@ func (t *Tx) DropJoinTokens(ctx context.Context, cluster string) error {
 func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	var uid string
 	err := t.tx.QueryRowContext(ctx, "UPDATE join_tokens SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING cluster_uid",
-		micros(t.now), hash).Scan(&uid)
+		Micros(t.now), hash).Scan(&uid)
 	if err != nil {
 		return Resource{}, fmt.Errorf("use join token: %w", notFound(err))
 	}
@@ -96,8 +96,8 @@ func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	if err != nil {
 		return Resource{}, fmt.Errorf("read cluster: %w", notFound(err))
 	}
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', $2)"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0, touch_time = excluded.touch_time", uid, micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', "+t.dialect.now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0, touch_time = excluded.touch_time", uid, Micros(t.now)); err != nil {
 		return Resource{}, fmt.Errorf("record join: %w", err)
 	}
 	t.touched.Clusters = append(t.touched.Clusters, uid)

@@ -32,6 +32,8 @@ type Step struct {
 	// Apply and Healthy are when it got there; zero: it did not.
 	Apply, Healthy   time.Time
 	Outcome, Message string
+	// Trace is the context of the commit's; it is not kept.
+	Trace string
 }
 
 const deploymentColumns = "service_uid, number, digest, state, deliver_time, apply_time, healthy_time, end_time, outcome, message"
@@ -39,7 +41,7 @@ const deploymentColumns = "service_uid, number, digest, state, deliver_time, app
 func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
 	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message)
-	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = fromMicros(delivered), fromMicros(applied), fromMicros(healthy), fromMicros(ended)
+	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
 	return d, err
 }
 
@@ -64,31 +66,52 @@ func (s *Store) AddDeployments(ctx context.Context, list []Deployment) error {
 	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Deployment) int { return cmp.Compare(a.Service, b.Service) }) // one order for all consoles
 	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, d := range list {
-			for _, stmt := range []struct {
-				text string
-				args []any
-			}{
-				{
-					"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
-						" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
-						" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
-						" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
-					[]any{d.Service, d.Digest, string(d.State), micros(d.DeliverTime)},
+		for _, step := range []struct {
+			text string
+			args func(d *Deployment) []any
+		}{
+			{
+				"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
+					" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
+					" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
+					" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
+				func(d *Deployment) []any {
+					return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime)}
 				},
-				{
-					"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
-					[]any{d.Service, micros(d.DeliverTime)},
-				},
-				{"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)", []any{d.Service, maxDeployments}},
-			} {
-				if _, err := tx.ExecContext(ctx, stmt.text, stmt.args...); err != nil {
-					return fmt.Errorf("write deployment: %w", err)
+			},
+			{
+				"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
+				func(d *Deployment) []any { return []any{d.Service, Micros(d.DeliverTime)} },
+			},
+			{
+				"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
+				func(d *Deployment) []any { return []any{d.Service, maxDeployments} },
+			},
+		} {
+			err := prepared(ctx, tx, step.text, func(stmt *sql.Stmt) error {
+				for i := range list {
+					if _, err := stmt.ExecContext(ctx, step.args(&list[i])...); err != nil {
+						return err
+					}
 				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("write deployments: %w", err)
 			}
 		}
 		return nil
 	})
+}
+
+// prepared has one statement run many times: most of the time of a short one goes into reading it.
+func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) error) error {
+	stmt, err := tx.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }() // ends with the transaction anyway
+	return run(stmt)
 }
 
 // StepDeployments notes how far the current deployments of services are. The first time counts.
@@ -97,39 +120,40 @@ func (s *Store) StepDeployments(ctx context.Context, steps []Step) error {
 		return nil
 	}
 	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
-	var healthy []Deployment
+	var healthy []func()
 	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		healthy = nil
-		for _, p := range steps {
-			rows, err := tx.QueryContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
-				" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
-				" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
-				" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
-				" RETURNING "+deploymentColumns,
-				p.Service, p.Digest, micros(p.Apply), micros(p.Healthy), p.Outcome, p.Message)
-			changed, err := collect(rows, err, scanDeployment)
-			if err != nil {
-				return fmt.Errorf("write deployment: %w", err)
-			}
-			for _, d := range changed {
-				if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(fromMicros(micros(p.Healthy))) {
-					healthy = append(healthy, d)
+		return prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
+			" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
+			" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
+			" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
+			" RETURNING "+deploymentColumns, func(stmt *sql.Stmt) error {
+			for _, p := range steps {
+				rows, err := stmt.QueryContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message)
+				changed, err := collect(rows, err, scanDeployment)
+				if err != nil {
+					return fmt.Errorf("write deployment: %w", err)
+				}
+				for _, d := range changed {
+					if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+						healthy = append(healthy, func() { s.healthy(d, p.Trace) })
+					}
 				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 	if err == nil && s.healthy != nil {
-		for _, d := range healthy {
-			s.healthy(d)
+		for _, tell := range healthy {
+			tell()
 		}
 	}
 	return err
 }
 
-// OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time. It must not
-// block. Call it before anything is written.
-func (s *Store) OnHealthy(healthy func(Deployment)) { s.healthy = healthy }
+// OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time, and with the trace context
+// of what the cluster said. It must not block. Call it before anything is written.
+func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy = healthy }
 
 // History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from
 // the newest on.
@@ -140,9 +164,12 @@ func (v View) History(ctx context.Context, ref Ref, before int64, limit int) ([]
 	return collect(rows, err, scanRevision)
 }
 
+// releasing asks in the words of the index resources_releasing: without it, each push reads all services of its source.
+const releasing = "SELECT " + resourceColumns + " FROM refs f JOIN resources r ON r.uid = f.uid" +
+	` WHERE f.kind = $1 AND f.name = $2 AND r.kind = 'service' AND r.spec LIKE '%"unpinAfter":%' ORDER BY r.name`
+
 // Releasing returns the services of a source whose pin goes by itself.
 func (v View) Releasing(ctx context.Context, source string) ([]Resource, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
-		` WHERE f.kind = $1 AND f.name = $2 AND r.kind = $3 AND r.spec LIKE '%"unpinAfter":%' ORDER BY r.name`, KindSource, source, KindService)
+	rows, err := v.q.QueryContext(ctx, releasing, KindSource, source)
 	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }

@@ -30,7 +30,7 @@ func (v View) Details(ctx context.Context, kind DetailKind, services []string) (
 		func(rows *sql.Rows) (uid string, d Detail, err error) {
 			var us int64
 			err = rows.Scan(&uid, &d.Digest, &us, &d.Data)
-			d.Time = fromMicros(us)
+			d.Time = FromMicros(us)
 			return uid, d, err
 		})
 }
@@ -39,5 +39,5 @@ func (v View) Details(ctx context.Context, kind DetailKind, services []string) (
 func (s *Store) PutDetail(ctx context.Context, kind DetailKind, service string, d Detail) error {
 	return s.each(ctx, Touched{}, nil, 1, "INSERT INTO service_details (service_uid, kind, digest, time, data) SELECT $1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
 		" ON CONFLICT (service_uid, kind) DO UPDATE SET digest = excluded.digest, time = excluded.time, data = excluded.data",
-		func(int) []any { return []any{service, string(kind), d.Digest, micros(d.Time), d.Data} })
+		func(int) []any { return []any{service, string(kind), d.Digest, Micros(d.Time), d.Data} })
 }

@@ -78,7 +78,7 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	}
 	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
 	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
-		return []any{e.ID, micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event)}
+		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert events: %w", err)
@@ -90,7 +90,7 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 // goes is all up to a number.
 func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	var last sql.NullInt64
-	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
+	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", Micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
 	if err != nil {
 		return fmt.Errorf("find old events: %w", err)
 	}
@@ -102,7 +102,7 @@ func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	if gone <= 0 {
 		return nil
 	}
-	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, micros(now.Add(-EventsKeep)), end-maxEvents)
+	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, Micros(now.Add(-EventsKeep)), end-maxEvents)
 	if err != nil {
 		return fmt.Errorf("trim events: %w", err)
 	}
@@ -147,7 +147,7 @@ func (q EventQuery) where(first string, seq int64) (string, []any) {
 		}
 	}
 	if !q.Since.IsZero() {
-		args = append(args, micros(q.Since))
+		args = append(args, Micros(q.Since))
 		where += fmt.Sprintf(" AND time >= $%d", len(args))
 	}
 	return where, args
@@ -171,7 +171,7 @@ func (v View) events(ctx context.Context, where string, args []any, limit int) (
 		var e Event
 		var at int64
 		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event)
-		e.Time = fromMicros(at)
+		e.Time = FromMicros(at)
 		return e, err
 	})
 	if err != nil {

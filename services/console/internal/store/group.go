@@ -177,6 +177,29 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 	return nil
 }
 
+// Try calls fn as a part of the write, in another author's name. What it returns undoes what it did and nothing else; an error
+// is one of the database.
+func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *Tx) error) (refused, err error) {
+	part := *t
+	part.author, part.events, part.telling = author, nil, nil
+	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT part_of_write"); err != nil {
+		return nil, fmt.Errorf("begin part of write: %w", err)
+	}
+	end := "RELEASE SAVEPOINT part_of_write"
+	if refused = fn(ctx, &part); refused == nil {
+		t.seq, t.changed, t.touched = part.seq, part.changed, part.touched
+		t.events, t.telling = append(t.events, part.events...), append(t.telling, part.telling...)
+	} else if refused = t.store.classify(refused); errors.Is(refused, ErrUnavailable) {
+		return nil, refused
+	} else {
+		end = "ROLLBACK TO SAVEPOINT part_of_write"
+	}
+	if _, err := t.tx.ExecContext(ctx, end); err != nil {
+		return nil, fmt.Errorf("end part of write: %w", err)
+	}
+	return refused, nil
+}
+
 // errPanicked undoes a write that panicked; its caller sees the panic.
 var errPanicked = errors.New("write panicked")
 

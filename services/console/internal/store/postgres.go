@@ -53,14 +53,23 @@ func (s *Store) usePostgres(rawURL string) error {
 		folder: "postgres",
 		// The lock on this row is released after the commit became visible, so that the next
 		// writer's number is higher and its commit later. Sequences don't give that.
-		lockLog:     "SELECT seq FROM log FOR UPDATE",
-		notify:      "SELECT pg_notify('" + channel + "', '')",
-		lockAudit:   fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
-		lockEvents:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
-		check:       checkPostgres,
-		listen:      func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
-		insertRows:  100, // each statement is a round trip
-		numbered:    true,
+		lockLog:    "SELECT seq FROM log FOR UPDATE",
+		notify:     "SELECT pg_notify('" + channel + "', '')",
+		lockAudit:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
+		lockEvents: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
+		check:      checkPostgres,
+		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
+		insertRows: 100, // each statement is a round trip
+		numbered:   true,
+		tables:     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY table_name",
+		clear:      postgresClear,
+		ownNumbers: "OVERRIDING SYSTEM VALUE",
+		alone:      postgresAlone,
+		numbers: []string{
+			"SELECT setval(pg_get_serial_sequence('events', 'seq'), (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone) ends) + 1, false)",
+			"SELECT setval(pg_get_serial_sequence('audit', 'seq'), (SELECT COALESCE(MAX(seq), 0) FROM audit) + 1, false)",
+		},
+		now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 		unavailable: postgresUnavailable,
 	}
 	return nil

@@ -97,7 +97,7 @@ func scanResource(row scanner, more ...any) (Resource, error) {
 	if err := row.Scan(dest...); err != nil {
 		return Resource{}, err
 	}
-	r.CreateTime, r.UpdateTime = fromMicros(created), fromMicros(updated)
+	r.CreateTime, r.UpdateTime = FromMicros(created), FromMicros(updated)
 	return r, r.decodeLabels(labels)
 }
 
@@ -211,7 +211,7 @@ func scanRevision(rows *sql.Rows) (r Revision, err error) {
 	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, &r.Spec); err != nil {
 		return r, err
 	}
-	r.Time = fromMicros(us)
+	r.Time = FromMicros(us)
 	return r, json.Unmarshal([]byte(labels), &r.Labels)
 }
 

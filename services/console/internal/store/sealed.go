@@ -8,9 +8,9 @@ import (
 
 // Sealed is something sealed, and what it is of.
 type Sealed struct {
-	// Table is resources, configs, config_key or signing_keys.
+	// Table is resources, configs, places, config_key or signing_keys.
 	Table string
-	// UID of the resource, or of the service that a configuration is for.
+	// UID of the resource, or of the service that a configuration is for; of a place, uid of the backend/path.
 	UID string
 	// Kind and Name of a resource.
 	Kind  Kind
@@ -27,6 +27,7 @@ func (s *Store) RenewSealed(ctx context.Context, renew func(Sealed) ([]byte, err
 	for _, of := range []struct{ table, key, columns string }{
 		{"resources", "uid", "uid, kind, name"},
 		{"configs", "service_uid", "service_uid, '', ''"},
+		{"places", "(backend_uid || '/' || path)", "backend_uid || '/' || path, '', ''"},
 		{"config_key", "id", "CAST(id AS TEXT), '', ''"},
 		{"signing_keys", "id", "CAST(id AS TEXT), '', ''"},
 	} {

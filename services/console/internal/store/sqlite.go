@@ -36,7 +36,15 @@ func (s *Store) useSQLite(file string) error {
 		lockLog: "SELECT seq FROM log", // the transaction began IMMEDIATE: it has the lock
 		// The driver's work for a statement grows with the square of its values, and with numbers much
 		// faster. There are no round trips to save.
-		insertRows:  1,
+		insertRows: 1,
+		tables:     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
+		clear:      sqliteClear,
+		numbers: []string{
+			"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
+			"UPDATE sqlite_sequence SET seq = (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone)) WHERE name = 'events'",
+		},
+		alone:       sqliteAlone,
+		now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
 		unavailable: sqliteUnavailable,
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
 	}

@@ -60,7 +60,7 @@ func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Rep
 		func(rows *sql.Rows) (k ReportKey, r Report, err error) {
 			var us int64
 			err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, &r.State)
-			r.ReceiveTime = fromMicros(us)
+			r.ReceiveTime = FromMicros(us)
 			return ReportKey{r.Service, r.Cluster}, r, err
 		})
 }
@@ -71,7 +71,7 @@ func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) 
 		func(rows *sql.Rows) (uid string, s Seen, err error) {
 			var joined, seen, lost, left int64
 			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &left, &s.State)
-			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = fromMicros(joined), fromMicros(seen), fromMicros(lost), fromMicros(left)
+			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = FromMicros(joined), FromMicros(seen), FromMicros(lost), FromMicros(left)
 			return s.Cluster, s, err
 		})
 }
@@ -157,17 +157,17 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, events ...Even
 	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Sequence, b.Sequence))
 	})
-	now := micros(s.clock())
+	now := Micros(s.clock())
 	var touched Touched
 	for _, r := range reports {
 		touched.Services = append(touched.Services, r.Service)
 	}
-	return s.each(ctx, touched, events, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, $6)"+
+	return s.each(ctx, touched, events, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"+
 		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time"+
 		" WHERE excluded.sequence > reports.sequence",
 		func(i int) []any {
 			r := reports[i]
-			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State), micros(s.clock())}
+			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
 		})
 }
 
@@ -175,19 +175,19 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, events ...Even
 // kept one. JoinTime and LostTime are not looked at.
 func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
 	uids := sortedKeys(seen)
-	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, $4)"+
+	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, "+s.dialect.now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time, touch_time = excluded.touch_time,"+
 		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
 		func(i int) []any {
-			return []any{uids[i], micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State), micros(s.clock())}
+			return []any{uids[i], Micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)}
 		})
 }
 
 // PutLost keeps the later of the kept and the given time per cluster that was seen.
 func (s *Store) PutLost(ctx context.Context, lost map[string]time.Time) error {
 	uids := sortedKeys(lost)
-	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "UPDATE seen SET lost_time = $2, touch_time = $3 WHERE cluster_uid = $1 AND lost_time < $2",
-		func(i int) []any { return []any{uids[i], micros(lost[uids[i]]), micros(s.clock())} })
+	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "UPDATE seen SET lost_time = $2, touch_time = "+s.dialect.now+" WHERE cluster_uid = $1 AND lost_time < $2",
+		func(i int) []any { return []any{uids[i], Micros(lost[uids[i]])} })
 }
 
 // each runs one statement for n rows in one commit, with events about them.
@@ -196,15 +196,16 @@ func (s *Store) each(ctx context.Context, touched Touched, events []Event, n int
 		return nil
 	}
 	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		stmt, err := tx.PrepareContext(ctx, query)
-		if err != nil {
-			return fmt.Errorf("prepare status: %w", err)
-		}
-		defer func() { _ = stmt.Close() }() // ends with the transaction anyway
-		for i := range n {
-			if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
-				return fmt.Errorf("write status: %w", err)
+		err := prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
+			for i := range n {
+				if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("write status: %w", err)
 		}
 		return s.insertEvents(ctx, tx, events)
 	})

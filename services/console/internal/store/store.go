@@ -81,10 +81,10 @@ type Store struct {
 	auditBytes   int64
 	auditTrimmed func(time.Time, int64) AuditEvent
 
-	touched func(Touched)    // nil: nobody wants to know
-	told    func()           // nil: nobody wants to know
-	healthy func(Deployment) // nil: nobody wants to know
-	written atomic.Int64     // number of the last change that was committed here
+	touched func(Touched)                    // nil: nobody wants to know
+	told    func()                           // nil: nobody wants to know
+	healthy func(d Deployment, trace string) // nil: nobody wants to know
+	written atomic.Int64                     // number of the last change that was committed here
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
@@ -106,6 +106,16 @@ type dialect struct {
 	lockEvents string
 	check      func(context.Context, *sql.DB) error
 	listen     func(ctx context.Context, wake func()) error
+	// tables lists the names of all tables, in order; clear empties tables; numbers sets what numbers rows behind the last one.
+	tables  string
+	clear   func(context.Context, *sql.Tx, []string) error
+	numbers []string
+	// ownNumbers lets an insert say the number of a row.
+	ownNumbers string
+	// alone is an error while a console uses the database.
+	alone func(context.Context, *sql.DB) error
+	// now is the database's time in microseconds: clocks of consoles differ.
+	now string
 	// insertRows is how many rows one statement inserts.
 	insertRows int
 	// numbered says that placeholders in lists have numbers.
@@ -304,14 +314,16 @@ func (s *Store) clock() time.Time {
 	return s.now().UTC().Truncate(time.Microsecond)
 }
 
-func micros(t time.Time) int64 {
+// Micros is a time as it is stored; 0: none.
+func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMicro()
 }
 
-func fromMicros(us int64) time.Time {
+// FromMicros is the time of Micros.
+func FromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}

@@ -40,7 +40,7 @@ const tokenColumns = "id, hash, subject, member_of, limits, description, creator
 func scanToken(row scanner) (t APIToken, err error) {
 	var created, expires, used, revoked int64
 	err = row.Scan(&t.ID, &t.Hash, &t.Subject, &t.Groups, &t.Limits, &t.Description, &t.Creator, &created, &expires, &used, &revoked)
-	t.CreateTime, t.ExpireTime, t.LastUse, t.RevokeTime = fromMicros(created), fromMicros(expires), fromMicros(used), fromMicros(revoked)
+	t.CreateTime, t.ExpireTime, t.LastUse, t.RevokeTime = FromMicros(created), FromMicros(expires), FromMicros(used), FromMicros(revoked)
 	return t, notFound(err)
 }
 
@@ -57,11 +57,11 @@ func (v View) APITokens(ctx context.Context, subject, after string, limit int) (
 
 // AddAPIToken keeps a token, and forgets those that have expired.
 func (t *Tx) AddAPIToken(ctx context.Context, a APIToken) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM api_tokens WHERE expire_time <= $1", micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM api_tokens WHERE expire_time <= $1", Micros(t.now)); err != nil {
 		return fmt.Errorf("trim tokens: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO api_tokens ("+tokenColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)",
-		a.ID, a.Hash, a.Subject, string(a.Groups), string(a.Limits), a.Description, a.Creator, micros(t.now), micros(a.ExpireTime)); err != nil {
+		a.ID, a.Hash, a.Subject, string(a.Groups), string(a.Limits), a.Description, a.Creator, Micros(t.now), Micros(a.ExpireTime)); err != nil {
 		return fmt.Errorf("insert token: %w", err)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (t *Tx) AddAPIToken(ctx context.Context, a APIToken) error {
 
 // UseAPIToken notes that a token was used.
 func (t *Tx) UseAPIToken(ctx context.Context, id string) error {
-	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET last_use_time = $1 WHERE id = $2", micros(t.now), id); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET last_use_time = $1 WHERE id = $2", Micros(t.now), id); err != nil {
 		return fmt.Errorf("note use of token: %w", err)
 	}
 	return nil
@@ -77,7 +77,7 @@ func (t *Tx) UseAPIToken(ctx context.Context, id string) error {
 
 // RevokeAPITokens revokes a token by its id, or all of a subject.
 func (t *Tx) RevokeAPITokens(ctx context.Context, id, subject string) error {
-	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET revoke_time = $1 WHERE (id = $2 OR subject = $3) AND revoke_time = 0", micros(t.now), id, subject); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET revoke_time = $1 WHERE (id = $2 OR subject = $3) AND revoke_time = 0", Micros(t.now), id, subject); err != nil {
 		return fmt.Errorf("revoke tokens: %w", err)
 	}
 	return nil
@@ -85,11 +85,11 @@ func (t *Tx) RevokeAPITokens(ctx context.Context, id, subject string) error {
 
 // AddLoginLink keeps a link, and forgets those that have expired.
 func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM login_links WHERE expire_time <= $1", micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM login_links WHERE expire_time <= $1", Micros(t.now)); err != nil {
 		return fmt.Errorf("trim login links: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO login_links (hash, person, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
-		l.Hash, string(l.Person), t.author, micros(t.now), micros(l.Expire)); err != nil {
+		l.Hash, string(l.Person), t.author, Micros(t.now), Micros(l.Expire)); err != nil {
 		return fmt.Errorf("insert login link: %w", err)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
 
 // UseLoginLink uses a link up and returns whose it is. ErrNotFound for one that is unknown, used or expired.
 func (t *Tx) UseLoginLink(ctx context.Context, hash string) (person []byte, err error) {
-	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", micros(t.now), hash).Scan(&person)
+	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", Micros(t.now), hash).Scan(&person)
 	if err != nil {
 		return nil, fmt.Errorf("use login link: %w", notFound(err))
 	}
@@ -106,10 +106,10 @@ func (t *Tx) UseLoginLink(ctx context.Context, hash string) (person []byte, err 
 
 // Exchange notes that a foreign token was exchanged; false: it was so before.
 func (t *Tx) Exchange(ctx context.Context, hash string, expire time.Time) (first bool, err error) {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM exchanged WHERE expire_time <= $1", micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM exchanged WHERE expire_time <= $1", Micros(t.now)); err != nil {
 		return false, fmt.Errorf("trim exchanged tokens: %w", err)
 	}
-	res, err := t.tx.ExecContext(ctx, "INSERT INTO exchanged (hash, expire_time) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash, micros(expire))
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO exchanged (hash, expire_time) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash, Micros(expire))
 	if err != nil {
 		return false, fmt.Errorf("insert exchanged token: %w", err)
 	}
@@ -120,7 +120,7 @@ func (t *Tx) Exchange(ctx context.Context, hash string, expire time.Time) (first
 // LoggedIn notes a login, and gives the person's API tokens the groups that it has now.
 func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, groups []string) error {
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO people (name, provider, login_time) VALUES ($1, $2, $3)"+
-		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, micros(t.now)); err != nil {
+		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, Micros(t.now)); err != nil {
 		return fmt.Errorf("note login: %w", err)
 	}
 	text, err := json.Marshal(groups)
@@ -145,8 +145,8 @@ func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
 
 // Leave marks a cluster as left.
 func (t *Tx) Leave(ctx context.Context, cluster string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, $2)"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, Micros(t.now)); err != nil {
 		return fmt.Errorf("record leave: %w", err)
 	}
 	t.touched.Clusters = append(t.touched.Clusters, cluster)

@@ -27,12 +27,12 @@ type Touch struct {
 	Time  int64
 }
 
-// TouchedSince returns what was written at or after a time, by any console. One that is slow to commit comes with a time
-// of up to the length of its transaction ago.
-func (v View) TouchedSince(ctx context.Context, since time.Time) ([]Touch, error) {
+// Touched returns what was written within some time, by any console and by the database's clock. One that is slow to commit comes
+// with a time of up to the length of its transaction ago.
+func (v View) Touched(ctx context.Context, within time.Duration) ([]Touch, error) {
 	var out []Touch
 	for _, of := range []struct{ table, uid string }{{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"seen", "cluster_uid"}} {
-		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= $1", micros(since))
+		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= "+v.dialect.now+" - $1", within.Microseconds())
 		list, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
 			t := Touch{Table: of.table}
 			return t, rows.Scan(&t.UID, &t.Time)

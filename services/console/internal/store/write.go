@@ -30,7 +30,7 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 		return nil, err
 	}
 	err := insert(ctx, t, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
-		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, micros(r.CreateTime), micros(r.UpdateTime), r.Seq}
+		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, Micros(r.CreateTime), Micros(r.UpdateTime), r.Seq}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("insert resource: %w", err)
@@ -57,7 +57,7 @@ func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) 
 		return Resource{}, err
 	}
 	if _, err := t.tx.ExecContext(ctx, "UPDATE resources SET labels = $1, spec = $2, sealed = $3, revision = $4, update_time = $5, seq = $6 WHERE uid = $7",
-		encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.Revision, micros(r.UpdateTime), r.Seq, r.UID); err != nil {
+		encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.Revision, Micros(r.UpdateTime), r.Seq, r.UID); err != nil {
 		return Resource{}, fmt.Errorf("update %s: %w", r.Kind, err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM refs WHERE uid = $1", r.UID); err != nil {
@@ -90,8 +90,11 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM seen WHERE cluster_uid = $1",
 		"DELETE FROM service_details WHERE service_uid = $1",
 		"DELETE FROM configs WHERE service_uid = $1",
+		"DELETE FROM places WHERE backend_uid = $1",
+		"DELETE FROM readings WHERE backend_uid = $1",
 		"DELETE FROM deployments WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
+		"DELETE FROM held_removals WHERE cluster_uid = $1",
 	} {
 		if _, err := t.tx.ExecContext(ctx, stmt, r.UID); err != nil {
 			return fmt.Errorf("delete %s: %w", r.Kind, err)
@@ -121,7 +124,7 @@ func (t *Tx) refer(ctx context.Context, refs []reference) error {
 // record adds to the history.
 func (t *Tx) record(ctx context.Context, action string, list ...Resource) error {
 	err := insert(ctx, t, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
-		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, micros(t.now), encodeLabels(r.Labels), string(r.Spec)}
+		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, Micros(t.now), encodeLabels(r.Labels), string(r.Spec)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert revision: %w", err)

@@ -53,6 +53,8 @@ type Event struct {
 	Token string
 	// Seq is the number of the last change up to here, of any kind.
 	Seq int64
+	// Removals is set for Snapshot and Heartbeat.
+	Removals store.Removals
 }
 
 // EventKind says what an event is.
@@ -67,21 +69,25 @@ const (
 
 // Hub follows the log for all streams of a console.
 type Hub struct {
+	// Hold has removals wait: somebody knows a history that this database does not have. It is set before Run.
+	Hold func(ctx context.Context, reason string) error
+
 	store     *store.Store
 	log       *slog.Logger
 	wake      chan struct{} // capacity 1: something happened
 	snapshots chan struct{} // semaphore
 
-	mu      sync.Mutex
-	moved   chan struct{}  // closed and replaced when end moves; guarded by mu, as all below
-	known   bool           // the end of the log was read once
-	history int            // counts how often the log turned out not to continue what was known
-	from    int64          // the ring has everything behind this change
-	ring    []store.Change // up to end, but for what was old when it was read
-	end     store.Cursor
-	read    time.Time // when the log was last read
-	stopped bool
-	streams int
+	mu       sync.Mutex
+	moved    chan struct{}  // closed and replaced when end moves; guarded by mu, as all below
+	known    bool           // the end of the log was read once
+	history  int            // counts how often the log turned out not to continue what was known
+	from     int64          // the ring has everything behind this change
+	ring     []store.Change // up to end, but for what was old when it was read
+	end      store.Cursor
+	read     time.Time      // when the log was last read
+	removals store.Removals // as they were then
+	stopped  bool
+	streams  int
 }
 
 // New returns a hub. Run does its work.
@@ -174,8 +180,13 @@ func (h *Hub) step(ctx context.Context) (more bool, err error) {
 	known, end := h.known, h.end
 	h.mu.Unlock()
 	var list []store.Change
+	var removals store.Removals
 	next, lost := end, false
 	err = h.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		var err error
+		if removals, err = v.Removals(ctx); err != nil {
+			return err
+		}
 		if known {
 			reached, err := v.Reaches(ctx, end)
 			if err != nil {
@@ -187,13 +198,18 @@ func (h *Hub) step(ctx context.Context) (more bool, err error) {
 			}
 		}
 		lost = true
-		var err error
 		next, err = v.End(ctx)
 		return err
 	})
+	if err == nil && lost && known {
+		err = h.doubt(ctx, end)
+	}
 	if err != nil {
 		return false, err
 	}
+	h.mu.Lock()
+	h.removals = removals
+	h.mu.Unlock()
 	h.take(list, next, lost)
 	return next.Seq-end.Seq >= batchSize && !lost, nil
 }
@@ -283,8 +299,28 @@ func (f *Follower) wanted(changes []store.Change) []store.Change {
 	return out
 }
 
-func (f *Follower) beat(at store.Cursor) error {
-	return f.Send(Event{Kind: Heartbeat, Token: Token(at), Seq: at.Seq})
+func (h *Hub) beat(to *Follower, at store.Cursor) error {
+	h.mu.Lock()
+	removals := h.removals
+	h.mu.Unlock()
+	return to.Send(Event{Kind: Heartbeat, Token: Token(at), Seq: at.Seq, Removals: removals})
+}
+
+// doubt looks whether a place that the log does not reach is one of another history, and has removals wait then: the
+// catalog that follows may lack what was made there.
+func (h *Hub) doubt(ctx context.Context, at store.Cursor) error {
+	var foreign bool
+	var end store.Cursor
+	err := h.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		if foreign, err = v.Foreign(ctx, at); err == nil {
+			end, err = v.End(ctx)
+		}
+		return err
+	})
+	if err != nil || !foreign || h.Hold == nil {
+		return err
+	}
+	return h.Hold(ctx, fmt.Sprintf("change %d was known in the hub, and the database, whose last one is %d, does not have it: it was put back to an earlier state, or is another one", at.Seq, end.Seq))
 }
 
 // Stream sends the catalog to one follower until ctx ends or sending fails: from the token on, or from a
@@ -309,7 +345,7 @@ func (h *Hub) Stream(ctx context.Context, to *Follower) error {
 		}
 		if !told {
 			// At once, and only now: a heartbeat says that there is nothing newer, and the next change may be long in coming.
-			if err := to.beat(at.Cursor); err != nil {
+			if err := h.beat(to, at.Cursor); err != nil {
 				return err
 			}
 			told = true
@@ -319,7 +355,7 @@ func (h *Hub) Stream(ctx context.Context, to *Follower) error {
 			return ctx.Err()
 		case <-moved:
 		case <-beat.C:
-			if err := to.beat(at.Cursor); err != nil {
+			if err := h.beat(to, at.Cursor); err != nil {
 				return err
 			}
 		}
@@ -336,6 +372,9 @@ func (h *Hub) begin(ctx context.Context, to *Follower) (place, error) {
 		}
 		if reached {
 			return place{Cursor: at}, nil
+		}
+		if err := h.doubt(ctx, at); err != nil {
+			return place{}, err
 		}
 	}
 	at, err := h.sendSnapshot(ctx, to)
@@ -362,6 +401,9 @@ func (h *Hub) advance(ctx context.Context, at place, to *Follower) (next place, 
 	if !view.has {
 		next.history = view.history
 		if changes, next.Cursor, err = h.readAfter(ctx, at.Cursor); errors.Is(err, errGone) {
+			if err := h.doubt(ctx, at.Cursor); err != nil {
+				return at, nil, err
+			}
 			next.Cursor, err = h.sendSnapshot(ctx, to)
 			return next, view.moved, err
 		} else if err != nil {
@@ -414,7 +456,11 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *Follower) (at store.Cursor, 
 		return at, ctx.Err()
 	}
 	var all []store.Change
+	var removals store.Removals
 	err = h.store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
+		if removals, err = v.Removals(ctx); err != nil {
+			return err
+		}
 		all, at, err = v.Snapshot(ctx, to.Kinds...)
 		return err
 	})
@@ -422,7 +468,7 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *Follower) (at store.Cursor, 
 	if err != nil {
 		return at, err
 	}
-	return at, to.Send(Event{Kind: Snapshot, Changes: all, Token: Token(at), Seq: at.Seq})
+	return at, to.Send(Event{Kind: Snapshot, Changes: all, Token: Token(at), Seq: at.Seq, Removals: removals})
 }
 
 // Token resumes behind a place. It is "<number>.<nonce>"; nobody but us reads it.

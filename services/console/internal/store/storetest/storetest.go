@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"CreateGetUpdateDelete":               testLifecycle,
 		"ListPagesInByteOrder":                testList,
 		"FailedWriteLeavesNothing":            testRollback,
+		"FailedPartLeavesTheRest":             testParts,
 		"ReferencesAreFound":                  testReferences,
 		"HistoryIsKeptAndBounded":             testHistory,
 		"ChangesComeOnceAndInOrder":           testChanges,
@@ -54,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"APITokensAreFoundAndRevoked":         testAPITokens,
 		"LoginsAreOnce":                       testLogins,
 		"DetailsReplaceThoseBefore":           testDetails,
+		"PlacesGoWithTheirBackend":            testPlaces,
 		"EventsComeOnceAndWithWhatTheyTell":   testEvents,
 		"EventFollowerMissesNothing":          testEventFollower,
 		"StatusesAreToldAndFound":             testTouch,
@@ -277,6 +279,42 @@ func testHistory(t *testing.T, open Open) {
 	want := []string{`3 deleted user:ada {}`, `2 updated user:ada {"keys":["password"]}`, `1 created user:ada {"keys":["token"]}`}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// A part of a write that fails leaves nothing, and takes no number.
+func testParts(t *testing.T, open Open) {
+	s := open(store.Options{})
+	errPart := errors.New("no")
+	creating := func(name string, err error) func(context.Context, *store.Tx) error {
+		return func(ctx context.Context, tx *store.Tx) error {
+			_, failed := tx.Create(ctx, draft(store.KindCluster, name, `{}`))
+			return errors.Join(failed, err)
+		}
+	}
+	write(t, s, func(ctx context.Context, tx *store.Tx) error {
+		if err := creating("a", nil)(ctx, tx); err != nil {
+			return err
+		}
+		if refused, err := tx.Try(ctx, "console", creating("b", errPart)); err != nil || !errors.Is(refused, errPart) {
+			t.Errorf("refused %v, %v", refused, err)
+		}
+		if refused, err := tx.Try(ctx, "console", creating("c", nil)); err != nil || refused != nil {
+			t.Errorf("refused %v, %v", refused, err)
+		}
+		return creating("d", nil)(ctx, tx)
+	})
+	list, end := changes(t, s, 0, 10)
+	if len(list) != 3 || list[1].Name != "c" || list[2].Name != "d" || end.Seq != 3 {
+		t.Errorf("got %+v, %+v", list, end)
+	}
+	var authors []string
+	for _, c := range list {
+		past := read(t, s, func(ctx context.Context, v store.View) ([]store.Revision, error) { return v.Revisions(ctx, c.UID, 1) })
+		authors = append(authors, past[0].Author)
+	}
+	if !slices.Equal(authors, []string{"user:ada", "console", "user:ada"}) {
+		t.Errorf("by %q", authors)
 	}
 }
 

@@ -1,0 +1,311 @@
+package backend_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/subprocess"
+	"fairlead.dev/services/console/internal/backend"
+	"fairlead.dev/services/console/internal/backend/backendtest"
+)
+
+// server is a real Vault, of tools/vaultlocal.
+type server struct{ Address, Token, CA string }
+
+// vaultPatience covers a first build with nothing cached.
+const vaultPatience = 30 * time.Minute
+
+// startVault runs one for the tests of the package; it ends with them.
+var startVault = sync.OnceValues(func() (s server, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), vaultPatience)
+	defer cancel()
+	binary := os.Getenv("VAULTLOCAL")
+	if binary == "" {
+		out, err := exec.CommandContext(ctx, filepath.Join("..", "..", "..", "..", "tools", "vaultlocal", "build.sh")).Output()
+		if err != nil {
+			return s, fmt.Errorf("build vaultlocal: %w", err)
+		}
+		binary = strings.TrimSpace(string(out))
+	}
+	cmd := exec.Command(binary) // it ends with this process
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	if _, err := subprocess.Start(cmd); err != nil {
+		return s, fmt.Errorf("start vaultlocal: %w", err)
+	}
+	line, err := bufio.NewReader(r).ReadBytes('\n')
+	if err != nil {
+		return s, fmt.Errorf("start vaultlocal: %w", err)
+	}
+	return s, json.Unmarshal(line, &s)
+})
+
+func vaultServer(t *testing.T) server {
+	t.Helper()
+	s, err := startVault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s server) do(ctx context.Context, method, path string, body any) error {
+	return request(ctx, s.Token, s.CA, method, s.Address+"/v1/"+path, body)
+}
+
+// engine mounts a KV engine for a test.
+func (s server) engine(t *testing.T, name string) {
+	t.Helper()
+	if err := s.do(t.Context(), http.MethodPost, "sys/mounts/"+name, map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	// It upgrades itself behind our back.
+	for ctx := t.Context(); s.do(ctx, http.MethodPost, name+"/data/ready", map[string]any{"data": map[string]string{}}) != nil; {
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+	}
+}
+
+// answer is what Vault says to a request of the test.
+func (s server) answer(t *testing.T, method, path string, body any) map[string]any {
+	t.Helper()
+	var out map[string]any
+	proxy := vaultProxy(t, s, nil)
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, proxy.URL+"/v1/"+path, strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Vault-Token", s.Token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v: %v", path, resp.StatusCode, err, out)
+	}
+	return out
+}
+
+// role makes an AppRole that may read an engine, and returns its credentials.
+func (s server) role(t *testing.T, name, ttl string, options map[string]any) map[string]string {
+	t.Helper()
+	_ = s.do(t.Context(), http.MethodPost, "sys/auth/approle", map[string]string{"type": "approle"}) // of another test
+	policy := map[string]string{"policy": fmt.Sprintf("path %q { capabilities = [\"read\"] }", name+"/data/*")}
+	in := map[string]any{"token_policies": name, "token_ttl": ttl}
+	maps.Copy(in, options)
+	if err := errors.Join(s.do(t.Context(), http.MethodPost, "sys/policies/acl/"+name, policy), s.do(t.Context(), http.MethodPost, "auth/approle/role/"+name, in)); err != nil {
+		t.Fatal(err)
+	}
+	data := func(path, method, key string) string {
+		return s.answer(t, method, path, nil)["data"].(map[string]any)[key].(string)
+	}
+	return map[string]string{
+		"roleID":   data("auth/approle/role/"+name+"/role-id", http.MethodGet, "role_id"),
+		"secretID": data("auth/approle/role/"+name+"/secret-id", http.MethodPost, "secret_id"), "ca.crt": s.CA,
+	}
+}
+
+func TestVaultKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	s := vaultServer(t)
+	for name, credentials := range map[string]func(t *testing.T, engine string) map[string]string{
+		"token":   func(*testing.T, string) map[string]string { return map[string]string{"token": s.Token, "ca.crt": s.CA} },
+		"approle": func(t *testing.T, engine string) map[string]string { t.Helper(); return s.role(t, engine, "1h", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+				t.Helper()
+				engine := "contract-" + name
+				s.engine(t, engine)
+				of := credentials(t, engine)
+				b, err := backend.NewVault(backend.Vault{Address: s.Address, Mount: engine, Credentials: of}, time.Now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return backendtest.Subject{
+					Backend: b, Credentials: []string{s.Token, s.CA}, Path: func(name string) string { return "shop/" + name },
+					Put: func(ctx context.Context, path string, values backend.Values) error {
+						return s.do(ctx, http.MethodPost, engine+"/data/"+path, map[string]any{"data": values})
+					},
+					Remove: func(ctx context.Context, path string) error {
+						return s.do(ctx, http.MethodDelete, engine+"/data/"+path, nil)
+					},
+				}
+			})
+		})
+	}
+}
+
+func TestVaultReadsWhatIsNested(t *testing.T) {
+	t.Parallel()
+	s := vaultServer(t)
+	s.engine(t, "nested")
+	data := map[string]any{"n": 1234567890123, "b": true, "none": nil, "db": map[string]any{"password": "hunter2"}, "list": []any{1, "x"}}
+	if err := s.do(t.Context(), http.MethodPost, "nested/data/a", map[string]any{"data": data}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := backend.NewVault(backend.Vault{Address: s.Address, Mount: "nested", Credentials: map[string]string{"token": s.Token, "ca.crt": s.CA}}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Read(t.Context(), "a")
+	if err != nil || got["n"] != "1234567890123" || got["b"] != "true" || got["db.password"] != "hunter2" || got["list"] != `[1,"x"]` || len(got) != 4 {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := s.do(t.Context(), http.MethodPut, "nested/destroy/a", map[string]any{"versions": []int{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("got %v of what was destroyed", err)
+	}
+}
+
+// seen is what a proxy before Vault counts.
+type seen struct{ logins, renewals, namespaces atomic.Int64 }
+
+// vaultProxy stands before a Vault, without TLS.
+func vaultProxy(t *testing.T, s server, count *seen) *httptest.Server {
+	t.Helper()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if count != nil {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/approle/login"):
+				count.logins.Add(1)
+			case strings.HasSuffix(r.URL.Path, "/renew-self"):
+				count.renewals.Add(1)
+			}
+			if r.Header.Get("X-Vault-Namespace") == "team" {
+				count.namespaces.Add(1)
+			}
+		}
+		forward(w, r, s)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+// clock is turned by the test.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
+	t.Parallel()
+	s := vaultServer(t)
+	s.engine(t, "renewed")
+	if err := s.do(t.Context(), http.MethodPost, "renewed/data/a", map[string]any{"data": map[string]string{"a": "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	count, clock := &seen{}, &clock{}
+	b, err := backend.NewVault(backend.Vault{Address: vaultProxy(t, s, count).URL, Mount: "renewed", Credentials: s.role(t, "renewed", "1h", nil)}, clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(logins, renewals int64) {
+		t.Helper()
+		if got, err := b.Read(t.Context(), "a"); err != nil || got["a"] != "1" {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if count.logins.Load() != logins || count.renewals.Load() != renewals {
+			t.Errorf("%d logins and %d renewals, want %d and %d", count.logins.Load(), count.renewals.Load(), logins, renewals)
+		}
+	}
+	step(1, 0)
+	step(1, 0)
+	clock.offset.Store(int64(31 * time.Minute))
+	step(1, 1)
+	step(1, 1)
+	// Somebody revokes all tokens of the role.
+	if err := s.do(t.Context(), http.MethodPut, "sys/leases/revoke-prefix/auth/approle/login", nil); err != nil {
+		t.Fatal(err)
+	}
+	step(2, 1)
+}
+
+func TestVaultSaysWhatItMayNot(t *testing.T) {
+	t.Parallel()
+	s := vaultServer(t)
+	s.engine(t, "refused")
+	bad := s.role(t, "refused", "1h", nil)
+	bad["secretID"] = "planted-zq81x7"
+	count := &seen{}
+	away := httptest.NewServer(nil)
+	away.Close()
+	for want, at := range map[string]backend.Vault{
+		"does not let us read refused/a (403)":       {Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": "planted-zq81x7", "ca.crt": s.CA}},
+		"does not let the role of its Secret log in": {Address: s.Address, Mount: "refused", Credentials: bad},
+		"certificate":                       {Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": s.Token}},
+		"connection refused":                {Address: away.URL, Credentials: map[string]string{"token": s.Token}},
+		"does not let us read secret/a (40": {Address: vaultProxy(t, s, count).URL, Namespace: "team", Credentials: map[string]string{"token": "planted-zq81x7"}},
+	} {
+		b, err := backend.NewVault(at, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Read(t.Context(), "a")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "planted-zq81x7") || strings.Contains(err.Error(), s.Token) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrPath) {
+			t.Errorf("%v counts as an answer", err)
+		}
+	}
+	if count.namespaces.Load() == 0 {
+		t.Error("the namespace was not sent")
+	}
+	for want, credentials := range map[string]map[string]string{
+		"either token, or roleID and secretID": {"roleID": "x"},
+		"ca.crt":                               {"token": "x", "ca.crt": "x"},
+	} {
+		if _, err := backend.NewVault(backend.Vault{Address: s.Address, Credentials: credentials}, time.Now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// forward sends a request on to a Vault and its answer back.
+func forward(w http.ResponseWriter, r *http.Request, to server) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, to.Address+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	req.Header = r.Header.Clone()
+	req.Header.Del("X-Vault-Namespace") // there are none in this edition
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(to.CA))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer resp.Body.Close()
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body)
+}

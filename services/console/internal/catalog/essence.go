@@ -1,0 +1,150 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unique"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Essence is what the state of a service comes of besides its source and its cluster: little enough to be kept of each, so
+// that what becomes of a source or a cluster does not have all of its services read anew.
+type Essence struct {
+	ref           unique.Handle[string]       // in Git
+	of            unique.Handle[store.HubRef] // whose commit the hub hands out
+	commit        unique.Handle[string]       // that the hub hands out
+	phase         unique.Handle[string]       // that the cluster reports
+	resolved      int64                       // microseconds, as all times here; 0: never
+	hubProblem    int64
+	configProblem int64
+	reported      int64
+	flags         essenceFlags
+}
+
+type essenceFlags uint8
+
+const (
+	hasDigest        essenceFlags = 1 << iota // the hub hands something out
+	followsRef                                // from the commit that the hub has of it
+	hasHubProblem                             // since hubProblem
+	hasConfigProblem                          // since configProblem
+	hasReport                                 // since reported
+	reportsDigest                             // on what the hub hands out
+	appliedDigest                             // and it is applied
+)
+
+// Essence returns what the state comes of.
+func (s *Service) Essence() Essence {
+	hub, report := &s.Status.Hub, s.Status.Cluster.Report
+	e := Essence{
+		ref: unique.Make(s.Spec.EffectiveRef()), of: unique.Make(store.HubRef{Source: hub.Source, Ref: hub.Ref}),
+		commit: unique.Make(hub.Revision.Commit), resolved: store.Micros(hub.ResolveTime),
+	}
+	e.set(hasDigest, hub.Digest != "")
+	e.set(followsRef, hub.follows() || hub.ofRef)
+	if p := hub.Problem; p != nil {
+		e.set(hasHubProblem, true)
+		e.hubProblem = store.Micros(p.Since)
+	}
+	if p := s.Status.ConfigProblem; p != nil {
+		e.set(hasConfigProblem, true)
+		e.configProblem = store.Micros(p.Since)
+	}
+	if report != nil {
+		e.set(hasReport, true)
+		e.set(reportsDigest, report.Digest == hub.Digest)
+		e.set(appliedDigest, report.AppliedDigest == hub.Digest)
+		e.phase, e.reported = unique.Make(string(report.Phase)), store.Micros(report.ObservedTime)
+		if e.reported == 0 {
+			e.reported = store.Micros(s.Status.Cluster.ReceiveTime)
+		}
+	}
+	return e
+}
+
+// Known is a service of which all is known but what hub and cluster say now.
+type Known struct {
+	UID, Cluster string // uids
+	Essence      *Essence
+}
+
+// Renew returns what the states of services come of now, by uid.
+func Renew(ctx context.Context, v store.View, list []Known) (map[string]Essence, error) {
+	uids := make([]string, len(list))
+	for i, k := range list {
+		uids[i] = k.UID
+	}
+	truths, err := readTruths(ctx, v, uids)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Essence, len(list))
+	for _, k := range list {
+		s := Service{Meta: Meta{UID: k.UID}}
+		if err := truths.tell(&s, k.Cluster); err != nil {
+			return nil, fmt.Errorf("service %s: %w", k.UID, err)
+		}
+		e := s.Essence()
+		e.ref = k.Essence.ref
+		out[k.UID] = e
+	}
+	return out, nil
+}
+
+// Follow takes over the commits that the hub has of refs, and says whether there was one.
+func (e *Essence) Follow(refs map[store.HubRef]RefHub) bool {
+	if !e.has(followsRef) {
+		return false
+	}
+	r, ok := refs[e.of.Value()]
+	if ok {
+		e.commit, e.resolved = unique.Make(r.Revision.Commit), max(e.resolved, store.Micros(r.ResolveTime))
+	}
+	return ok
+}
+
+// Judge returns the state of a service of which updated is when people changed it last, and since when it has it.
+func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (State, time.Time) {
+	s := Service{Meta: Meta{UpdateTime: updated}}
+	s.Status.Git = gitTruth(source, text(e.ref))
+	hub := &s.Status.Hub
+	hub.Revision.Commit, hub.ResolveTime = text(e.commit), store.FromMicros(e.resolved)
+	if e.has(hasDigest) {
+		hub.Digest = "delivered" // all that counts is whether others are equal to it
+	}
+	if e.has(hasHubProblem) {
+		hub.Problem = &Problem{Since: store.FromMicros(e.hubProblem)}
+	}
+	if e.has(hasConfigProblem) {
+		s.Status.ConfigProblem = &Problem{Since: store.FromMicros(e.configProblem)}
+	}
+	report := Report{Phase: Phase(text(e.phase)), ObservedTime: store.FromMicros(e.reported), Digest: "another", AppliedDigest: "another"}
+	if e.has(reportsDigest) {
+		report.Digest = hub.Digest
+	}
+	if e.has(appliedDigest) {
+		report.AppliedDigest = hub.Digest
+	}
+	if e.has(hasReport) {
+		s.Status.Cluster.Report = &report
+	}
+	v := verdictOn(&s, cluster)
+	return v.state, v.since
+}
+
+func (e *Essence) set(flag essenceFlags, is bool) {
+	if is {
+		e.flags |= flag
+	}
+}
+
+func (e *Essence) has(flag essenceFlags) bool { return e.flags&flag != 0 }
+
+func text(h unique.Handle[string]) string {
+	if h == (unique.Handle[string]{}) {
+		return ""
+	}
+	return h.Value()
+}

@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+func sayAway(s *Service, cluster *Cluster, now time.Time) string {
+	seen := cluster.Status.LastSeen
+	return fmt.Sprintf("Cluster %q is not connected: its agent was last seen %s ago, at %s%s. Check that the agent runs and reaches the hub.",
+		cluster.Meta.Name, age(now.Sub(seen)), clock(seen), said(s.Status.Cluster.Report))
+}
+
+func sayNotFetched(s *Service, _ *Cluster, _ time.Time) string {
+	return stays("Nothing could be fetched: "+s.Status.Git.Problem.Message, s.Status.Cluster.Report)
+}
+
+func sayNoHead(s *Service, _ *Cluster, _ time.Time) string {
+	return fmt.Sprintf("Source %q has not been fetched at this ref yet.", s.Spec.Source)
+}
+
+func sayHubProblem(s *Service, _ *Cluster, _ time.Time) string {
+	return stays(s.Status.Hub.Problem.Message, s.Status.Cluster.Report)
+}
+
+func sayConfigProblem(s *Service, _ *Cluster, _ time.Time) string {
+	return stays("Its configuration can't be delivered: "+s.Status.ConfigProblem.Message, s.Status.Cluster.Report)
+}
+
+func sayNotResolved(s *Service, _ *Cluster, _ time.Time) string {
+	return short(s.Status.Git.Head.Revision.Commit) + " is fetched; no distributor has picked it up yet."
+}
+
+func sayNoAgent(_ *Service, cluster *Cluster, _ time.Time) string {
+	return fmt.Sprintf("Cluster %q has no agent yet: run `fairlead cluster join-token %s`.", cluster.Meta.Name, cluster.Meta.Name)
+}
+
+func sayJoined(_ *Service, cluster *Cluster, _ time.Time) string {
+	return fmt.Sprintf("The agent of cluster %q joined at %s and has not asked for work yet. Check that it runs and reaches a distributor.",
+		cluster.Meta.Name, clock(cluster.Status.JoinTime))
+}
+
+func sayBehind(s *Service, _ *Cluster, _ time.Time) string {
+	return fmt.Sprintf("%s is fetched; the hub still hands out %s.",
+		short(s.Status.Git.Head.Revision.Commit), cmp.Or(short(s.Status.Hub.Revision.Commit), "what was before"))
+}
+
+func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {
+	return delivered(s) + " is ready; the cluster has not reported yet."
+}
+
+func sayOlderReport(s *Service, _ *Cluster, _ time.Time) string {
+	r := s.Status.Cluster.Report
+	message := fmt.Sprintf("%s is ready; the cluster reports on %s still.", delivered(s), cmp.Or(short(r.Commit), "nothing"))
+	if r.Phase == PhaseFailed {
+		message = join(message, "That failed: "+r.Message)
+	}
+	return message
+}
+
+func sayFailed(s *Service, _ *Cluster, _ time.Time) string {
+	r := s.Status.Cluster.Report
+	return stays(cmp.Or(r.Message, delivered(s)+" could not be applied."), r)
+}
+
+func sayDegraded(s *Service, _ *Cluster, _ time.Time) string {
+	r := s.Status.Cluster.Report
+	return cmp.Or(r.Message, fmt.Sprintf("%d of %d objects are healthy.", r.ObjectsHealthy, r.ObjectsTotal))
+}
+
+func sayHealthy(s *Service, _ *Cluster, _ time.Time) string {
+	r := s.Status.Cluster.Report
+	return join(fmt.Sprintf("%s is applied; %d objects are healthy.", delivered(s), r.ObjectsTotal), r.Message)
+}
+
+func sayHeld(s *Service, _ *Cluster, _ time.Time) string {
+	return cmp.Or(s.Status.Cluster.Report.Message, delivered(s)+" is not applied, on purpose.")
+}
+
+func sayWaiting(s *Service, _ *Cluster, _ time.Time) string {
+	return cmp.Or(s.Status.Cluster.Report.Message, delivered(s)+" is not applied yet.")
+}
+
+func sayDiffers(s *Service, _ *Cluster, _ time.Time) string {
+	return join(cmp.Or(s.Status.Cluster.Report.Message, "The cluster differs from Git."), fmt.Sprintf("See `fairlead diff service %s`.", s.Meta.Name))
+}
+
+func sayRemoved(*Service, *Cluster, time.Time) string {
+	return "The cluster removed it, and will apply it again when it next syncs."
+}
+
+func sayApplying(s *Service, _ *Cluster, _ time.Time) string {
+	r := s.Status.Cluster.Report
+	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", delivered(s), r.ObjectsHealthy, r.ObjectsTotal))
+}
+
+// delivered is the commit that the hub hands out.
+func delivered(s *Service) string { return short(s.Status.Hub.Revision.Commit) }
+
+// stays tells what a failure leaves applied.
+func stays(message string, r *Report) string {
+	if r == nil || r.AppliedCommit == "" {
+		return message
+	}
+	return join(message, short(r.AppliedCommit)+" stays applied.")
+}
+
+// said is what a cluster that is gone said last.
+func said(r *Report) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("; it said then: %s at %s", r.Phase, cmp.Or(short(r.AppliedCommit), "no commit"))
+}
+
+func join(a, b string) string {
+	return strings.TrimSpace(a + " " + b)
+}
+
+// short is as much of a commit id as people read.
+func short(commit string) string {
+	return commit[:min(len(commit), 8)]
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// age is a duration in one unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}

@@ -1,0 +1,116 @@
+package live
+
+import (
+	"time"
+	"unique"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// moved is what has another status that states of services depend on.
+type moved struct {
+	refs              map[store.HubRef]catalog.RefHub
+	sources, clusters map[word]bool
+}
+
+func newMoved() moved {
+	return moved{refs: map[store.HubRef]catalog.RefHub{}, sources: map[word]bool{}, clusters: map[word]bool{}}
+}
+
+// derive gives services the states that come of what moved. A source may have tens of thousands of them: only those that
+// a follower looks at are read anew, to be shown. The caller holds mu.
+func (b *Board) derive(now time.Time) {
+	m := b.dirty
+	b.derived = now
+	if len(m.refs)+len(m.sources)+len(m.clusters) == 0 {
+		return
+	}
+	b.dirty = newMoved()
+	for _, r := range b.rows[store.KindService] {
+		if r.essence == nil {
+			continue // it is going to be read
+		}
+		essence := *r.essence
+		follows := essence.Follow(m.refs)
+		if !follows && !m.sources[r.source] && !m.clusters[r.cluster] {
+			continue
+		}
+		b.replace(r, b.judged(r, &essence), now)
+	}
+}
+
+// judged returns the row with the state that comes of an essence. The caller holds mu.
+func (b *Board) judged(r *row, essence *catalog.Essence) *row {
+	source := b.sources[r.source]
+	if source == nil {
+		source = &catalog.Source{}
+	}
+	var cluster catalog.Cluster
+	if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
+		cluster = c.asCluster()
+	}
+	state, since := essence.Judge(source, &cluster, store.FromMicros(r.updated))
+	if is := unique.Make(string(state)); is != r.state || store.Micros(since) != r.since || *essence != *r.essence {
+		out, kept := *r, *essence
+		out.state, out.since, out.essence = is, store.Micros(since), &kept
+		return &out
+	}
+	return r
+}
+
+// lookedAt says whether a follower may look at a row, or at what it was when followers were told last. The caller holds mu.
+func (b *Board) lookedAt(r *row, now time.Time) bool {
+	told := b.byUID[r.uid]
+	for l := range b.looks {
+		if expr, ok := l.exprs[r.kind]; ok && (expr.Match(r, now) || told != nil && told != r && expr.Match(told, now)) {
+			return true
+		}
+	}
+	return false
+}
+
+// known is what there is to ask about services that nobody looks at. The caller holds mu.
+func (b *Board) known(services []*row) []catalog.Known {
+	out := make([]catalog.Known, 0, len(services))
+	for _, r := range services {
+		k := catalog.Known{UID: r.uid, Essence: r.essence}
+		if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
+			k.Cluster = c.uid
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// renew gives services the states that come of new essences.
+func (b *Board) renew(services []*row, essences map[string]catalog.Essence) {
+	if len(services) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.Now()
+	for _, r := range services {
+		essence := essences[r.uid]
+		b.replace(r, b.judged(r, &essence), now)
+	}
+	b.announce()
+}
+
+// replace puts a derived row on the board: whoever looks at it will be told when it is read. The caller holds mu.
+func (b *Board) replace(r, is *row, now time.Time) {
+	if is.sum != 0 { // whatever is read of it next is news
+		unread := *is
+		unread.sum, is = 0, &unread
+	}
+	b.rows[store.KindService][r.name] = is
+	if b.lookedAt(is, now) {
+		b.later[store.Ref{Kind: store.KindService, Name: r.name}] = true
+		return
+	}
+	if b.byUID[r.uid] != nil {
+		b.byUID[r.uid] = is
+	}
+	b.unsaid = b.number
+}

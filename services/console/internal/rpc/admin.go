@@ -1,0 +1,87 @@
+package rpc
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/store"
+)
+
+func adminMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.AdminServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewAdminServiceHandler(&admin{d}, o...)
+			return path, withDeadlines(h)
+		}),
+	}
+}
+
+func adminPolicy() identity.Policy {
+	return identity.Policy{
+		consolev1connect.AdminServiceBackupProcedure:          identity.RoleAdmin,
+		consolev1connect.AdminServiceGetRemovalsProcedure:     identity.RoleAdmin,
+		consolev1connect.AdminServiceConfirmRemovalsProcedure: identity.RoleAdmin,
+	}
+}
+
+type admin struct{ Deps }
+
+// Backup sends while the backup is made: a caller that is slow to take it in holds the database's view of that moment.
+func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *connect.ServerStream[consolev1.BackupResponse]) error {
+	sum := sha256.New()
+	send := func(m *consolev1.BackupResponse) error {
+		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+	}
+	out := bufio.NewWriterSize(writer(func(part []byte) (int, error) {
+		_, _ = sum.Write(part) // a hash takes everything
+		return len(part), send(&consolev1.BackupResponse{Data: part})
+	}), backupPart)
+	s.Log.InfoContext(ctx, "a backup is made", "actor", actor(ctx))
+	act := audit.Event(who(ctx), time.Now().UTC(), audit.Act{Action: "database.backup"})
+	if err := s.Audit.Append(ctx, []store.AuditEvent{act}); err != nil {
+		return s.fail(ctx, err)
+	}
+	if err := errors.Join(s.Store.Backup(ctx, out), out.Flush()); err != nil {
+		return s.fail(ctx, err)
+	}
+	return send(&consolev1.BackupResponse{Sha256: hex.EncodeToString(sum.Sum(nil))})
+}
+
+// backupPart is how many bytes go into one message.
+const backupPart = 256 << 10
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+func (s *admin) GetRemovals(ctx context.Context, _ *consolev1.GetRemovalsRequest) (*consolev1.GetRemovalsResponse, error) {
+	is, err := s.Removals.State(ctx)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.GetRemovalsResponse{
+		HoldTime: stamp(is.HoldTime), Reason: is.Reason, Id: is.ID,
+		Clusters: each(is.Clusters, func(h store.Held) *consolev1.HeldRemovals {
+			return &consolev1.HeldRemovals{Cluster: h.Cluster, Services: h.Services, Since: stamp(h.Time)}
+		}),
+	}, nil
+}
+
+func (s *admin) ConfirmRemovals(ctx context.Context, req *consolev1.ConfirmRemovalsRequest) (*consolev1.ConfirmRemovalsResponse, error) {
+	if err := s.Removals.Confirm(ctx, by(ctx), req.GetId()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ConfirmRemovalsResponse{}, nil
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns and
+// a list of values per row, and at the end how many rows there were and what all lines before hash to. It is the same of
+// both databases, so that either is restored from it.
+const (
+	backupFormat = "fairlead console backup 1"
+	// ownTable is goose's: a backup names the migrations instead.
+	ownTable = "goose_db_version"
+)
+
+// BackupHead is what a backup begins with.
+type BackupHead struct {
+	Format string    `json:"format"`
+	Time   time.Time `json:"time"`
+	// Migrations of the schema that the rows are of.
+	Migrations []int64 `json:"migrations"`
+	// Keys are the ids of the master keys that have sealed something in it.
+	Keys []string `json:"keys,omitempty"`
+	// Change is the number of the last change of the catalog.
+	Change int64 `json:"change"`
+}
+
+// backupTable begins the rows of a table.
+type backupTable struct {
+	Table   string   `json:"table"`
+	Columns []string `json:"columns"`
+}
+
+// backupEnd ends a whole backup.
+type backupEnd struct {
+	End    bool   `json:"end"`
+	Rows   int64  `json:"rows"`
+	SHA256 string `json:"sha256"`
+}
+
+// bytesValue is a value that is no text.
+type bytesValue struct {
+	Bytes []byte `json:"b"`
+}
+
+// Backup writes all that there is at one moment, while others read and write on.
+func (s *Store) Backup(ctx context.Context, to io.Writer) error {
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("begin backup: %w", s.classify(err))
+	}
+	defer func() { _ = tx.Rollback() }() // nothing to keep
+	packed := gzip.NewWriter(to)
+	out := &backupWriter{to: bufio.NewWriter(packed), sum: sha256.New()}
+	if err := s.classify(out.all(ctx, View{tx, &s.dialect}, s.clock())); err != nil {
+		return fmt.Errorf("back up: %w", err)
+	}
+	return errors.Join(out.to.Flush(), packed.Close())
+}
+
+type backupWriter struct {
+	to   *bufio.Writer
+	sum  hash.Hash
+	rows int64
+}
+
+func (w *backupWriter) line(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	_, _ = w.sum.Write(text) // a hash takes everything
+	_, err = w.to.Write(text)
+	return err
+}
+
+func (w *backupWriter) all(ctx context.Context, v View, now time.Time) error {
+	head := BackupHead{Format: backupFormat, Time: now}
+	var err error
+	if head.Migrations, err = v.migrations(ctx); err != nil {
+		return err
+	}
+	if head.Keys, err = v.masterKeys(ctx); err != nil {
+		return err
+	}
+	end, err := v.End(ctx)
+	if err != nil {
+		return err
+	}
+	head.Change = end.Seq
+	if err := w.line(head); err != nil {
+		return err
+	}
+	tables, err := v.tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if table == ownTable {
+			continue
+		}
+		if err := w.table(ctx, v, table); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+	}
+	return w.line(backupEnd{true, w.rows, hex.EncodeToString(w.sum.Sum(nil))})
+}
+
+func (w *backupWriter) table(ctx context.Context, v View, table string) error {
+	rows, err := v.q.QueryContext(ctx, "SELECT * FROM "+table)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // rows.Err has told
+	columns, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	head := backupTable{Table: table}
+	for _, c := range columns {
+		head.Columns = append(head.Columns, c.Name())
+	}
+	if err := w.line(head); err != nil {
+		return err
+	}
+	values, to := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		to[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		for i, value := range values {
+			switch value := value.(type) {
+			case []byte:
+				values[i] = bytesValue{value}
+			case int64:
+				if columns[i].DatabaseTypeName() == "BOOLEAN" { // SQLite's are numbers
+					values[i] = value != 0
+				}
+			}
+		}
+		w.rows++
+		if err := w.line(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// tables are the names of all tables, in order.
+func (v View) tables(ctx context.Context) ([]string, error) {
+	rows, err := v.q.QueryContext(ctx, v.dialect.tables)
+	return collect(rows, err, func(rows *sql.Rows) (name string, err error) {
+		err = rows.Scan(&name)
+		return name, err
+	})
+}
+
+// migrations are the numbers of those that were applied, in order.
+func (v View) migrations(ctx context.Context) ([]int64, error) {
+	tables, err := v.tables(ctx)
+	if err != nil || !slices.Contains(tables, ownTable) {
+		return nil, err
+	}
+	rows, err := v.q.QueryContext(ctx, "SELECT version_id FROM "+ownTable+" WHERE version_id > 0 ORDER BY version_id")
+	return collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
+		err = rows.Scan(&n)
+		return n, err
+	})
+}
+
+// masterKeys are the ids of those that have sealed something: bytes 1 to 4 of what is sealed, see package seal.
+func (v View) masterKeys(ctx context.Context) ([]string, error) {
+	var parts []string
+	for _, table := range []string{"resources", "configs", "places", "config_key", "signing_keys"} {
+		parts = append(parts, "SELECT SUBSTR(sealed, 2, 4) FROM "+table+" WHERE LENGTH(sealed) > 5")
+	}
+	rows, err := v.q.QueryContext(ctx, strings.Join(parts, " UNION "))
+	list, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+		var id []byte
+		err := rows.Scan(&id)
+		return hex.EncodeToString(id), err
+	})
+	slices.Sort(list)
+	return list, err
+}

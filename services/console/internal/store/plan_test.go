@@ -1,0 +1,38 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A push must not read all services of its source to find those whose pin goes by itself.
+func TestReleasingReadsItsIndex(t *testing.T) {
+	t.Parallel()
+	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	err = s.Read(t.Context(), func(ctx context.Context, v View) error {
+		rows, err := v.q.QueryContext(ctx, "EXPLAIN QUERY PLAN "+releasing, KindSource, "shop")
+		steps, err = collect(rows, err, func(rows *sql.Rows) (step string, err error) {
+			var id, parent, unused int
+			return step, rows.Scan(&id, &parent, &unused, &step)
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(steps, func(step string) bool { return strings.Contains(step, "resources_releasing") }) {
+		t.Errorf("plan: %q", steps)
+	}
+}
