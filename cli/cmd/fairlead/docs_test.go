@@ -24,10 +24,14 @@ import (
 )
 
 // startConsole runs a console alone: what is written into its catalog nobody fetches.
-func startConsole(t *testing.T) (url, secretFile string) {
+func startConsole(t *testing.T, change ...func(*console.Config)) (url, secretFile string) {
 	t.Helper()
 	dir := t.TempDir()
-	c, err := console.New(console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir},
+	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := console.New(cfg,
 		console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 	if err != nil {
 		t.Fatal(err)

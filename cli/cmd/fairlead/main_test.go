@@ -46,7 +46,7 @@ func startHub(t *testing.T) hub {
 	go func() {
 		done <- up.Run(ctx, up.Options{
 			DataDir: filepath.Join(dir, "data"), ListenHost: "127.0.0.1", NoClusters: true, ReadyFile: ready,
-			User: "tester", Store: contexts.NewStore(h.config), Stdout: log, Stderr: log,
+			User: "tester", Store: contexts.NewStore(h.config, nil), Stdout: log, Stderr: log,
 		})
 	}()
 	t.Cleanup(func() {
@@ -93,10 +93,14 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GIT", h.Git)
 			env.Setenv("CA", h.CA)
 			env.Setenv("SECRET", h.Key)
+			env.Setenv("MASTERKEY", filepath.Join(filepath.Dir(h.Key), "console", "master.key"))
 			env.Setenv("USER", "tester")
+			if kubelocal := os.Getenv("KUBELOCAL"); kubelocal != "" { // kubectl is beside it
+				env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(kubelocal))
+			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden},
 	})
 }
 
@@ -164,7 +168,7 @@ func offline(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: offline CONFIG")
 	}
-	store := contexts.NewStore(ts.MkAbs(args[0]))
+	store := contexts.NewStore(ts.MkAbs(args[0]), nil)
 	c, err := store.Get("")
 	ts.Check(err)
 	c.Endpoints.Gitcaches, c.Endpoints.Distributors = []string{"http://127.0.0.1:1"}, []string{"http://127.0.0.1:1"}

@@ -17,10 +17,10 @@ import (
 )
 
 func (a *app) apply() *cobra.Command {
-	var names []string
+	var names, folders []string
 	w := writing{app: a}
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE|DIR|-",
+		Use:   "apply -f FILE|DIR|- | apply -k DIR",
 		Short: "Create or change any resources, all or nothing",
 		Long: `Create or change the resources that YAML documents describe.
 
@@ -28,7 +28,8 @@ All of it is written or nothing; what is wrong is told with file, line and field
 written in the order in which they depend on each other, and repeating it changes nothing.
 Only of more than 3 MiB, one part is written after the other.
 
-A folder stands for its files *.yaml, *.yml and *.json, without subfolders. What the hub fills in
+A folder stands for its files *.yaml, *.yml and *.json, without subfolders. With -k it is built by "kubectl
+kustomize", as it is on the disk: nothing is fetched, and no plugins are run. What the hub fills in
 (status; in metadata uid, revision, etag, createTime, updateTime) is ignored, so that the output
 of "fairlead get ... -o yaml" can be edited and applied.
 
@@ -37,23 +38,26 @@ is 2 if something would. With --set every resource gets the label fairlead.dev/s
 what else has it is deleted. If that is more than one resource and more than ten or a tenth of the
 set, it has to be confirmed: on a terminal, or by --yes.`,
 		Example: `  fairlead apply -f shop.yaml
+  fairlead apply -k fleet/prod
   fairlead apply -f fleet/ --set fleet --prune --dry-run
   fairlead get service shop -o yaml | sed s/main/next/ | fairlead apply -f -`,
 		Args: wants(0, 0),
 	}
 	cmd.Flags().StringArrayVarP(&names, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
+	cmd.Flags().StringArrayVarP(&folders, "kustomize", "k", nil, "folder with a kustomization.yaml; may be repeated")
+	_ = cmd.MarkFlagDirname("kustomize") // there is such a flag
 	cmd.Flags().BoolVar(&w.dryRun, "dry-run", false, "show what would change, and write nothing")
 	cmd.Flags().StringVar(&w.set, "set", "", "`name` of the set that the resources are")
 	cmd.Flags().BoolVar(&w.prune, "prune", false, "delete what else is of the set")
 	cmd.Flags().BoolVarP(&w.yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if len(names) == 0 {
+		if len(names)+len(folders) == 0 {
 			return usage(cmd)
 		}
 		if w.prune && w.set == "" {
 			return errors.New("--prune needs --set: only what is of that set is deleted")
 		}
-		objects, err := a.read(names)
+		objects, err := a.read(cmd.Context(), names, folders)
 		if err != nil {
 			return err
 		}
@@ -65,8 +69,18 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 	return cmd
 }
 
-// read decodes and checks all files.
-func (a *app) read(names []string) ([]*manifest.Object, error) {
+// input is what stands in a file, or what was built of a folder.
+type input struct {
+	name string
+	data []byte
+}
+
+// read decodes and checks all files, and what folders are built to.
+func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Object, error) {
+	inputs, err := a.inputs(ctx, names, folders)
+	if err != nil {
+		return nil, err
+	}
 	var objects []*manifest.Object
 	var problems manifest.Problems
 	collect := func(err error) error {
@@ -77,6 +91,28 @@ func (a *app) read(names []string) ([]*manifest.Object, error) {
 		problems = append(problems, some...)
 		return nil
 	}
+	for _, in := range inputs {
+		decoded, err := manifest.Decode(in.name, in.data)
+		if err := collect(err); err != nil {
+			return nil, err
+		}
+		objects = append(objects, decoded...)
+	}
+	if err := collect(manifest.Validate(objects)); err != nil {
+		return nil, err
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("nothing was applied:\n%w", problems)
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
+	}
+	manifest.Sort(objects)
+	return objects, nil
+}
+
+func (a *app) inputs(ctx context.Context, names, folders []string) ([]input, error) {
+	var all []input
 	for _, name := range names {
 		files, err := a.filesOf(name)
 		if err != nil {
@@ -87,24 +123,17 @@ func (a *app) read(names []string) ([]*manifest.Object, error) {
 			if err != nil {
 				return nil, err
 			}
-			decoded, err := manifest.Decode(displayName(file), data)
-			if err := collect(err); err != nil {
-				return nil, err
-			}
-			objects = append(objects, decoded...)
+			all = append(all, input{displayName(file), data})
 		}
 	}
-	if err := collect(manifest.Validate(objects)); err != nil {
-		return nil, err
+	for _, folder := range folders {
+		data, err := kustomized(ctx, folder)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, input{folder + " (built)", data})
 	}
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("nothing was applied:\n%w", problems)
-	}
-	if len(objects) == 0 {
-		return nil, fmt.Errorf("no resources in %s", strings.Join(names, ", "))
-	}
-	manifest.Sort(objects)
-	return objects, nil
+	return all, nil
 }
 
 func displayName(file string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/durable"
 )
 
 // auditQuery is what a person asks the audit trail.
@@ -26,7 +28,6 @@ type auditQuery struct {
 
 func (a *app) audit() *cobra.Command {
 	q := auditQuery{filter: &consolev1.AuditFilter{}}
-	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show who did what",
@@ -37,10 +38,7 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 		Example: "  fairlead audit --user bob --since 1h\n  fairlead audit --cluster edge-1 --action tunnel.request --follow -o json",
 		Args:    wants(0, 0),
 	}
-	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
-	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
-	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so: tunnel.request")
-	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
+	since := q.register(cmd)
 	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.follow, "follow", "f", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
@@ -48,10 +46,55 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 		if q.format != formatTable && q.format != formatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
-		if since > 0 {
-			q.filter.Since = timestamppb.New(a.Now().Add(-since))
-		}
+		q.from(a.Now(), *since)
 		return a.showAudit(ctx, h, q)
+	})
+	cmd.AddCommand(a.auditExport())
+	return cmd
+}
+
+// register adds the flags that choose events, and returns how far back is wanted.
+func (q *auditQuery) register(cmd *cobra.Command) *time.Duration {
+	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
+	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
+	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so: tunnel.request")
+	return cmd.Flags().Duration("since", 0, "only what is not older than this, such as 1h")
+}
+
+func (q *auditQuery) from(now time.Time, since time.Duration) {
+	if since > 0 {
+		q.filter.Since = timestamppb.New(now.Add(-since))
+	}
+}
+
+func (a *app) auditExport() *cobra.Command {
+	q := auditQuery{filter: &consolev1.AuditFilter{}, format: formatJSON}
+	var file string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the audit trail as JSON, one event per line, the oldest first",
+		Long: `Write the audit trail as JSON, one event per line, the oldest first.
+
+The file is whole or not there, and only you can read it.`,
+		Example: "  fairlead audit export --since 720h -o october.jsonl\n  fairlead audit export | jq .actor",
+		Args:    wants(0, 0),
+	}
+	since := q.register(cmd)
+	cmd.Flags().StringVarP(&file, "output-file", "o", "", "file to write, instead of stdout")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		q.from(a.Now(), *since)
+		events, _, err := listAudit(ctx, h, q)
+		if err != nil {
+			return err
+		}
+		if file == "" {
+			return writeEvents(a.Stdout, events, q.format)
+		}
+		if err := durable.Replace(file, 0o600, func(w io.Writer) error { return writeEvents(w, events, q.format) }); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		a.notef("%d events are in %s\n", len(events), file)
+		return nil
 	})
 	return cmd
 }
@@ -64,7 +107,7 @@ func (a *app) showAudit(ctx context.Context, h *hub.Hub, q auditQuery) error {
 	if len(events) == 0 && !q.follow {
 		a.notef("no events\n")
 	}
-	if err := a.printEvents(events, q.format); err != nil || !q.follow {
+	if err := writeEvents(a.Stdout, events, q.format); err != nil || !q.follow {
 		return err
 	}
 	stream, err := h.Audit.WatchAuditEvents(ctx, &consolev1.WatchAuditEventsRequest{Filter: q.filter, ResumeToken: resume})
@@ -73,7 +116,7 @@ func (a *app) showAudit(ctx context.Context, h *hub.Hub, q auditQuery) error {
 	}
 	defer stream.Close()
 	for stream.Receive() {
-		if err := a.printEvents(stream.Msg().GetEvents(), q.format); err != nil {
+		if err := writeEvents(a.Stdout, stream.Msg().GetEvents(), q.format); err != nil {
 			return err
 		}
 	}
@@ -107,13 +150,13 @@ func listAudit(ctx context.Context, h *hub.Hub, q auditQuery) (events []*console
 	}
 }
 
-func (a *app) printEvents(events []*consolev1.AuditEvent, format string) error {
+func writeEvents(w io.Writer, events []*consolev1.AuditEvent, format string) error {
 	for _, e := range events {
 		line, err := eventLine(e, format)
 		if err != nil {
 			return err
 		}
-		if err := a.printf("%s\n", line); err != nil {
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 	}

@@ -29,14 +29,22 @@ type IO struct {
 
 // Run executes a command line (without the program's name).
 func Run(ctx context.Context, args []string, io IO) error {
-	a := &app{IO: io}
-	root := a.root() //nolint:contextcheck // Commands get theirs from ExecuteContext.
+	root := Root(io) //nolint:contextcheck // Commands get theirs from ExecuteContext.
 	root.SetArgs(args)
 	root.SetIn(io.Stdin)
 	root.SetOut(io.Stdout)
 	root.SetErr(io.Stderr)
-	return root.ExecuteContext(ctx)
+	ctx, end, err := traced(ctx, root, args)
+	if err != nil {
+		return err
+	}
+	err = root.ExecuteContext(ctx)
+	end(err)
+	return err
 }
+
+// Root returns the command that all others are below.
+func Root(io IO) *cobra.Command { return (&app{IO: io}).root() }
 
 // callTimeout bounds one call to the hub, so that a command never hangs without a word.
 const callTimeout = 30 * time.Second
@@ -56,9 +64,8 @@ func (a *app) root() *cobra.Command {
   fairlead login URL      or log in to a hub
   fairlead apply -f FILE  say which folders run on which clusters
   fairlead get services   see where every commit is`,
-		SilenceErrors:     true, // main prints them once.
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		SilenceErrors: true, // main prints them once.
+		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
@@ -67,6 +74,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.contexts(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.config())
 	root.AddCommand(a.levers()...)
+	a.complete(root)
 	return root
 }
 
@@ -86,7 +94,7 @@ func (a *app) store() (*contexts.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return contexts.NewStore(path), nil
+	return contexts.NewStore(path, contexts.NewDesktop(a.Getenv)), nil
 }
 
 func (a *app) connect(ctx context.Context) (*hub.Hub, error) {

@@ -21,6 +21,7 @@ func (a *app) config() *cobra.Command {
 		Short: "Show what a service is configured with, and where each value comes from",
 		Long: `Show what a service is configured with: the entries of its project, its configuration sets, its cluster and itself,
 of which a later one wins, with references resolved. Secrets are shown as ***.
+What comes of a backend that can't be read now is as it was read last, which is said below.
 
 With -f it is shown for a service as a file describes it, without writing anything. You need the right to write it.
 The exit code is 1 if an entry has no value: the service is held back then, or keeps what it has.`,
@@ -37,7 +38,7 @@ The exit code is 1 if an entry has no value: the service is held back then, or k
 		if file == "" {
 			req.Of = &consolev1.PreviewConfigRequest_Service{Service: args[0]}
 		} else {
-			draft, err := a.readService(file)
+			draft, err := a.readService(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
@@ -57,8 +58,8 @@ The exit code is 1 if an entry has no value: the service is held back then, or k
 }
 
 // readService reads the one service that a file describes.
-func (a *app) readService(file string) (*consolev1.Service, error) {
-	objects, err := a.read([]string{file})
+func (a *app) readService(ctx context.Context, file string) (*consolev1.Service, error) {
+	objects, err := a.read(ctx, []string{file}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +94,12 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 	if err != nil {
 		return err
 	}
-	missing := 0
+	missing, stale := 0, map[string]bool{}
 	for _, e := range res.GetEntries() {
+		if why := e.GetStale(); why != "" && !stale[why] {
+			stale[why] = true
+			a.notef("%s: as it was read last: %s\n", e.GetOrigin(), why)
+		}
 		if e.GetProblem() != "" {
 			missing++
 			a.notef("%s: %s\n", e.GetName(), e.GetProblem())

@@ -14,7 +14,7 @@ import (
 func (a *app) confirmGlobal() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "global NAME",
+		Use:   "global GLOBALSERVICE",
 		Short: "Let services of a global service go that the guard held back",
 		Long: `Let services of a global service go that the guard held back.
 

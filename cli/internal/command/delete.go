@@ -2,10 +2,14 @@ package command
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 func (a *app) delete() *cobra.Command {
@@ -16,9 +20,9 @@ func (a *app) delete() *cobra.Command {
 		Long: `Delete a resource.
 
 Deleting a service removes its objects from the cluster. Deleting a cluster ends its agent's
-access. What another resource still names can't be deleted. What is dangerous shows its
-consequences and asks first; --yes goes on without.`,
-		Example: "  fairlead delete service shop",
+access, which asks first if an agent has joined. What another resource still names can't be deleted. What
+is dangerous shows its consequences and asks first; --yes goes on without.`,
+		Example: "  fairlead delete service shop\n  fairlead delete cluster edge-1 --yes",
 		Args:    wants(2, 2),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
@@ -28,6 +32,11 @@ consequences and asks first; --yes goes on without.`,
 			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if k.kind == manifest.Cluster && !yes {
+				if err := a.partFrom(ctx, h, args[0]); err != nil {
+					return err
+				}
+			}
 			err := a.confirmed(ctx, yes, func(ctx context.Context, confirmation string) error {
 				return k.remove(ctx, h, args[0], confirmation)
 			})
@@ -38,4 +47,21 @@ consequences and asks first; --yes goes on without.`,
 		})(cmd, args[1:])
 	}
 	return cmd
+}
+
+// partFrom asks before a cluster goes whose agent would have to join anew.
+func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string) error {
+	m, err := clusterKind().one(ctx, h, name)
+	if err != nil {
+		return err
+	}
+	seen := m.(*consolev1.Cluster).GetStatus().GetLastSeenTime()
+	if !isSet(seen) {
+		return nil // no agent has joined
+	}
+	a.notef("the agent of cluster %q, heard of %s ago, loses its access for good, and nobody reaches the cluster through the tunnel any more\n", name, table.Age(a.Now(), seen.AsTime()))
+	if !a.agreed() {
+		return errors.New("nothing was done: say --yes to go on")
+	}
+	return nil
 }

@@ -26,12 +26,9 @@ const (
 )
 
 func (a *app) get() *cobra.Command {
-	var format string
-	var chosen objectFlags
-	var q question
-	var watch bool
+	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|backends|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
@@ -60,67 +57,87 @@ Objects are what services have in their clusters, as agents told it: with the cl
   fairlead get services --filter 'cluster = edge-1' --watch`,
 		Args: wants(1, unlimited),
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
-	cmd.Flags().StringVar(&q.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
-	cmd.Flags().StringVar(&q.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes, until interrupted")
-	chosen.register(cmd)
+	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.Flags().StringVar(&g.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
+	cmd.Flags().StringVar(&g.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
+	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
+	g.chosen.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		asked := q != question{} || watch
-		if asked && (isObjects(args[0]) || strings.HasPrefix(strings.ToLower(args[0]), "session")) {
-			return fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", args[0])
-		}
-		if strings.EqualFold(args[0], "session") || strings.EqualFold(args[0], "sessions") {
-			return a.hubCommand(func(ctx context.Context, h *hub.Hub, clusters []string) error {
-				return a.sessions(ctx, h, clusters, format)
-			})(cmd, args[1:])
-		}
-		if isObjects(args[0]) {
-			return a.hubCommand(func(ctx context.Context, h *hub.Hub, names []string) error {
-				return a.objects(ctx, h, chosen, names, format)
-			})(cmd, args[1:])
-		}
-		k, err := findKind(args[0])
-		if err == nil {
-			err = chosen.unused()
-		}
+		what, err := g.what(args[0], args[1:])
 		if err != nil {
 			return err
 		}
-		if err := checkFormat(format, k); err != nil {
-			return err
-		}
-		if asked && len(args) > 1 {
-			return fmt.Errorf("--filter, --sort and --watch choose by themselves: leave the names out, or write --filter 'name = %s'", args[1])
-		}
-		if watch {
-			if q.sort != "" {
-				return errors.New("--watch shows things as they happen: leave --sort out")
-			}
-			return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-				return a.watch(ctx, h, k, q.filter, format)
-			})(cmd, nil)
-		}
-		return a.hubCommand(func(ctx context.Context, h *hub.Hub, names []string) error {
-			found, err := read(ctx, h, k, q, names)
-			if err != nil {
-				return err
-			}
-			if len(found) == 0 && q.filter != "" && (format == formatTable || format == formatWide) {
-				a.notef("no %s fit the filter\n", k.plural())
-				return nil
-			}
-			v := view{now: a.Now(), wide: format == formatWide}
-			if v.wide && k.kind == manifest.Source && len(found) > 0 {
-				v.live = a.live(ctx, h)
-			}
-			if v.wide && k.kind == manifest.Service {
-				v.seen = a.seen(ctx, h, found)
-			}
-			return a.show(k, found, format, len(names) > 0, v)
-		})(cmd, args[1:])
+		return a.hubCommand(what)(cmd, args[1:])
 	}
 	return cmd
+}
+
+// getting is what a person wants to get, and how.
+type getting struct {
+	*app
+	question
+	format string
+	watch  bool
+	chosen objectFlags // of objects only
+}
+
+// what returns what shows the resources of a kind: of the catalog, or what the hub knows besides.
+func (g *getting) what(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
+	asked := g.question != question{} || g.watch
+	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
+	if asked && (sessions || isObjects(name)) {
+		return nil, fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", name)
+	}
+	switch {
+	case sessions:
+		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
+			return g.sessions(ctx, h, clusters, g.format)
+		}, nil
+	case isObjects(name):
+		return func(ctx context.Context, h *hub.Hub, names []string) error {
+			return g.objects(ctx, h, g.chosen, names, g.format)
+		}, nil
+	}
+	k, err := findKind(name)
+	if err == nil {
+		err = g.chosen.unused()
+	}
+	if err == nil {
+		err = checkFormat(g.format, k)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case asked && len(names) > 0:
+		return nil, fmt.Errorf("--filter, --sort and --watch choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
+	case g.watch && g.sort != "":
+		return nil, errors.New("--watch shows things as they happen: leave --sort out")
+	case g.watch:
+		return func(ctx context.Context, h *hub.Hub, _ []string) error {
+			return g.app.watch(ctx, h, k, g.filter, g.format)
+		}, nil
+	}
+	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.once(ctx, h, k, names) }, nil
+}
+
+// once shows resources as they are now.
+func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) error {
+	found, err := read(ctx, h, k, g.question, names)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && g.filter != "" && (g.format == formatTable || g.format == formatWide) {
+		g.notef("no %s fit the filter\n", k.plural())
+		return nil
+	}
+	v := view{now: g.Now(), wide: g.format == formatWide}
+	if v.wide && k.kind == manifest.Source && len(found) > 0 {
+		v.live = g.live(ctx, h)
+	}
+	if v.wide && k.kind == manifest.Service {
+		v.seen = g.seen(ctx, h, found)
+	}
+	return g.show(k, found, g.format, len(names) > 0, v)
 }
 
 func checkFormat(format string, k kind) error {
@@ -174,7 +191,7 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool, 
 		return a.printf("%s", text)
 	}
 	if len(found) == 0 {
-		a.notef("no %s: %s\n", k.plural(), firstStep(k))
+		a.notef("no %s yet: %s\n", k.plural(), firstStep(k))
 		return nil
 	}
 	t, notes := v.table(k, found)

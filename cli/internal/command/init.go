@@ -18,7 +18,8 @@ certificate (less than 30 days are left), for another host or another URL.
 
   ca/                         the authority with its key: keep it apart, no service needs it
   tls/{ca.crt,tls.crt,tls.key}
-  hub/{hub.secret,metrics.token}
+  hub/hub.secret
+  metrics/{metrics.token,ca.crt}  what Prometheus needs
   console/master.key          without it the secrets of the catalog are lost: back it up, not beside the database
   redis/{password,url}        FAIRLEAD_REDIS_URL_FILE of gitcache, distributor and tunnel
   postgres/{password,url}     FAIRLEAD_DATABASE_URL_FILE of the console`,

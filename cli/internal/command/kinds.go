@@ -28,7 +28,7 @@ func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), backendKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
 }
 
 // findKind takes a kind in singular or plural.
@@ -173,6 +173,24 @@ func configSetKind() kind {
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Sets.DeleteConfigSet(ctx, &consolev1.DeleteConfigSetRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func backendKind() kind {
+	return kind{
+		kind: manifest.Backend,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Backends.GetBackend(ctx, &consolev1.GetBackendRequest{Name: name})
+			return res.GetBackend(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Backends.ListBackends(ctx, &consolev1.ListBackendsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
+			return messages(res.GetBackends()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Backends.DeleteBackend(ctx, &consolev1.DeleteBackendRequest{Name: name})
 			return err
 		},
 	}

@@ -34,8 +34,9 @@ func (a *app) login() *cobra.Command {
 browser on any device; with a login link, which works once; as an administrator with the hub's secret; or with a token
 of "fairlead admin token" or "fairlead token create".
 
-The token is good for 12 hours and is renewed by use. The file of contexts is $FAIRLEAD_CONFIG, or
-fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config; only you can read it.`,
+The token is good for 12 hours and is renewed by use. It is kept in the keyring of your desktop; where there is none, in
+the file of contexts: fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config, or $FAIRLEAD_CONFIG, which is always
+used if it is set. Only you can read it.`,
 		Example: "  fairlead login https://fairlead.example.com\n  fairlead login 'https://fairlead.example.com/v1/login/once#...'\n  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
 		Args:    wants(1, 1),
 	}
@@ -99,10 +100,29 @@ func (a *app) doLogin(ctx context.Context, l hub.Login) error {
 	if err != nil {
 		return err
 	}
-	if err := store.Put(c); err != nil {
+	if err := a.keep(store, c); err != nil {
 		return err
 	}
 	return a.printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User, c.Expires.Local().Format(time.DateTime), c.Name)
+}
+
+// keep puts the token into the keyring, or else into the file. Who names a file wants all of it there.
+func (a *app) keep(store *contexts.Store, c contexts.Context) error {
+	if a.Getenv("FAIRLEAD_CONFIG") == "" {
+		c.Keyring = true
+		err := store.Put(c)
+		if err == nil {
+			a.notef("the token is in the keyring of this desktop\n")
+			return nil
+		}
+		a.notef("no keyring: %v\n", err)
+		c.Keyring = false
+	}
+	if err := store.Put(c); err != nil {
+		return err
+	}
+	a.notef("the token is in %s, which only you can read\n", store.Path())
+	return nil
 }
 
 // readSecret reads a file with one secret, as editors and echo leave it: with an end of line.

@@ -108,15 +108,18 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 }
 
 func (a *app) tree() *cobra.Command {
+	var live bool
 	cmd := &cobra.Command{
 		Use:   "tree service NAME",
 		Short: "Show the objects of a service, in the order in which they are applied",
 		Long: `Show the objects of a service, wave by wave in the order in which they are applied, with what is wrong with each.
 
-It is what the agent told last, so it can be seen with the cluster away, too.`,
-		Example: `  fairlead tree service shop`,
+It is what the agent told last, so it can be seen with the cluster away, too. With --live the cluster is asked for what its
+controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of it what you may read at the cluster.`,
+		Example: "  fairlead tree service shop\n  fairlead tree service shop --live",
 		Args:    wants(2, 2),
 	}
+	cmd.Flags().BoolVar(&live, "live", false, "show what controllers made of the objects, too: the cluster is asked through the tunnel")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
 			return usage(cmd)
@@ -130,14 +133,20 @@ It is what the agent told last, so it can be seen with the cluster away, too.`,
 			if err != nil {
 				return err
 			}
-			return a.printf("%s", treeText(got.GetService(), found))
+			var below children
+			if live {
+				if below, err = liveChildren(ctx, h, got.GetService().GetSpec().GetCluster(), found); err != nil {
+					return err
+				}
+			}
+			return a.printf("%s", treeText(got.GetService(), found, below))
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
 // treeText is a service with its objects for people.
-func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject) string {
+func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject, below children) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "service %s on cluster %s: %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), stateName(s.GetStatus().GetState()))
 	if len(objects) == 0 {
@@ -152,15 +161,19 @@ func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject) string {
 			fmt.Fprintf(&b, "│   wave %d\n", wave)
 		}
 		before = wave
-		branch := "├── "
+		branch, indent := "├── ", "│   "
 		if i == len(objects)-1 {
-			branch = "└── "
+			branch, indent = "└── ", "    "
 		}
 		fmt.Fprintf(&b, "%s%s  %s", branch, objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName()), o.GetReport().GetHealth())
 		if m := o.GetReport().GetMessage(); m != "" {
 			b.WriteString("  " + table.Clean(m))
 		}
 		b.WriteString("\n")
+		below.write(&b, indent, o.GetObject().GetUid())
+	}
+	for _, kind := range below[unlisted] {
+		fmt.Fprintf(&b, "There are more than %d objects of kind %s in a namespace: not all are shown.\n", mostChildren, kind.kind)
 	}
 	return b.String()
 }

@@ -132,7 +132,7 @@ Nothing of the kind is needed in daily life: what is pushed is applied, and what
 
 func (a *app) confirm() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "confirm prune NAME GUARD",
+		Use:   "confirm prune SERVICE GUARD",
 		Short: "Let a removal go on that looked like an accident",
 		Long: `Let a removal go on that looked like an accident.
 
@@ -143,7 +143,7 @@ service's message names the guard, which stands for exactly these objects; after
   fairlead confirm prune shop 5be1f0c2a9d34417`,
 		Args: wants(3, 3),
 	}
-	cmd.AddCommand(a.confirmGlobal())
+	cmd.AddCommand(a.confirmGlobal(), a.confirmRemovals())
 	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "prune" {

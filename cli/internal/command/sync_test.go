@@ -51,7 +51,7 @@ func TestTreeIsReadable(t *testing.T) {
 	}
 	got := treeText(s, []*consolev1.ClusterObject{
 		object(-1, "ConfigMap", "o'brien", "Healthy", ""), object(0, "Deployment", "web", "Degraded", "image is gone"), object(0, "Service", "web", "Healthy", ""),
-	})
+	}, nil)
 	want := `service web on cluster edge-1: Degraded
 │   wave -1
 ├── ConfigMap shop/o'brien  Healthy

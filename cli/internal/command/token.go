@@ -84,6 +84,7 @@ func (a *app) tokenList() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&subject, "subject", "", "only those of user:NAME or serviceaccount:NAME")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		listed := 0
 		t := table.New("ID", "OWNER", "LIMITS", "EXPIRES", "USED", "DESCRIPTION")
 		for token := ""; ; {
 			res, err := h.Tokens.ListTokens(ctx, &consolev1.ListTokensRequest{Subject: subject, PageToken: token, PageSize: 1000})
@@ -93,10 +94,16 @@ func (a *app) tokenList() *cobra.Command {
 			for _, info := range res.GetTokens() {
 				t.Row(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.moment(info.GetExpireTime()), a.moment(info.GetLastUseTime()), info.GetDescription())
 			}
+			listed += len(res.GetTokens())
 			if token = res.GetNextPageToken(); token == "" {
-				return t.Write(a.Stdout)
+				break
 			}
 		}
+		if listed == 0 {
+			a.notef("no tokens yet: make one with `fairlead token create`\n")
+			return nil
+		}
+		return t.Write(a.Stdout)
 	})
 	return cmd
 }

@@ -56,6 +56,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.projects(found), nil
 	case manifest.ConfigSet:
 		return v.configSets(found), nil
+	case manifest.Backend:
+		return v.backends(found)
 	case manifest.Global:
 		return v.globals(found)
 	case manifest.Role:

@@ -1,5 +1,5 @@
 // Package contexts keeps which hubs the CLI knows and the credentials for them, in one file that only
-// its owner can read.
+// its owner can read. A token is there, too, or in the keyring of the owner's desktop.
 package contexts
 
 import (
@@ -24,9 +24,11 @@ type Context struct {
 	// URL of the console.
 	URL string `json:"url"`
 	// CA holds PEM certificates to trust besides the system's.
-	CA        string    `json:"ca,omitempty"`
-	User      string    `json:"user"`
-	Token     string    `json:"token"`
+	CA    string `json:"ca,omitempty"`
+	User  string `json:"user"`
+	Token string `json:"token,omitempty"`
+	// Keyring says that the token is in the keyring, and not in the file.
+	Keyring   bool      `json:"tokenInKeyring,omitempty"`
 	Issued    time.Time `json:"tokenIssueTime"`
 	Expires   time.Time `json:"tokenExpireTime"`
 	Endpoints Endpoints `json:"endpoints"`
@@ -44,8 +46,11 @@ type file struct {
 	Contexts []Context `json:"contexts"`
 }
 
-// Store is the file.
-type Store struct{ path string }
+// Store is the file, and the keyring for what is not in it.
+type Store struct {
+	path    string
+	keyring Keyring
+}
 
 // DefaultPath returns $FAIRLEAD_CONFIG, or fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config.
 func DefaultPath(getenv func(string) string) (string, error) {
@@ -64,7 +69,7 @@ func DefaultPath(getenv func(string) string) (string, error) {
 }
 
 // NewStore returns the store in a file, which need not exist yet.
-func NewStore(path string) *Store { return &Store{path} }
+func NewStore(path string, keyring Keyring) *Store { return &Store{path, keyring} }
 
 // Path of the file.
 func (s *Store) Path() string { return s.path }
@@ -81,7 +86,7 @@ func (s *Store) Get(name string) (Context, error) {
 	i := f.index(name)
 	switch {
 	case i >= 0:
-		return f.Contexts[i], nil
+		return s.withToken(f.Contexts[i])
 	case len(f.Contexts) == 0:
 		return Context{}, fmt.Errorf("not logged in to any hub: run `fairlead login URL --hub-secret-file FILE`, or `fairlead up` to try one here (looked in %s)", s.path)
 	case name == "":
@@ -91,7 +96,7 @@ func (s *Store) Get(name string) (Context, error) {
 	}
 }
 
-// List returns all contexts by name, and the name of the current one.
+// List returns all contexts by name, and the name of the current one. Tokens in the keyring are left there.
 func (s *Store) List() ([]Context, string, error) {
 	f, err := s.load()
 	return f.Contexts, f.Current, err
@@ -100,7 +105,9 @@ func (s *Store) List() ([]Context, string, error) {
 // Put adds or replaces a context and makes it the current one.
 func (s *Store) Put(c Context) error {
 	return s.change(func(f *file) error {
-		f.put(c)
+		if err := s.put(f, c); err != nil {
+			return err
+		}
 		f.Current = c.Name
 		return nil
 	})
@@ -112,8 +119,7 @@ func (s *Store) Update(c Context) error {
 		if f.index(c.Name) < 0 {
 			return fmt.Errorf("context %q is gone", c.Name)
 		}
-		f.put(c)
-		return nil
+		return s.put(f, c)
 	})
 }
 
@@ -131,6 +137,34 @@ func (s *Store) Use(name string) error {
 func (f *file) index(name string) int {
 	return slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 }
+
+// put brings the token where it belongs, and the rest into the file.
+func (s *Store) put(f *file, c Context) error {
+	if c.Keyring {
+		if err := s.keyring.Set(s.account(c.Name), c.Token); err != nil {
+			return fmt.Errorf("keyring: %w", err)
+		}
+		c.Token = ""
+	}
+	f.put(c)
+	return nil
+}
+
+// withToken fetches the token of a context if it is in the keyring.
+func (s *Store) withToken(c Context) (Context, error) {
+	if !c.Keyring {
+		return c, nil
+	}
+	token, err := s.keyring.Get(s.account(c.Name))
+	if err != nil {
+		return c, fmt.Errorf("the token of context %q is in the keyring: %w. Unlock it, or run `fairlead login %s --context %s` again", c.Name, err, c.URL, c.Name)
+	}
+	c.Token = token
+	return c, nil
+}
+
+// account is what the keyring knows a token by: contexts of several files may have the same name.
+func (s *Store) account(name string) string { return name + " in " + s.path }
 
 func (f *file) put(c Context) {
 	if i := f.index(c.Name); i >= 0 {

@@ -1,6 +1,7 @@
 package contexts_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 
 func newStore(t *testing.T) *contexts.Store {
 	t.Helper()
-	return contexts.NewStore(filepath.Join(t.TempDir(), "deep", "config.yaml"))
+	return contexts.NewStore(filepath.Join(t.TempDir(), "deep", "config.yaml"), nil)
 }
 
 func TestWhatIsPutIsFound(t *testing.T) {
@@ -50,6 +51,58 @@ func TestWhatIsPutIsFound(t *testing.T) {
 	info, err := os.Stat(s.Path())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// ring is a keyring that can be away.
+type ring map[string]string
+
+func (r ring) Set(account, secret string) error {
+	if r == nil {
+		return errors.New("away")
+	}
+	r[account] = secret
+	return nil
+}
+
+func (r ring) Get(account string) (string, error) {
+	if secret, ok := r[account]; ok {
+		return secret, nil
+	}
+	return "", errors.New("locked")
+}
+
+func TestTokensAreInTheKeyringAndNotInTheFile(t *testing.T) {
+	t.Parallel()
+	path, keys := filepath.Join(t.TempDir(), "config.yaml"), ring{}
+	s := contexts.NewStore(path, keys)
+	c := contexts.Context{Name: "prod", URL: "https://hub.example.com", Token: "s3cret", Keyring: true}
+	if err := s.Put(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Token = "s3cret-renewed"
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "s3cret") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if got, err := s.Get(""); err != nil || !reflect.DeepEqual(got, c) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	other := contexts.NewStore(filepath.Join(t.TempDir(), "config.yaml"), keys)
+	if err := other.Put(contexts.Context{Name: "prod", Token: "another", Keyring: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get("prod"); err != nil || got.Token != c.Token {
+		t.Errorf("a context of another file has changed it: %q, %v", got.Token, err)
+	}
+	away := contexts.NewStore(path, ring(nil))
+	if _, err := away.Get(""); err == nil || !strings.Contains(err.Error(), "locked. Unlock it, or run `fairlead login https://hub.example.com --context prod`") {
+		t.Error(err)
+	}
+	if err := away.Put(c); err == nil {
+		t.Error("a token was lost without a word")
 	}
 }
 

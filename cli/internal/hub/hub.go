@@ -41,6 +41,7 @@ type Hub struct {
 	Projects consolev1connect.ProjectServiceClient
 	Globals  consolev1connect.GlobalServiceServiceClient
 	Sets     consolev1connect.ConfigSetServiceClient
+	Backends consolev1connect.BackendServiceClient
 	Configs  consolev1connect.ConfigServiceClient
 	Roles    consolev1connect.RoleServiceClient
 	Accounts consolev1connect.ServiceAccountServiceClient
@@ -54,6 +55,7 @@ type Hub struct {
 	Levers   consolev1connect.SyncServiceClient
 	Objects  consolev1connect.ObjectServiceClient
 	History  consolev1connect.RevisionServiceClient
+	Admin    consolev1connect.AdminServiceClient
 }
 
 // Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
@@ -93,6 +95,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
 		Globals:  consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
 		Sets:     consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
+		Backends: consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
 		Configs:  consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
 		Roles:    consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
 		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
@@ -106,6 +109,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
 		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
 		History:  consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
+		Admin:    consolev1connect.NewAdminServiceClient(hc, c.URL, opts...),
 	}, nil
 }
 

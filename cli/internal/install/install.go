@@ -47,7 +47,8 @@ func Ensure(o Options) (made []string, err error) {
 	// The API wants what the console would make: 32 bytes as base64.
 	w.once("console/master.key", key)
 	w.once("hub/hub.secret", key)
-	w.once("hub/metrics.token", password)
+	w.once("metrics/metrics.token", password)
+	w.put("metrics/ca.crt", ca)
 	w.put("redis/url", strings.ReplaceAll(o.RedisURL, placeholder, w.once("redis/password", password)))
 	w.put("postgres/url", strings.ReplaceAll(o.DatabaseURL, placeholder, w.once("postgres/password", password)))
 	if o.Git {

@@ -56,14 +56,14 @@ func TestAnInstallationIsMadeOnceAndKept(t *testing.T) {
 	}
 	first := read(t, dir)
 	for _, name := range []string{
-		"ca/ca.key", "tls/ca.crt", "tls/tls.crt", "tls/tls.key", "hub/hub.secret", "hub/metrics.token", "console/master.key",
+		"ca/ca.key", "tls/ca.crt", "tls/tls.crt", "tls/tls.key", "hub/hub.secret", "metrics/metrics.token", "metrics/ca.crt", "console/master.key",
 		"redis/password", "redis/url", "postgres/password", "postgres/url", "git/password", "git/secret.yaml",
 	} {
 		if len(first[name]) < 16 {
 			t.Errorf("%s: %d bytes", name, len(first[name]))
 		}
 	}
-	if len(made) != 12 {
+	if len(made) != 13 {
 		t.Errorf("told of %d files: %v", len(made), made)
 	}
 	if want := "redis://:" + strings.TrimSpace(first["redis/password"]) + "@redis:6379/0"; first["redis/url"] != want {

@@ -166,7 +166,7 @@ func runUp(t *testing.T, o Options) (readiness, *output, func()) {
 func TestSecondRunFindsDataAgainAndLeavesContextsAsTheyWere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	store := contexts.NewStore(filepath.Join(dir, "config.yaml"))
+	store := contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)
 	if err := store.Put(contexts.Context{Name: "prod", URL: "https://hub.example.com"}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestServiceThatCanNotStartEndsAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	o := Options{DataDir: data, Store: contexts.NewStore(filepath.Join(dir, "config.yaml"))}
+	o := Options{DataDir: data, Store: contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)}
 	_, _, stop := runUp(t, o)
 	stop()
 	// Its own key is damaged: the console refuses to run rather than to make a new one.

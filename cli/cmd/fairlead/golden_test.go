@@ -1,0 +1,94 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/command"
+)
+
+// golden compares what stdout is with a file, but for what is another in every run, and for the width of columns:
+// golden FILE.
+func golden(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: golden FILE")
+	}
+	got, want := steady(ts.ReadFile("stdout")), ts.ReadFile(args[0])
+	if got != want {
+		ts.Fatalf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// steady replaces what is another in every run.
+func steady(text string) string {
+	for _, r := range []struct{ found, name string }{
+		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`, "TIME"},
+		{`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,27}\b`, "UUID"},
+		{`\b(sha256:)?[0-9a-f]{32,64}\b`, "HASH"},
+		{`\b\d+(ms|s|m|h|d)( ago)?\b`, "AGE"},
+		{`(etag|uid|epoch|sequence|revision|catalogRevision|traceId)("?: ).*`, "$1${2}X"},
+		{`https?://127\.0\.0\.1:\d+`, "URL"},
+		{`\b[0-9a-f]{8}\b`, "HEX"},
+		{`(\S) {2,}`, "$1  "},
+	} {
+		text = regexp.MustCompile(r.found).ReplaceAllString(text, r.name)
+	}
+	return text
+}
+
+// needsMore only fails here: it needs clusters, several gitcaches, Vault or a restored database, and works in tests with real ones.
+var needsMore = []string{"admin check-backend", "check", "cluster join", "confirm prune", "confirm removals", "diff", "rollback", "shards drain", "shards undrain", "shards move", "up"}
+
+// Every verb that there is runs in some script.
+func TestEveryVerbHasAScript(t *testing.T) {
+	t.Parallel()
+	scripts, err := filepath.Glob("testdata/script/*.txt")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	var lines []string
+	for _, name := range scripts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, strings.Split(string(text), "\n")...)
+	}
+	root := command.Root(command.IO{Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now})
+	root.InitDefaultCompletionCmd("completion")
+	verbs := map[string]*regexp.Regexp{}
+	collectVerbs(root, "", "", verbs)
+	verbs["confirm prune"], verbs["token revoke"] = regexp.MustCompile("fairlead confirm prune "), regexp.MustCompile("^revoke ")
+	if len(verbs) < 50 {
+		t.Errorf("only %d verbs were found", len(verbs))
+	}
+	for verb, called := range verbs {
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return called.MatchString(line) && (!strings.HasPrefix(line, "!") || slices.Contains(needsMore, verb))
+		}) {
+			t.Errorf("no script runs `fairlead %s`", verb)
+		}
+	}
+}
+
+// collectVerbs notes every command that is for people, and how it is called by any of its names.
+func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*regexp.Regexp) {
+	for _, sub := range cmd.Commands() {
+		if sub.Hidden || sub.Name() == "help" {
+			continue
+		}
+		path := strings.TrimSpace(path + " " + sub.Name())
+		pattern := pattern + " (" + strings.Join(append([]string{sub.Name()}, sub.Aliases...), "|") + ")"
+		verbs[path] = regexp.MustCompile("^(! |await .*)?fairlead" + pattern + "( |$)")
+		collectVerbs(sub, path, pattern, verbs)
+	}
+}

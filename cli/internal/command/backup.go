@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/console"
+)
+
+// backupStep is after how many bytes progress is told.
+const backupStep = 64 << 20
+
+func (a *app) adminBackup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Back up the console's database while it runs",
+		Long: `Back up the console's database while it runs, as of one moment.
+
+The file is the same for SQLite and PostgreSQL, and "fairlead admin restore" brings it into either. Secrets in it are
+sealed: keep the master key, which is not in it, apart from it. A file is there when it is whole, and only then.`,
+		Example: "  fairlead admin backup fairlead-$(date +%F).backup",
+		Args:    wants(1, 1),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			var size int64
+			err := durable.Replace(args[0], 0o600, func(to io.Writer) (err error) {
+				size, err = a.receiveBackup(ctx, h, to)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.printf("%s: %d bytes\n", args[0], size)
+		}),
+	}
+}
+
+func (a *app) receiveBackup(ctx context.Context, h *hub.Hub, to io.Writer) (size int64, err error) {
+	stream, err := h.Admin.Backup(ctx, &consolev1.BackupRequest{})
+	if err != nil {
+		return 0, h.Explain(err)
+	}
+	defer stream.Close()
+	sum, told := sha256.New(), int64(backupStep)
+	for stream.Receive() {
+		m := stream.Msg()
+		if m.GetSha256() != "" {
+			if m.GetSha256() != hex.EncodeToString(sum.Sum(nil)) {
+				return 0, errors.New("the backup was damaged on its way: try again")
+			}
+			return size, nil
+		}
+		_, _ = sum.Write(m.GetData()) // a hash takes everything
+		if _, err := to.Write(m.GetData()); err != nil {
+			return 0, err
+		}
+		if size += int64(len(m.GetData())); size >= told {
+			a.notef("%d MiB\n", size>>20)
+			told += backupStep
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return 0, h.Explain(err)
+	}
+	return 0, errors.New("the console ended the backup before it was whole: try again")
+}
+
+func (a *app) adminRestore() *cobra.Command {
+	var cfg console.Config
+	var opts console.RestoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Restore the console's database from a backup",
+		Long: `Restore the console's database from a backup: into SQLite or PostgreSQL, whichever it was made of. All of it is there in
+the end, or nothing has changed. All consoles must be stopped. What follows, and why nothing is removed from clusters until
+you confirm it, is told in docs/operate/backup.md.`,
+		Example: `  fairlead admin restore fairlead-2026-11-20.backup --data-dir /var/lib/fairlead/console
+  FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
+		Args: wants(1, 1),
+	}
+	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "", "the console's data folder: console.db and master.key are there")
+	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"), "sqlite:<file> or postgres://...; default: console.db in --data-dir")
+	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; default: master.key in --data-dir")
+	cmd.Flags().BoolVar(&opts.Replace, "replace", false, "lose what is in the database")
+	cmd.Flags().Lookup("database-url").DefValue = ""
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cfg.DataDir == "" && cfg.MasterKeyFile != "" {
+			cfg.DataDir = filepath.Dir(cfg.MasterKeyFile)
+		}
+		file, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		last := int64(0)
+		opts.Progress = func(table string, rows int64) {
+			if rows > last {
+				a.notef("%-16s %d rows\n", table, rows-last)
+			}
+			last = rows
+		}
+		if err := console.Restore(cmd.Context(), cfg, file, opts); err != nil {
+			return fmt.Errorf("restore %s: %w", args[0], err)
+		}
+		return a.printf("restored: start the consoles, make again what the backup lacks, then see `fairlead confirm removals`\n")
+	}
+	return cmd
+}
