@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the distribution's packages, if it is missing:
-# redis-server, PostgreSQL, nginx, haproxy, Prometheus and Docker Engine (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
+# redis-server, PostgreSQL, nginx, haproxy, Prometheus, Docker Engine, a keyring and Chromium (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
 set -euo pipefail
 
 packages=()
@@ -16,6 +16,8 @@ command -v ip >/dev/null || packages+=(iproute2)
 { command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus) # asks for metrics, and tests rules
 command -v zstd >/dev/null || packages+=(zstd) # the peer of a bench
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+{ command -v dbus-daemon && command -v gnome-keyring-daemon; } >/dev/null || packages+=(dbus gnome-keyring) # where desktops keep tokens
+command -v chromium >/dev/null || packages+=(chromium) # a real browser
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
 
 [ ${#packages[@]} -gt 0 ] || exit 0

@@ -44,7 +44,7 @@ func released() []image {
 
 // secretFolders are what "fairlead init" fills, each a volume of docker-compose.yml, so that services see only what they need.
 func secretFolders() []string {
-	return []string{"ca", "tls", "hub", "console", "redis", "postgres", "git", "join"}
+	return []string{"ca", "tls", "hub", "metrics", "console", "redis", "postgres", "git", "join"}
 }
 
 // tryOut are the images that docker-compose.yml has besides, to try things out.
@@ -67,6 +67,8 @@ func standIns() []image {
 		{name: "redis:7", local: redisFiles, entrypoint: []string{"/entrypoint"}},
 		{name: "postgres:17", local: postgresFiles, entrypoint: []string{"/entrypoint"}, env: []string{"PATH=/usr/bin:/bin:" + postgresFolder() + "/bin"}},
 		{name: "haproxy:3.2", local: haproxyFiles, entrypoint: []string{"/entrypoint"}},
+		{name: "prom/prometheus:v3.5.0", local: prometheusFiles, entrypoint: []string{"/usr/bin/prometheus"}},
+		{name: "otel/opentelemetry-collector:0.155.0", local: collectorFiles, entrypoint: []string{"/otelcol"}},
 	}
 }
 

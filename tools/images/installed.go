@@ -40,6 +40,20 @@ func haproxyFiles() ([]file, error) {
 	return append(files, entrypoint(`exec "$@"`)), err
 }
 
+func prometheusFiles() ([]file, error) {
+	files, err := installed("prometheus", "/usr/bin/prometheus", "/usr/bin/promtool")
+	return append(files, file{path: "/prometheus", mode: 0o775, folder: true, mine: true}), err
+}
+
+// collectorFiles is what tools/collector builds.
+func collectorFiles() ([]file, error) {
+	collector := os.Getenv("COLLECTOR")
+	if collector == "" {
+		return nil, errors.New("COLLECTOR is not set: set it to what tools/collector/build.sh prints")
+	}
+	return []file{{path: "/otelcol", mode: 0o755, from: collector}}, nil
+}
+
 // postgresFolder is where the distribution has PostgreSQL's programs.
 func postgresFolder() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*") // the pattern is well-formed

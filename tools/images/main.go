@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.StringVar(&o.platforms, "platforms", thisPlatform().String(), "comma-separated `platforms`")
 	fs.StringVar(&o.only, "only", "", "comma-separated `names` of images; default: all")
 	fs.BoolVar(&o.tryOut, "try-out", false, "also the images of docker-compose.yml that are not for production: git and kubernetes")
-	fs.BoolVar(&o.standIns, "stand-ins", false, "also redis, postgres and haproxy, made of this distribution's packages, for tests without a registry")
+	fs.BoolVar(&o.standIns, "stand-ins", false, "also redis, postgres, haproxy, prometheus and the collector, made of what is installed or built here, for tests without a registry")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (s source) produce(ctx context.Context, of image, platforms []platform, dir
 // fileName of an image, which may have a tag in its name.
 func fileName(of image) string {
 	base, _, _ := strings.Cut(of.name, ":")
-	return base
+	return strings.ReplaceAll(base, "/", "-")
 }
 
 func saveForDocker(b built, tag, to string) error {
