@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/e2e/leak"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 )
@@ -27,16 +27,8 @@ func plant() planted {
 	return p
 }
 
-// in names the first of them that stands in a text, as it is or in base64.
-func (p planted) in(text []byte) string {
-	for at, value := range p {
-		encoded := base64.StdEncoding.EncodeToString([]byte(value))
-		if bytes.Contains(text, []byte(value)) || bytes.Contains(text, []byte(encoded)) {
-			return at
-		}
-	}
-	return ""
-}
+// in names one of them that stands in a text.
+func (p planted) in(text []byte) string { return leak.In(p, text) }
 
 const (
 	configuredObjects = `apiVersion: v1

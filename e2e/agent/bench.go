@@ -102,6 +102,7 @@ func buildPeers(ctx context.Context, dir string) (string, error) {
 // cost is what one pass over all objects took.
 type cost struct {
 	seconds  float64 // from the first thing done about them to the last
+	wall     float64 // seconds, with all that is around it
 	cpu      float64 // seconds, of whoever applies
 	server   float64 // seconds of CPU, of the API server
 	requests []Request
@@ -117,12 +118,12 @@ func (b *bench) peer(ctx context.Context, name string, objects []Object) (cost, 
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return cost{}, err
 	}
-	mark, before := b.proxy.Mark(), gitcache.CPU(b.APIServer())
+	mark, before, begin := b.proxy.Mark(), gitcache.CPU(b.APIServer()), time.Now()
 	out, err := process.Run(ctx, nil, "", b.peers, name, b.proxy.Kubeconfig, file)
 	if err != nil {
 		return cost{}, err
 	}
-	c := cost{server: (gitcache.CPU(b.APIServer()) - before).Seconds(), requests: b.proxy.Since(mark, func(r Request) bool { return r.Verb != "discover" })}
+	c := cost{wall: time.Since(begin).Seconds(), server: (gitcache.CPU(b.APIServer()) - before).Seconds(), requests: b.proxy.Since(mark, func(r Request) bool { return r.Verb != "discover" })}
 	var said struct{ Seconds, CPUSeconds float64 }
 	err = json.Unmarshal([]byte(out), &said)
 	c.seconds, c.cpu = said.Seconds, said.CPUSeconds
@@ -131,7 +132,7 @@ func (b *bench) peer(ctx context.Context, name string, objects []Object) (cost, 
 
 // ours measures what the agent does about a service because of something.
 func (b *bench) ours(ctx context.Context, cause func(ctx context.Context) error) (c cost, err error) {
-	mark, server, cpu := b.Proxy.Mark(), gitcache.CPU(b.APIServer()), gitcache.CPU(b.Agent.Pid())
+	mark, server, cpu, begin := b.Proxy.Mark(), gitcache.CPU(b.APIServer()), gitcache.CPU(b.Agent.Pid()), time.Now()
 	before, err := b.Metric(ctx, "fairlead_agent_apply_seconds_sum")
 	if err != nil {
 		return c, err
@@ -141,7 +142,7 @@ func (b *bench) ours(ctx context.Context, cause func(ctx context.Context) error)
 	}
 	after, err := b.Metric(ctx, "fairlead_agent_apply_seconds_sum")
 	return cost{
-		seconds: after - before, cpu: (gitcache.CPU(b.Agent.Pid()) - cpu).Seconds(), server: (gitcache.CPU(b.APIServer()) - server).Seconds(),
+		seconds: after - before, wall: time.Since(begin).Seconds(), cpu: (gitcache.CPU(b.Agent.Pid()) - cpu).Seconds(), server: (gitcache.CPU(b.APIServer()) - server).Seconds(),
 		requests: b.Proxy.Since(mark, func(r Request) bool { return r.Verb != "watch" }),
 	}, err
 }
@@ -246,6 +247,10 @@ func (b *bench) unchanged(ctx context.Context) error {
 	if _, err := b.peer(ctx, "flux", objects); err != nil { // takes them over
 		return err
 	}
+	idle, err := b.idle(ctx)
+	if err != nil {
+		return err
+	}
 	var wall, server, took []float64
 	asked := 0
 	for range rounds {
@@ -275,7 +280,7 @@ func (b *bench) unchanged(ctx context.Context) error {
 		asked += len(about(own.requests, func(r Request) bool { return !r.bookkeeping() }))
 		took = append(took, 1000*own.seconds/loops)
 		wall = append(wall, flux.seconds/(own.seconds/loops))
-		server = append(server, flux.server/(max(own.server, 0.01)/loops))
+		server = append(server, (flux.server-idle*flux.wall)/(max(own.server-idle*own.wall, 0.01)/loops))
 	}
 	b.say("BENCH agent.unchanged_rerender_ms %.0f ms", median(took))
 	b.say("BENCH agent.unchanged_rerender_requests %d requests", asked)
@@ -288,6 +293,14 @@ func (b *bench) unchanged(ctx context.Context) error {
 		return err
 	}
 	return b.untouched(ctx)
+}
+
+// idle is what the API server takes of a processor while nobody asks it for anything.
+func (b *bench) idle(ctx context.Context) (float64, error) {
+	const quiet = 30 * time.Second
+	c, err := b.ours(ctx, func(ctx context.Context) error { return wait(ctx, quiet) })
+	b.say("BENCH agent.apiserver_idle_cores %.4f cores", c.server/c.wall)
+	return c.server / c.wall, err
 }
 
 // untouched wakes the agent for another service, while the digest of the 5,000 objects stays.

@@ -136,7 +136,7 @@ func (e *engine) makeImages(t *testing.T) []string {
 	out := filepath.Join(e.dir, "images")
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "-root", e.root, "-out", out, "-try-out", "-stand-ins")
 	cmd.Dir = filepath.Join(e.root, "tools/images")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBELOCAL="+kubelocal)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBELOCAL="+kubelocal, "COLLECTOR="+run(t, filepath.Join(e.root, "tools/collector/build.sh")))
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("make images: %v: %s", err, said)

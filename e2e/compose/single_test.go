@@ -28,6 +28,7 @@ func defaultStack(t *testing.T, e *engine) {
 		}
 	})
 	t.Run("has no rights that it does not need", func(t *testing.T) { checkRights(t, s) })
+	t.Run("is observed", func(t *testing.T) { isObserved(t, s) })
 	t.Run("may be brought up again", func(t *testing.T) {
 		s.compose(t, "up", "--detach", "--wait", "--pull", "never")
 		s.awaitApplied(t, s.push(t))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"connectrpc.com/connect"
+
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
@@ -76,6 +78,18 @@ func (a *api) digests(ctx context.Context) (map[string]string, error) {
 			return all, nil
 		}
 	}
+}
+
+// shown says whether lists show all services as healthy.
+func (a *api) shown(ctx context.Context) (bool, error) {
+	resp, err := a.services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: 1, Filter: "state != healthy"})
+	if connect.CodeOf(err) == connect.CodeUnavailable {
+		return false, nil // it has too many to look through yet
+	}
+	if err != nil {
+		return false, fmt.Errorf("list services: %w", err)
+	}
+	return len(resp.GetServices()) == 0, nil
 }
 
 // metric reads one metric without labels from a part's /metrics.

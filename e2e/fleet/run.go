@@ -139,7 +139,7 @@ func (r *Run) ask(ctx context.Context, q question) (answer, error) {
 // Errors are those that agents met, by kind, over the whole run.
 func (r *Run) Errors() map[string]int64 { return r.errors.Errors }
 
-// settle waits until every agent has something for each of its services, and all reports are acknowledged.
+// settle waits until every agent has something for each of its services, all reports are acknowledged and lists show them.
 func (r *Run) settle(ctx context.Context) error {
 	meter := r.meter()
 	want := r.cfg.Clusters * r.cfg.Services
@@ -151,6 +151,14 @@ func (r *Run) settle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the first delivery: %w", err)
 	}
+	for shown := false; !shown; {
+		if shown, err = r.hub.api.shown(ctx); err != nil {
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 	for name, n := range r.errors.Errors {
 		if unconnected(name) { // all came at once, and some again
 			r.say("while all came, agents met %d x %s", n, name)
@@ -158,7 +166,7 @@ func (r *Run) settle(ctx context.Context) error {
 		}
 	}
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
-	r.say("everything is delivered and reported after %.1f s", r.Settled.Seconds())
+	r.say("everything is delivered, reported and shown after %.1f s", r.Settled.Seconds())
 	return nil
 }
 

@@ -27,10 +27,11 @@ func CPU(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer)
 	if err != nil {
 		return err
 	}
+	names := []string{"fairlead", "yamux", "yamux-proxy", "http-connect", "grpc"}
 	parts := t.processes()
 	seen := samples{}
 	for range 1 + 3 { // the first warms up
-		for _, name := range []string{"fairlead", "yamux", "http-connect", "grpc"} {
+		for _, name := range names {
 			for _, concurrency := range []int{1, 16} {
 				before := cpuOf(parts[name])
 				r, err := t.do(name, job{Kind: "get", Concurrency: concurrency, Millis: cpuMillis})
@@ -43,7 +44,7 @@ func CPU(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer)
 			}
 		}
 	}
-	for _, name := range []string{"fairlead", "yamux", "http-connect", "grpc"} {
+	for _, name := range names {
 		for _, concurrency := range []int{1, 16} {
 			fmt.Fprintf(stdout, "%-13s c%-2d CPU per GET:", name, concurrency)
 			for _, p := range parts[name] {
@@ -68,8 +69,9 @@ func (t *paths) processes() map[string][]running {
 		byName[p.Name] = p.Pid()
 	}
 	all := map[string][]running{
-		"fairlead": {{"hub", t.hub.tunnel.Pid()}, {"agent", t.agents[0].process.Pid()}, {"console", t.hub.parts[0].Pid()}},
-		"yamux":    {{"hub", byName["yamux-hub"]}, {"agent", byName["yamux-agent"]}},
+		"fairlead":    {{"hub", t.hub.tunnel.Pid()}, {"agent", t.agents[0].process.Pid()}, {"console", t.hub.parts[0].Pid()}},
+		"yamux":       {{"hub", byName["yamux"]}, {"agent", byName["yamux-agent.yamux"]}},
+		"yamux-proxy": {{"hub", byName["yamux-proxy"]}, {"agent", byName["yamux-agent.yamux-proxy"]}},
 	}
 	for _, mode := range []string{"http-connect", "grpc"} {
 		all[mode] = []running{{"hub", byName["konnectivity-server."+mode]}, {"agent", byName["konnectivity-agent."+mode]}}

@@ -68,7 +68,7 @@ func startPaths(ctx context.Context, bins stack.Binaries, dir string) (t *paths,
 	if t.hub, err = startHub(ctx, bins, dir); err != nil {
 		return t, err
 	}
-	addrs, err := process.FreeAddresses(11)
+	addrs, err := process.FreeAddresses(12)
 	if err != nil {
 		return t, err
 	}
@@ -80,11 +80,13 @@ func startPaths(ctx context.Context, bins stack.Binaries, dir string) (t *paths,
 	if err := t.fairlead(ctx, backend, addrs[1]); err != nil {
 		return t, err
 	}
-	if err := t.yamux(ctx, backend, addrs[2], addrs[3]); err != nil {
-		return t, err
+	for i, name := range []string{"yamux", "yamux-proxy"} {
+		if err := t.yamux(ctx, name, backend, addrs[2+2*i], addrs[3+2*i]); err != nil {
+			return t, err
+		}
 	}
 	for i, mode := range []string{"http-connect", "grpc"} {
-		if err := t.konnectivity(ctx, mode, backend, addrs[4+3*i:]); err != nil {
+		if err := t.konnectivity(ctx, mode, backend, addrs[6+3*i:]); err != nil {
 			return t, err
 		}
 	}
@@ -148,12 +150,13 @@ func (t *paths) fairlead(ctx context.Context, backend, line string) error {
 	return nil
 }
 
-func (t *paths) yamux(ctx context.Context, backend, agents, users string) error {
-	if err := t.part(ctx, users, "yamux-hub", agents, users); err != nil {
+// yamux has one of two hubs: one that is a pipe, or one with a reverse proxy.
+func (t *paths) yamux(ctx context.Context, name, backend, agents, users string) error {
+	if err := t.part(ctx, users, name, agents, users); err != nil {
 		return err
 	}
-	t.all["yamux"] = path{name: "yamux", url: "http://" + users}
-	return t.part(ctx, "", "yamux-agent", agents, backend)
+	t.all[name] = path{name: name, url: "http://" + users}
+	return t.part(ctx, "", "yamux-agent."+name, agents, backend)
 }
 
 // konnectivity needs TLS between its agent and its server, and has none on the other side.

@@ -66,7 +66,7 @@ func Rates(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 	if err != nil {
 		return err
 	}
-	names := []string{"direct", "fairlead", "yamux", "http-connect", "grpc"}
+	names := []string{"direct", "fairlead", "yamux", "yamux-proxy", "http-connect", "grpc"}
 	seen := samples{}
 	for round := range rounds + 1 {
 		if round == 1 {
@@ -91,6 +91,7 @@ func Rates(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 	}
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c1_added_us %.0f us\n", median(added))
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_yamux %.2f x\n", seen.ratio("c16", "fairlead", "yamux"))
+	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_yamux_with_proxy %.2f x\n", seen.ratio("c16", "fairlead", "yamux-proxy"))
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_konnectivity %.2f x\n", best("c16"))
 	fmt.Fprintf(stdout, "BENCH tunnel.bulk_vs_direct %.2f x\n", seen.ratio("bulk", "fairlead", "direct"))
 	fmt.Fprintf(stdout, "BENCH tunnel.bulk_vs_yamux %.2f x\n", seen.ratio("bulk", "fairlead", "yamux"))

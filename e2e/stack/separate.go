@@ -19,11 +19,45 @@ import (
 type Servers struct {
 	Redis    *redistest.Server
 	Postgres *postgrestest.Server
+	Database string // URL of the console's
+}
+
+// plan says what a stack of separate processes has.
+type plan struct {
+	hub        []string // its services; a second one of a kind is called KIND-2
+	clusters   []string
+	flags      []string // of every part
+	agentFlags []string // of agents besides
+	env        []string // of the hub's parts
 }
 
 // Separate runs every deployable as a process of its own, over a real Redis and a real PostgreSQL,
 // with two clusters. It ends with the test.
 func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
+	t.Helper()
+	return run(ctx, t, bins, plan{hub: services(), clusters: []string{"a", "b"}})
+}
+
+// Observed is Separate with all that there is to observe: two gitcaches and two tunnels, of which agents know the first
+// only, and one cluster, whose agent is ready for a second one. Metrics want the token, and traces go to the OTLP endpoint:
+// the agent's through the hub.
+func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile, otlpEndpoint string) *Stack {
+	t.Helper()
+	addrs, err := process.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := run(ctx, t, bins, plan{
+		hub: append(services(), "gitcache-2", "tunnel-2"), clusters: []string{"a"}, flags: []string{"--metrics-token-file", metricsTokenFile},
+		agentFlags: []string{"--leader-elect", "--health-listen", addrs[0], "--traces-through-hub"}, env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlpEndpoint},
+	})
+	s.AgentMetrics = addrs[0]
+	return s
+}
+
+func services() []string { return []string{"console", "gitcache", "distributor", "tunnel"} }
+
+func run(ctx context.Context, t testing.TB, bins Binaries, p plan) (*Stack, Servers) {
 	t.Helper()
 	dir := t.TempDir()
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
@@ -41,60 +75,41 @@ func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers
 			t.Error(err)
 		}
 	})
-	if err := s.separate(ctx, servers.Redis.URL(), servers.Postgres.Database(t)); err != nil {
+	servers.Database = servers.Postgres.Database(t)
+	if err := s.separate(ctx, p, servers.Redis.URL(), servers.Database); err != nil {
 		t.Fatal(err)
 	}
 	return s, servers
 }
 
-func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) error {
-	secret := filepath.Join(s.Dir, "hub.secret")
-	if err := os.WriteFile(secret, []byte(rand.Text()), 0o600); err != nil {
-		return err
-	}
+func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL string) error {
 	ca, err := localca.Ensure(filepath.Join(s.Dir, "tls"), "127.0.0.1", "localhost")
 	if err != nil {
 		return err
 	}
-	addrs, err := process.FreeAddresses(5)
-	if err != nil {
-		return err
-	}
-	url := func(i int) string { return "https://" + addrs[i] }
 	s.CAFile = ca.CAFile
-	s.Hub = map[string]string{"console": url(0), "gitcache": url(1), "distributor": url(2), "tunnel": url(3)}
-	common := func(name string, i int) []string {
-		return []string{
-			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
-			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", secret, "--log-level", "debug",
-		}
-	}
-	console := append(common("console", 0), "--database-url", databaseURL,
-		"--advertise-console", url(0), "--advertise-gitcaches", url(1), "--advertise-distributors", url(2), "--advertise-tunnels", url(3))
-	if err := s.add(process.New(s.Dir, "console", s.bins.path("console"), console...)); err != nil {
+	if err := os.WriteFile(s.hubSecret(), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
-	for i, name := range []string{"gitcache", "distributor", "tunnel"} {
-		args := append(common(name, i+1), "--console-url", url(0), "--hub-ca-file", ca.CAFile, "--redis-url", redisURL, "--advertise-url", url(i+1))
-		if name == "gitcache" {
-			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128") // the Git server is there
-		}
-		if err := s.add(process.New(s.Dir, name, s.bins.path(name), args...)); err != nil {
-			return err
-		}
+	if err := s.startHub(p, ca, redisURL, databaseURL); err != nil {
+		return err
 	}
 	err = process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
-		_, err := s.Fairlead(ctx, "login", url(0), "--hub-secret-file", secret, "--ca-file", ca.CAFile)
+		_, err := s.Fairlead(ctx, "login", s.Hub["console"], "--hub-secret-file", s.hubSecret(), "--ca-file", s.CAFile)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.serveGit(ctx, addrs[4]); err != nil {
+	addrs, err := process.FreeAddresses(1)
+	if err != nil {
 		return err
 	}
-	for _, name := range []string{"a", "b"} {
-		if err := s.joinLocal(ctx, name, url(0), ca.CAFile); err != nil {
+	if err := s.serveGit(ctx, addrs[0]); err != nil {
+		return err
+	}
+	for _, name := range p.clusters {
+		if err := s.joinLocal(ctx, p, name); err != nil {
 			return err
 		}
 	}
@@ -102,8 +117,58 @@ func (s *Stack) separate(ctx context.Context, redisURL, databaseURL string) erro
 	return err
 }
 
+func (s *Stack) hubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
+
+func (s *Stack) startHub(p plan, ca localca.Files, redisURL, databaseURL string) error {
+	addrs, err := process.FreeAddresses(len(p.hub))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.ConfigDir(), 0o700); err != nil {
+		return err
+	}
+	s.Hub = map[string]string{}
+	var gitcaches []string
+	for i, name := range p.hub {
+		s.Hub[name] = "https://" + addrs[i]
+		if kind(name) == "gitcache" {
+			gitcaches = append(gitcaches, s.Hub[name])
+		}
+	}
+	for i, name := range p.hub {
+		args := append([]string{
+			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
+			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", s.hubSecret(), "--log-level", "debug",
+		}, p.flags...)
+		if name == "console" {
+			args = append(args, "--database-url", databaseURL, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"], "--advertise-gitcaches", strings.Join(gitcaches, ","),
+				"--advertise-distributors", s.Hub["distributor"], "--advertise-tunnels", s.Hub["tunnel"])
+		} else {
+			args = append(args, "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--redis-url", redisURL, "--advertise-url", s.Hub[name])
+		}
+		if kind(name) == "gitcache" {
+			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128") // the Git server is there
+		}
+		if err := s.start(name, kind(name), args, p.env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func kind(name string) string {
+	kind, _, _ := strings.Cut(name, "-")
+	return kind
+}
+
+func (s *Stack) start(name, program string, args, env []string) error {
+	part := process.New(s.Dir, name, s.bins.path(program), args...)
+	part.Env = env
+	return s.add(part)
+}
+
 // joinLocal starts a local cluster and an agent in it.
-func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) error {
+func (s *Stack) joinLocal(ctx context.Context, p plan, name string) error {
 	dir := filepath.Join(s.Dir, "cluster-"+name)
 	c := Cluster{Name: name, Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := s.add(process.New(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name)); err != nil {
@@ -131,7 +196,9 @@ func (s *Stack) joinLocal(ctx context.Context, name, consoleURL, caFile string) 
 		return err
 	}
 	s.Clusters = append(s.Clusters, c)
-	return s.add(process.New(s.Dir, "agent-"+name, s.bins.path("agent"),
-		"--hub-url", consoleURL, "--hub-ca-file", caFile, "--join-token-file", file, "--data-dir", filepath.Join(s.Dir, "agent-"+name+".data"),
-		"--kubeconfig", c.Kubeconfig, "--log-level", "debug"))
+	args := append(append([]string{
+		"--hub-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--join-token-file", file, "--data-dir", filepath.Join(s.Dir, "agent-"+name+".data"),
+		"--kubeconfig", c.Kubeconfig, "--log-level", "debug",
+	}, p.flags...), p.agentFlags...)
+	return s.start("agent-"+name, "agent", args, nil)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -55,6 +56,8 @@ type Stack struct {
 	Clusters []Cluster
 	Hub      map[string]string // URL of console, gitcache, distributor and tunnel
 	CAFile   string            // what the hub's certificates are signed by
+	// AgentMetrics is the address of the agent's metrics, in a stack made by Observed.
+	AgentMetrics string
 
 	bins  Binaries
 	parts map[string]*process.Process
@@ -69,6 +72,12 @@ func (s *Stack) Fairlead(ctx context.Context, args ...string) (string, error) {
 
 // ConfigFile is the CLI's configuration file.
 func (s *Stack) ConfigFile() string { return filepath.Join(s.Dir, "fairlead.yaml") }
+
+// ConfigDir is the folder whose files backends give to services, in a stack made by Separate.
+func (s *Stack) ConfigDir() string { return filepath.Join(s.Dir, "values") }
+
+// Signal sends a signal to a part.
+func (s *Stack) Signal(part string, sig syscall.Signal) error { return s.parts[part].Signal(sig) }
 
 // AgentToken is the file with the credential of a cluster's agent, in a stack made by Up.
 func (s *Stack) AgentToken(c Cluster) string {
@@ -135,6 +144,7 @@ func (s *Stack) Stop() error {
 	for _, end := range slices.Backward(s.close) {
 		errs = append(errs, end())
 	}
+	s.close = nil // it may be stopped twice
 	return errors.Join(errs...)
 }
 

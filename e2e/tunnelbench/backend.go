@@ -43,6 +43,10 @@ func serve(ctx context.Context, addr string, h http.Handler) error {
 	if err != nil {
 		return err
 	}
+	return serveAt(ctx, l, h)
+}
+
+func serveAt(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -34,8 +34,10 @@ func run(ctx context.Context, args []string) error {
 	switch {
 	case part == "backend" && len(args) == 1:
 		return backend(ctx, args[0])
-	case part == "yamux-hub" && len(args) == 2:
+	case part == "yamux" && len(args) == 2:
 		return yamuxHub(ctx, args[0], args[1])
+	case part == "yamux-proxy" && len(args) == 2:
+		return yamuxProxy(ctx, args[0], args[1])
 	case part == "yamux-agent" && len(args) == 2:
 		return yamuxAgent(ctx, args[0], args[1])
 	case part == "line" && len(args) == 3:

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"sync"
 
 	"github.com/hashicorp/yamux"
@@ -22,6 +25,39 @@ func yamuxConfig() *yamux.Config {
 
 // yamuxHub takes the agent at one address and users at the other.
 func yamuxHub(ctx context.Context, agentAddr, userAddr string) error {
+	return withAgent(ctx, agentAddr, userAddr, func(session *yamux.Session, users net.Listener) error {
+		for {
+			user, err := users.Accept()
+			if err != nil {
+				return err
+			}
+			go func() {
+				stream, err := session.Open()
+				if err != nil {
+					_ = user.Close()
+					return
+				}
+				pipe(user, stream)
+			}()
+		}
+	})
+}
+
+// yamuxProxy is yamuxHub with net/http's server and reverse proxy instead of pipes: what it takes to read requests at all,
+// before anything is verified, decided or recorded.
+func yamuxProxy(ctx context.Context, agentAddr, userAddr string) error {
+	return withAgent(ctx, agentAddr, userAddr, func(session *yamux.Session, users net.Listener) error {
+		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "backend"})
+		proxy.Transport = &http.Transport{
+			DialContext:         func(context.Context, string, string) (net.Conn, error) { return session.Open() },
+			MaxIdleConnsPerHost: 64, DisableCompression: true,
+		}
+		return serveAt(ctx, users, proxy)
+	})
+}
+
+// withAgent serves users once the agent is there.
+func withAgent(ctx context.Context, agentAddr, userAddr string, serve func(*yamux.Session, net.Listener) error) error {
 	agents, err := (&net.ListenConfig{}).Listen(ctx, "tcp", agentAddr)
 	if err != nil {
 		return err
@@ -41,20 +77,7 @@ func yamuxHub(ctx context.Context, agentAddr, userAddr string) error {
 		return err
 	}
 	defer session.Close()
-	for {
-		user, err := users.Accept()
-		if err != nil {
-			return unless(ctx, err)
-		}
-		go func() {
-			stream, err := session.Open()
-			if err != nil {
-				_ = user.Close()
-				return
-			}
-			pipe(user, stream)
-		}()
-	}
+	return unless(ctx, serve(session, users))
 }
 
 // yamuxAgent dials the hub and leads to the backend.
