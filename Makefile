@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke chaos soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test race e2e smoke chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -41,7 +41,7 @@ install: ## Install what the tests need
 	@tools/install.sh
 
 test: install build ## Run every test (installs what they need)
-	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
 	tools/checks.sh; \
 	go vet $(PACKAGES); \
 	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
@@ -51,7 +51,7 @@ test: install build ## Run every test (installs what they need)
 	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
 
 race: install build ## Run the tests under the race detector
-	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
 	go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E)
 
@@ -63,6 +63,9 @@ smoke: build ## A commit travels to two clusters, on built binaries; prints how 
 
 chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
 	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)
+
+replicas: install build ## Thirty rounds of kills over two consoles on PostgreSQL, judged against a model
+	@go test -count=1 -v -timeout 30m -run '^TestNothingIsLostWhoeverDies$$' fairlead.dev/e2e/replicas -args -long $(ARGS)
 
 soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
 	@go run fairlead.dev/e2e/cmd/soak $(ARGS)
