@@ -410,5 +410,5 @@ func (b *Builder) writeIndex() (footer, error) {
 		index = binary.LittleEndian.AppendUint32(index, row.at)
 	}
 	end.sum = object.SumOf(index)
-	return end, b.write(slices.Concat(index, []byte(end.environment), end.bytes()))
+	return end, b.write(append(index, end.bytes()...))
 }

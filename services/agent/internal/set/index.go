@@ -17,7 +17,7 @@ import (
 //	index     an entry per object, in the order they were added: see appendItem
 //	table     12 bytes per object: hash of its key, and where the index has it; sorted
 //	for       what the cluster could do, where the objects depend on it: text
-//	footer    see footer
+//	footer    see footer; its checksum is of that text, too
 //
 // Numbers are little-endian.
 const (
@@ -34,32 +34,38 @@ type footer struct {
 	table int64  // where it begins
 	count uint32 // of objects
 	sum   object.Sum
-	// environment stands before the rest, which does not have it.
+	// environment stands before the rest, and is in its checksum.
 	environment string
 }
 
 func (f footer) bytes() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(f.index))
+	b := []byte(f.environment)
+	b = binary.LittleEndian.AppendUint64(b, uint64(f.index))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.table))
 	b = binary.LittleEndian.AppendUint32(b, f.count)
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.sum))
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// parseFooter reads what stands at the end of a file of so many bytes, and says how long the environment before it is.
-func parseFooter(b []byte, size int64) (f footer, environment int64, ok bool) {
-	if len(b) != footerSize || crc32.ChecksumIEEE(b[:footerSize-4]) != binary.LittleEndian.Uint32(b[footerSize-4:]) {
-		return footer{}, 0, false
+// parseFooter reads the end of a file of so many bytes: the environment is what is left before the footer.
+func parseFooter(end []byte, size int64) (f footer, ok bool) {
+	if len(end) < footerSize {
+		return footer{}, false
 	}
+	b := end[len(end)-footerSize:]
 	f = footer{
 		index: int64(binary.LittleEndian.Uint64(b)),
 		table: int64(binary.LittleEndian.Uint64(b[8:])),
 		count: binary.LittleEndian.Uint32(b[16:]),
 		sum:   object.Sum(binary.LittleEndian.Uint64(b[20:])),
 	}
-	environment = size - f.table - int64(f.count)*rowBytes - footerSize
-	fits := f.index >= int64(len(magic)) && f.table >= f.index && f.table <= size && environment >= 0 && environment <= maxEnvironment
-	return f, environment, fits
+	length := size - f.table - int64(f.count)*rowBytes - footerSize
+	if f.index < int64(len(magic)) || f.table < f.index || f.table > size || length < 0 || length > maxEnvironment || length > int64(len(end)-footerSize) {
+		return footer{}, false
+	}
+	summed := end[len(end)-footerSize-int(length) : len(end)-4]
+	f.environment = string(summed[:length])
+	return f, crc32.ChecksumIEEE(summed) == binary.LittleEndian.Uint32(b[footerSize-4:])
 }
 
 // appendItem writes an entry: its length, the fields, and a sum of them.

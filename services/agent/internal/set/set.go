@@ -120,25 +120,20 @@ func open(file *os.File) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, end := make([]byte, len(magic)), make([]byte, footerSize)
-	if info.Size() < int64(len(head)+len(end)) {
+	if info.Size() < int64(len(magic)+footerSize) {
 		return nil, errDamaged
 	}
+	head, end := make([]byte, len(magic)), make([]byte, min(info.Size(), maxEnvironment+footerSize))
 	if _, err := file.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
-	if _, err := file.ReadAt(end, info.Size()-footerSize); err != nil {
+	if _, err := file.ReadAt(end, info.Size()-int64(len(end))); err != nil {
 		return nil, err
 	}
-	foot, length, ok := parseFooter(end, info.Size())
+	foot, ok := parseFooter(end, info.Size())
 	if !ok || string(head) != magic {
 		return nil, errDamaged
 	}
-	environment := make([]byte, length)
-	if _, err := file.ReadAt(environment, info.Size()-footerSize-length); err != nil {
-		return nil, err
-	}
-	foot.environment = string(environment)
 	return &Set{file: file, path: file.Name(), footer: foot, made: info.ModTime()}, nil
 }
 

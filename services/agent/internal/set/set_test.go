@@ -237,7 +237,21 @@ func TestSetsAreKept(t *testing.T) {
 func TestDamagedSetIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	store, dir := openStore(t)
-	good := texts(t, must(t, store, "1", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}", nil))
+	const environment = "1.36 of 40 kinds"
+	b, err := store.Create(set.Target{Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Discard()
+	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
+	reader.Read("apps/a.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}"))
+	b.For(environment)
+	made, err := b.Commit(t.Context())
+	if err = errors.Join(err, reader.Err()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = made.Close() }()
+	good := texts(t, made)
 	path := filepath.Join(dir, "shop."+id("1").String())
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -256,6 +270,9 @@ func TestDamagedSetIsNeverBelieved(t *testing.T) {
 		found, everything := false, 0
 		s, err := store.Open("shop", id("1"))
 		if err == nil {
+			if got := s.Environment(); got != environment {
+				t.Fatalf("byte %d: it is for %q", at, got)
+			}
 			var item set.Item
 			if item, found, err = s.Find(key); found {
 				_, _, err = s.Object(item)
