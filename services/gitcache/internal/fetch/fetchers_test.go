@@ -2,7 +2,6 @@ package fetch_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
