@@ -15,7 +15,7 @@ export GOWORK=off CGO_ENABLED=0
 # that is used here: it is about plugins that are downloaded.
 patch_sdk() {
     cp go.mod go.sum "$1/"
-    go mod download github.com/hashicorp/vault/sdk@v0.19.0 >&2
+    go mod download github.com/hashicorp/vault/sdk github.com/hashicorp/vault/sdk@v0.19.0 >&2
     cp -r "$(go list -mod=mod -modfile="$1/go.mod" -m -f '{{.Dir}}' github.com/hashicorp/vault/sdk)" "$1/sdk"
     chmod -R u+w "$1/sdk"
     cp -f "$(go env GOMODCACHE)"/github.com/hashicorp/vault/sdk@v0.19.0/helper/jsonutil/*.go "$1/sdk/helper/jsonutil/"
