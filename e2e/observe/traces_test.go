@@ -143,7 +143,17 @@ func aCommitIsOneTrace(t *testing.T, w *world, ship *stack.Ship) {
 		if err != nil {
 			return err
 		}
-		return oneHas(all, traces.Commit(), func(s span) bool { return s.attributes["revision"] == commit })
+		trace, err := oneHas(all, traces.Commit(), func(s span) bool { return s.attributes["revision"] == commit })
+		if err != nil {
+			return err
+		}
+		for _, c := range w.Clusters {
+			service := ship.Service(c)
+			if !slices.ContainsFunc(trace, func(s span) bool { return s.Name == "agent.healthy" && s.attributes["service"] == service }) {
+				return fmt.Errorf("%s is not healthy in it", service)
+			}
+		}
+		return nil
 	})
 }
 
@@ -176,12 +186,13 @@ func aRequestIsOneTrace(t *testing.T, w *world) {
 		for id := range before {
 			delete(all, id)
 		}
-		return oneHas(all, traces.Request(), func(s span) bool { return s.Name == "/relay/" })
+		_, err = oneHas(all, traces.Request(), func(s span) bool { return s.Name == "/relay/" })
+		return err
 	})
 }
 
-// oneHas tells whether the one trace that has a certain span has all that are wanted.
-func oneHas(all map[string][]span, want []traces.Span, with func(span) bool) error {
+// oneHas finds the one trace that has a certain span, if it has all that are wanted.
+func oneHas(all map[string][]span, want []traces.Span, with func(span) bool) ([]span, error) {
 	var found [][]span
 	for _, spans := range all {
 		if slices.ContainsFunc(spans, with) {
@@ -189,14 +200,14 @@ func oneHas(all map[string][]span, want []traces.Span, with func(span) bool) err
 		}
 	}
 	if len(found) != 1 {
-		return fmt.Errorf("%d of %d traces are of it", len(found), len(all))
+		return nil, fmt.Errorf("%d of %d traces are of it", len(found), len(all))
 	}
 	if gone := missing(found[0], want); len(gone) > 0 {
 		var has []traces.Span
 		for _, s := range found[0] {
 			has = append(has, s.Span)
 		}
-		return fmt.Errorf("these spans are missing: %v; there are %v", gone, has)
+		return nil, fmt.Errorf("these spans are missing: %v; there are %v", gone, has)
 	}
-	return nil
+	return found[0], nil
 }
