@@ -173,7 +173,8 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b, c := row{"name": {Text: "a"}, "severity": {Text: "INFO"}}, row{"name": {Text: "b"}, "severity": {Text: "ERROR"}}, row{"name": {Text: "c"}, "severity": {Text: "ERROR"}}
-	if o.Compare(o.Values(a), o.Values(b)) <= 0 || o.Compare(o.Values(b), o.Values(c)) >= 0 || o.Compare(o.Values(c), o.Values(c)) != 0 {
+	values := func(r row) []filter.Value { return o.Values(nil, r) }
+	if o.Compare(values(a), values(b)) <= 0 || o.Compare(values(b), values(c)) >= 0 || o.Compare(values(c), values(c)) != 0 {
 		t.Error("not in order")
 	}
 	for _, bad := range []string{"nope", "name up", "labels", "name,", "name,name,name,name,name,name"} {

@@ -50,10 +50,9 @@ func ParseOrder(order string, fields Fields) (Order, error) {
 	return out, nil
 }
 
-// Values are those of a row that its place in the order depends on.
-func (o Order) Values(row Row) []Value {
-	out := make([]Value, len(o))
-	for i, k := range o {
+// Values adds those of a row that its place in the order depends on to a list.
+func (o Order) Values(list []Value, row Row) []Value {
+	for _, k := range o {
 		v, ok := row.Field(k.Field)
 		if !ok {
 			v = Value{Number: -1} // before all others
@@ -61,9 +60,9 @@ func (o Order) Values(row Row) []Value {
 		if k.t.kind == level {
 			v = Value{Number: int64(slices.Index(k.t.levels, v.Text))}
 		}
-		out[i] = v
+		list = append(list, v)
 	}
-	return out
+	return list
 }
 
 // Compare says which of two rows comes first, by their values.

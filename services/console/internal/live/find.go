@@ -44,38 +44,16 @@ func (b *Board) Find(ctx context.Context, kind store.Kind, page catalog.Page) (n
 	if err := b.current(ctx); err != nil {
 		return nil, "", err
 	}
-	found := b.fitting(kind, expr, order)
-	slices.SortFunc(found, func(x, y ranked) int { return compare(order, x, y) })
-	from := 0
-	if after != nil {
-		at := ranked{&row{name: after.Name}, after.Values}
-		from, _ = slices.BinarySearchFunc(found, at, func(x, at ranked) int {
-			return cmp.Or(compare(order, x, at), -1) // what is at the place comes before the page
-		})
-	}
 	size := page.Limit()
-	for i, r := range found[from:] {
-		if !r.seenBy(sees) {
-			continue
-		}
-		if len(names) == size {
-			last := found[from:][:i]
-			next = encodePlace(place{Of: of, Values: last[lastNamed(last, names[size-1])].values, Name: names[size-1]})
-			break
-		}
+	found := first(b.fitting(kind, expr), order, after, sees, size+1)
+	if len(found) > size {
+		last := found[size-1]
+		found, next = found[:size], encodePlace(place{Of: of, Values: last.values, Name: last.name})
+	}
+	for _, r := range found {
 		names = append(names, r.name)
 	}
 	return names, next, nil
-}
-
-// lastNamed is where the row of a name is, looked for from the end.
-func lastNamed(rows []ranked, name string) int {
-	for i, r := range slices.Backward(rows) {
-		if r.name == name {
-			return i
-		}
-	}
-	return 0
 }
 
 // ranked is a row and what its place depends on.
@@ -88,14 +66,42 @@ func compare(order filter.Order, x, y ranked) int {
 	return cmp.Or(order.Compare(x.values, y.values), cmp.Compare(x.name, y.name))
 }
 
-func (b *Board) fitting(kind store.Kind, expr *filter.Expr, order filter.Order) []ranked {
+// first returns up to n rows behind a place that who looks sees, in their order. Most rows come behind the last of what was
+// found so far, and are passed over.
+func first(rows []*row, order filter.Order, after *place, sees Sees, n int) []ranked {
+	inOrder := func(x, y ranked) int { return compare(order, x, y) }
+	var begin ranked
+	if after != nil {
+		begin = ranked{&row{name: after.Name}, after.Values}
+	}
+	var out []ranked
+	var end *ranked // what comes behind it does not count
+	var values []filter.Value
+	for _, r := range rows {
+		values = order.Values(values[:0], r)
+		at := ranked{r, values}
+		if after != nil && inOrder(at, begin) <= 0 || end != nil && inOrder(at, *end) > 0 || !r.seenBy(sees) {
+			continue
+		}
+		out = append(out, ranked{r, slices.Clone(values)})
+		if len(out) == 2*n {
+			slices.SortFunc(out, inOrder)
+			out = out[:n]
+			last := out[n-1]
+			end = &last
+		}
+	}
+	slices.SortFunc(out, inOrder)
+	return out[:min(len(out), n)]
+}
+
+func (b *Board) fitting(kind store.Kind, expr *filter.Expr) (out []*row) {
 	now := b.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var out []ranked
 	for _, r := range b.rows[kind] {
 		if expr.Match(r, now) {
-			out = append(out, ranked{r, order.Values(r)})
+			out = append(out, r)
 		}
 	}
 	return out

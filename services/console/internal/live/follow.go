@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,7 +229,7 @@ func changesRights(d delta) bool {
 	if of == nil {
 		of = d.before
 	}
-	relabelled := of.kind == store.KindCluster && d.before != nil && d.after != nil && !maps.Equal(d.before.labels, d.after.labels)
+	relabelled := of.kind == store.KindCluster && d.before != nil && d.after != nil && d.before.labels != d.after.labels
 	return of.kind == store.KindGrant || of.kind == store.KindRole || relabelled
 }
 

@@ -2,6 +2,8 @@ package live
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"unique"
 
@@ -13,11 +15,38 @@ import (
 // word is a text that many rows share.
 type word = unique.Handle[string]
 
+// labels are all of a resource's in one word, which those with the same labels share: each key and each value, in the order of keys
+// and with labelEnd behind.
+type labels struct{ word }
+
+// labelEnd is in no text: it is no UTF-8.
+const labelEnd = "\xff"
+
+func newLabels(of map[string]string) labels {
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		text.WriteString(key + labelEnd + of[key] + labelEnd)
+	}
+	return labels{unique.Make(text.String())}
+}
+
+func (l labels) get(want string) (value string, ok bool) {
+	for text := l.Value(); text != ""; {
+		var key string
+		key, text, _ = strings.Cut(text, labelEnd)
+		value, text, _ = strings.Cut(text, labelEnd)
+		if key == want {
+			return value, true
+		}
+	}
+	return "", false
+}
+
 // row is what lists and filters look at of a resource. Immutable.
 type row struct {
 	kind      store.Kind
 	name, uid string
-	labels    map[string]string
+	labels    labels
 	revision  int64
 	created   int64 // microseconds, as all times here; 0: never
 	updated   int64
@@ -41,7 +70,7 @@ type row struct {
 // structure is what a resource's own text says.
 func structure(r store.Resource) *row {
 	out := &row{
-		kind: r.Kind, name: r.Name, uid: r.UID, labels: r.Labels, revision: r.Revision,
+		kind: r.Kind, name: r.Name, uid: r.UID, labels: newLabels(r.Labels), revision: r.Revision,
 		created: store.Micros(r.CreateTime), updated: store.Micros(r.UpdateTime),
 	}
 	var spec struct {
@@ -179,7 +208,7 @@ func (r *row) Field(name string) (filter.Value, bool) {
 		return text("false")
 	}
 	if key, ok := strings.CutPrefix(name, "labels."); ok {
-		value, ok := r.labels[key]
+		value, ok := r.labels.get(key)
 		return filter.Value{Text: value}, ok
 	}
 	return filter.Value{}, false
