@@ -143,6 +143,7 @@ type Service struct {
 	authority *identity.Authority
 	hub       *watch.Hub
 	board     *live.Board
+	events    *event.Log
 	renewer   *config.Renewer
 	reader    *config.Reader
 	server    *server.Server
@@ -192,6 +193,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, catalog.Rollbacks{}, configuration, changes.Recorder{Catalog: resources})
 	resources.Use(told)
+	s.events = event.NewLog(s.store, keeper, time.Now)
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog: resources,
 		Rights:  keeper,
@@ -203,7 +205,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Authority: s.authority,
 		Hub:       s.hub,
 		Board:     s.board,
-		Events:    event.NewLog(s.store, keeper, time.Now),
+		Events:    s.events,
 		Audit:     events,
 		Accesses:  &audit.Accesses{Recorder: s.recorder},
 		Endpoints: rpc.Endpoints{
@@ -285,6 +287,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.board.Run(background) })
+	group.Go(func() error { return s.events.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"strconv"
-	"sync"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -34,30 +33,18 @@ type Log struct {
 	store  *store.Store
 	viewer live.Viewer
 	now    func() time.Time
-
-	mu    sync.Mutex // guards added
-	added chan struct{}
+	tail   *tail
 }
 
-// NewLog returns the events in a store, which tells it of new ones.
+// NewLog returns the events in a store, which tells it of new ones. Run reads them for followers.
 func NewLog(s *store.Store, viewer live.Viewer, now func() time.Time) *Log {
-	l := &Log{store: s, viewer: viewer, now: now, added: make(chan struct{})}
-	s.OnEvents(l.told)
-	return l
+	return &Log{store: s, viewer: viewer, now: now, tail: newTail(s)}
 }
 
-func (l *Log) told() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.added)
-	l.added = make(chan struct{})
-}
-
-// Added is closed when an event is recorded here.
-func (l *Log) Added() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.added
+// Run works until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	l.tail.run(ctx)
+	return nil
 }
 
 // Page is a part of a list.
@@ -169,25 +156,37 @@ func (l *Log) Follow(ctx context.Context, question, resume string, send func(eve
 	if err != nil {
 		return err
 	}
+	failures := l.tail.join()
+	defer l.tail.leave()
 	at, err := l.begin(ctx, resume)
 	if err != nil {
 		return err
 	}
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	beat := time.NewTimer(heartbeatEvery)
+	defer beat.Stop()
 	// The first message says that the stream stands, and where.
-	for silent := heartbeatEvery; ; {
-		added := l.Added()
-		events, next, more, err := l.after(ctx, expr, at)
+	for begun, silent := false, false; ; begun = true {
+		list, next, kept, moved, err := l.tail.behind(at, failures)
+		if err != nil {
+			return err
+		}
+		more := len(list) > 0
+		var events []*consolev1.Event
+		if begun && kept {
+			events, err = l.chosen(ctx, expr, list)
+		} else {
+			events, next, more, err = l.after(ctx, expr, at)
+		}
 		if err != nil {
 			return err
 		}
 		at = next
-		if len(events) > 0 || silent >= heartbeatEvery {
+		if len(events) > 0 || silent || !begun {
 			if err := send(events, strconv.FormatInt(at, 10)); err != nil {
 				return err
 			}
-			silent = 0
+			beat.Reset(heartbeatEvery)
+			silent = false
 		}
 		if more {
 			continue
@@ -195,11 +194,29 @@ func (l *Log) Follow(ctx context.Context, question, resume string, send func(eve
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-added:
-		case <-look.C:
-			silent += lookEvery
+		case <-moved:
+		case <-beat.C:
+			silent = true
 		}
 	}
+}
+
+// chosen are those that are asked for and may be seen.
+func (l *Log) chosen(ctx context.Context, expr *filter.Expr, list []entry) (events []*consolev1.Event, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	sees, err := l.viewer.Viewer(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	now := l.now()
+	for _, e := range list {
+		if fits(e.event, expr, sees, now) {
+			events = append(events, e.event)
+		}
+	}
+	return events, nil
 }
 
 // begin returns the place of a token.
