@@ -208,3 +208,46 @@ func TestARestoreThatIsKilledChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// What nobody makes anew is lost only if that is said, resources or not.
+func TestADatabaseWithAnythingOfPeopleIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	for name, db := range databases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, "")
+			r := h.start(t)
+			packed := r.backup(t)
+			r.stop()
+			to, cfg := h.into(t, db())
+			restore := func() error {
+				return console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{})
+			}
+			to.start(t).stop()
+			if err := restore(); err != nil {
+				t.Errorf("into one that nobody has used: %v", err)
+			}
+			to, cfg = h.into(t, db())
+			used := to.start(t)
+			if _, err := used.admin(t).tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			used.stop()
+			if err := restore(); err == nil || !strings.Contains(err.Error(), "--replace") {
+				t.Errorf("over a token: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMissingFolderIsToldBeforeARestore(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "consle")
+	err := console.Restore(t.Context(), console.Config{DataDir: folder}, strings.NewReader(""), console.RestoreOptions{})
+	if err == nil || !strings.Contains(err.Error(), "there is no folder "+folder) || !strings.Contains(err.Error(), "master.key") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("a folder was made")
+	}
+}

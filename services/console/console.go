@@ -306,6 +306,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 }
 
 func (s *Service) start(ctx context.Context) error {
+	if err := s.store.Use(); err != nil {
+		return err
+	}
 	if err := s.store.Migrate(ctx); err != nil {
 		return err
 	}

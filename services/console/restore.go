@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 		return err
 	}
 	box, err := seal.Load(cfg.MasterKeyFile)
+	if folder := filepath.Dir(cfg.MasterKeyFile); errors.Is(err, os.ErrNotExist) && !isFolder(folder) {
+		return fmt.Errorf("there is no folder %s: is it the right one? For a new console make it, and put the master key that the backup was made with there, as %s", folder, filepath.Base(cfg.MasterKeyFile))
+	}
 	if err != nil {
 		return fmt.Errorf("%w: put the master key that the backup was made with there, or name it with --master-key-file", err)
 	}
@@ -60,4 +64,9 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 		},
 		Events: func(b store.BackupHead) []store.Event { return []store.Event{event.Restored(reason(b), time.Now())} },
 	})
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }

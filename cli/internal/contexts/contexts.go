@@ -14,8 +14,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/cli/internal/lockfile"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/lockfile"
 )
 
 // Context is one hub and who the CLI is there.

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"fairlead.dev/cli/internal/lockfile"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/lockfile"
 )
 
 // markerFile bears witness that a folder is ours: only such a folder is ever wiped.

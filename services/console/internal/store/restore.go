@@ -29,9 +29,19 @@ var (
 	ErrBackup = errors.New("is not a whole backup")
 	// ErrNotEmpty is of a database that something would be lost of.
 	ErrNotEmpty = errors.New("the database is not empty: name an empty one, or say --replace to lose what is in it")
-	// ErrInUse is of a database that a console works with.
-	ErrInUse = errors.New("a console uses the database: stop all consoles before")
+	// ErrInUse is of a database that another process works with.
+	ErrInUse = errors.New("a console uses the database, or a restore fills it: stop all consoles and wait for the restore to end")
 )
+
+// restoredTable is there from when a backup is loaded until all of the restore has happened.
+const restoredTable = "restored"
+
+// restored is what is left to do once the schema of a backup is that of this release.
+type restored struct {
+	Reason string
+	Audit  AuditEvent
+	Events []Event
+}
 
 // Restore is how a database is restored.
 type Restore struct {
@@ -58,8 +68,13 @@ func (s *Store) Restore(ctx context.Context, r Restore) error {
 	if err := r.Check(in.head); err != nil {
 		return err
 	}
-	if err := s.dialect.alone(ctx, s.write); err != nil {
+	if err := s.Use(); err != nil {
 		return err
+	}
+	if s.dialect.alone != nil {
+		if err := s.dialect.alone(ctx, s.write); err != nil {
+			return err
+		}
 	}
 	if err := s.prepare(ctx, in.head); err != nil {
 		return err
@@ -67,7 +82,7 @@ func (s *Store) Restore(ctx context.Context, r Restore) error {
 	if err := s.load(ctx, in, r); err != nil {
 		return s.classify(err)
 	}
-	return s.Migrate(ctx) // from an earlier release
+	return s.Migrate(ctx) // from an earlier release; it ends the restore
 }
 
 // prepare gives the database the tables that the backup is of.
@@ -126,7 +141,8 @@ func (f someFiles) Glob(pattern string) (names []string, err error) {
 	return names, nil
 }
 
-// load reads all rows in one transaction.
+// load reads all rows in one transaction. The schema is that of the backup, which may be of an earlier release: what
+// else belongs to a restore waits for Migrate.
 func (s *Store) load(ctx context.Context, in *backupReader, r Restore) error {
 	sqlTx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
@@ -137,39 +153,87 @@ func (s *Store) load(ctx context.Context, in *backupReader, r Restore) error {
 	if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&t.seq); err != nil {
 		return fmt.Errorf("lock catalog: %w", err)
 	}
-	var rows int64
-	if err := sqlTx.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM resources) + (SELECT COUNT(*) FROM revisions)").Scan(&rows); err != nil {
-		return fmt.Errorf("look into database: %w", err)
-	}
-	if rows > 0 && !r.Replace {
-		return ErrNotEmpty
-	}
 	tables, err := t.tables(ctx)
 	if err != nil {
 		return err
 	}
-	tables = slices.DeleteFunc(tables, func(name string) bool { return name == ownTable })
+	tables = slices.DeleteFunc(tables, func(name string) bool { return name == ownTable || name == restoredTable })
+	if !r.Replace {
+		if err := t.empty(ctx, tables); err != nil {
+			return err
+		}
+	}
 	if err := s.dialect.clear(ctx, sqlTx, tables); err != nil {
 		return fmt.Errorf("empty database: %w", err)
 	}
 	if err := in.into(ctx, t, tables, r.Progress); err != nil {
 		return err
 	}
-	for _, stmt := range s.dialect.numbers {
+	left, err := json.Marshal(restored{r.Reason(in.head), r.Audit(in.head), r.Events(in.head)})
+	if err != nil {
+		return fmt.Errorf("encode what is left to do: %w", err)
+	}
+	for _, stmt := range []string{"DROP TABLE IF EXISTS " + restoredTable, "CREATE TABLE " + restoredTable + " (todo TEXT NOT NULL)"} {
 		if _, err := sqlTx.ExecContext(ctx, stmt); err != nil {
-			return fmt.Errorf("set numbers: %w", err)
+			return fmt.Errorf("note what is left to do: %w", err)
 		}
 	}
-	if _, err := t.HoldRemovals(ctx, r.Reason(in.head)); err != nil {
-		return err
-	}
-	if err := errors.Join(t.insertAudit(ctx, []AuditEvent{r.Audit(in.head)}), s.insertEvents(ctx, sqlTx, r.Events(in.head))); err != nil {
-		return err
+	if _, err := sqlTx.ExecContext(ctx, "INSERT INTO "+restoredTable+" (todo) VALUES ($1)", string(left)); err != nil {
+		return fmt.Errorf("note what is left to do: %w", err)
 	}
 	if err := sqlTx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// empty is ErrNotEmpty when a table has rows that nobody makes anew.
+func (t *Tx) empty(ctx context.Context, tables []string) error {
+	madeAnew := []string{"log", "audit_volume", "events_gone", "removals", "signing_keys", "config_key", "login_links"}
+	for _, table := range tables {
+		if slices.Contains(madeAnew, table) {
+			continue
+		}
+		var any bool
+		if err := t.tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&any); err != nil {
+			return fmt.Errorf("look into table %s: %w", table, err)
+		}
+		if any {
+			return ErrNotEmpty
+		}
+	}
+	return nil
+}
+
+// endRestore does what a restore left to do, if there was one: also after one that was killed, when a console starts.
+func (s *Store) endRestore(ctx context.Context) error {
+	return s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
+		t := &Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s, now: s.clock()}
+		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&t.seq); err != nil {
+			return fmt.Errorf("lock catalog: %w", err)
+		}
+		tables, err := t.tables(ctx)
+		if err != nil || !slices.Contains(tables, restoredTable) {
+			return err
+		}
+		var text string
+		var left restored
+		if err := sqlTx.QueryRowContext(ctx, "SELECT todo FROM "+restoredTable).Scan(&text); err != nil {
+			return fmt.Errorf("read what is left to do: %w", err)
+		}
+		if err := json.Unmarshal([]byte(text), &left); err != nil {
+			return fmt.Errorf("decode what is left to do: %w", err)
+		}
+		for _, stmt := range append(slices.Clone(s.dialect.numbers), "DROP TABLE "+restoredTable) {
+			if _, err := sqlTx.ExecContext(ctx, stmt); err != nil {
+				return fmt.Errorf("end restore: %w", err)
+			}
+		}
+		if _, err := t.HoldRemovals(ctx, left.Reason); err != nil {
+			return err
+		}
+		return errors.Join(t.insertAudit(ctx, []AuditEvent{left.Audit}), s.insertEvents(ctx, sqlTx, left.Events))
+	})
 }
 
 type backupReader struct {
@@ -355,37 +419,20 @@ func sqliteClear(ctx context.Context, tx *sql.Tx, tables []string) error {
 
 // postgresClear does the same. The lock that it takes keeps everybody else out.
 func postgresClear(ctx context.Context, tx *sql.Tx, tables []string) error {
-	for _, stmt := range []string{
-		"ALTER TABLE audit DISABLE TRIGGER USER", "TRUNCATE " + strings.Join(tables, ", "), "ALTER TABLE audit ENABLE TRIGGER USER",
-	} {
+	var stmts []string
+	for _, table := range tables {
+		stmts = append(stmts, "ALTER TABLE "+table+" DISABLE TRIGGER USER")
+	}
+	stmts = append(stmts, "TRUNCATE "+strings.Join(tables, ", "))
+	for _, table := range tables {
+		stmts = append(stmts, "ALTER TABLE "+table+" ENABLE TRIGGER USER")
+	}
+	for _, stmt := range stmts {
 		if _, err := tx.ExecContext(ctx, stmt); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// sqliteAlone is an error when another process has the database open: the journal's mode can't be changed then.
-func sqliteAlone(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("open database: %w", err)
-	}
-	defer func() { _ = conn.Close() }() // back to the pool
-	for _, stmt := range []string{"PRAGMA busy_timeout = 0", "PRAGMA journal_mode = DELETE"} {
-		if _, err = conn.ExecContext(ctx, stmt); err != nil {
-			break
-		}
-	}
-	for _, stmt := range []string{"PRAGMA busy_timeout = 10000", "PRAGMA journal_mode = WAL"} {
-		if _, back := conn.ExecContext(ctx, stmt); back != nil && err == nil {
-			err = back
-		}
-	}
-	if err != nil && sqliteUnavailable(err) {
-		return ErrInUse
-	}
-	return err
 }
 
 // postgresAlone is an error when a console is connected.

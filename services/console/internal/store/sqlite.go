@@ -43,7 +43,7 @@ func (s *Store) useSQLite(file string) error {
 			"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
 			"UPDATE sqlite_sequence SET seq = (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone)) WHERE name = 'events'",
 		},
-		alone:       sqliteAlone,
+		lockFile:    path + ".lock",
 		now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
 		unavailable: sqliteUnavailable,
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },

@@ -32,6 +32,8 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+
+	"fairlead.dev/platform/lockfile"
 )
 
 var (
@@ -84,6 +86,7 @@ type Store struct {
 	touched func(Touched)                    // nil: nobody wants to know
 	told    func()                           // nil: nobody wants to know
 	healthy func(d Deployment, trace string) // nil: nobody wants to know
+	lock    *lockfile.Lock                   // nil: there is none, or Use was not called
 	written atomic.Int64                     // number of the last change that was committed here
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
@@ -112,7 +115,9 @@ type dialect struct {
 	numbers []string
 	// ownNumbers lets an insert say the number of a row.
 	ownNumbers string
-	// alone is an error while a console uses the database.
+	// lockFile is locked by the one process that may use the database; empty: several may.
+	lockFile string
+	// alone is an error while a console uses the database; nil: the lock tells.
 	alone func(context.Context, *sql.DB) error
 	// now is the database's time in microseconds: clocks of consoles differ.
 	now string
@@ -149,7 +154,20 @@ func New(url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrate brings the schema up to date. Call it before anything else; several consoles may do so at once.
+// Use keeps others from a database that only one process may use, until Close. ErrInUse: another one does.
+func (s *Store) Use() error {
+	if s.dialect.lockFile == "" {
+		return nil
+	}
+	lock, err := lockfile.Try(s.dialect.lockFile)
+	if errors.Is(err, lockfile.ErrHeld) {
+		return ErrInUse
+	}
+	s.lock = lock
+	return err
+}
+
+// Migrate brings the schema up to date, and ends a restore. Call it before anything else but Use; several consoles may do so at once.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.dialect.check != nil {
 		if err := s.dialect.check(ctx, s.write); err != nil {
@@ -160,7 +178,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	return s.migrate(ctx, files)
+	if err := s.migrate(ctx, files); err != nil {
+		return err
+	}
+	return s.endRestore(ctx)
 }
 
 func (s *Store) migrate(ctx context.Context, files fs.FS) error {
@@ -186,7 +207,11 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 // Close ends all connections, once the writes that run have ended.
 func (s *Store) Close() error {
 	s.writers.Wait()
-	return errors.Join(s.read.Close(), s.write.Close())
+	err := errors.Join(s.read.Close(), s.write.Close())
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Release())
+	}
+	return err
 }
 
 // Ping is nil when the database answers a query.

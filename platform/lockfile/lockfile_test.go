@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fairlead.dev/cli/internal/lockfile"
+	"fairlead.dev/platform/lockfile"
 )
 
 func TestOnlyOneHoldsALock(t *testing.T) {
