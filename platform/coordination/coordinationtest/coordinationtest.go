@@ -21,7 +21,7 @@ const (
 	// long is a ttl that outlives a test.
 	long = 10 * time.Minute
 	// patience bounds waits for what must happen: long, since test machines are busy.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // Open returns two coordinators over one fresh store, as two replicas would have. It may return
