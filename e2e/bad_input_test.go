@@ -99,15 +99,19 @@ func waitSourceProblem(t *testing.T, s *stack.Stack, name, resources string, wor
 	var seen string
 	err := process.Await(ctx, "source "+name+" has a problem", func(ctx context.Context) error {
 		var err error
-		if seen, err = s.Fairlead(ctx, "get", "sources", name, "-o", "yaml"); err == nil && !strings.Contains(seen, "problem:") {
-			err = fmt.Errorf("no problem in:\n%s", seen)
+		if seen, err = s.Fairlead(ctx, "get", "sources", name, "-o", "yaml"); err != nil {
+			return err
 		}
-		return err
+		for _, word := range append(words, "problem:") {
+			if !strings.Contains(seen, word) {
+				return fmt.Errorf("no %q in:\n%s", word, seen)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantWords(t, seen, words...)
 	return seen
 }
 

@@ -118,7 +118,7 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	s, err := stack.Up(ctx, bins, t.TempDir())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // joinPatience bounds a test that starts a cluster of its own.
-const joinPatience = 5 * time.Minute
+const joinPatience = 2 * patience
 
 // least lets the agent do what the chart says that it needs, and no more.
 const least = "rbac: {mode: least, bindAdmins: true}\npersistence: {enabled: false}\n"

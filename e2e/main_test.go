@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/gitserver"
@@ -38,7 +37,7 @@ func shared(t *testing.T) *stack.Stack {
 		if product.dir, product.err = os.MkdirTemp("", "fairlead-e2e-"); product.err != nil { //nolint:usetesting // it outlives the test
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Minute, fmt.Errorf("gave up after 2 minutes"))
+		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("gave up after %s", patience))
 		defer cancel()
 		product.stack, product.err = stack.Up(ctx, bins, product.dir)
 	})

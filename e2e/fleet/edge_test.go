@@ -23,7 +23,7 @@ func TestOthersDownloadsAreRefusedAndAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	progress := &strings.Builder{}
 	e, err := fleet.OpenEdge(ctx, fleet.Config{

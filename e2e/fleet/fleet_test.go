@@ -18,7 +18,7 @@ func TestFleetConverges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	progress := &strings.Builder{}
 	seen, err := fleet.Do(ctx, fleet.Config{

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // TestEveryPartMayDie kills each part in turn while a commit travels. After it is back the next
 // commit arrives, and what the API servers saw says that nothing was applied twice or lost.
@@ -19,7 +19,7 @@ func TestEveryPartMayDie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	s, servers := stack.Separate(ctx, t, bins)
 	ship, err := s.NewShip(ctx, "ship", "ship")

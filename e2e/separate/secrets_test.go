@@ -154,7 +154,7 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	s, servers := stack.Separate(ctx, t, bins)
 	p := map[string]string{}

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is for a slow and busy machine; what is waited for takes a moment on a quiet one.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // long runs the full sizes: gigabytes and a hundred thousand requests.
 var long = flag.Bool("long", false, "run with the full sizes")
