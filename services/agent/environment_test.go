@@ -14,13 +14,14 @@ func TestWhatDependsOnTheClusterIsRenderedAnewWhenThatChanges(t *testing.T) {
 	group := w.namespace + ".example.com"
 	chart, plain := w.service("chart"), w.service("plain")
 	first := w.hub.push(t, chart, w.namespace, map[string]string{
-		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/a.yaml": `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
+		"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/hook.yaml": annotated("check", "1", "helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded"),
+		"templates/a.yaml":    `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
 	})
 	w.hub.awaitPhase(t, chart, first, healthy)
 	w.hub.awaitPhase(t, plain, w.hub.push(t, plain, w.namespace, map[string]string{"a.yaml": configMap("plain", "1")}), healthy)
-	if !w.has("without") {
-		t.Error("it was not made")
+	if !w.has("without") || w.api.patches("/configmaps/check") != 1 {
+		t.Error("it was not made, or its hook was not")
 	}
 	stop()
 	before := w.record(plain).Applied
@@ -40,6 +41,9 @@ spec:
 	w.start()
 	w.eventually("it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
 	w.hub.awaitPhase(t, chart, first, healthy)
+	if ran := w.api.patches("/configmaps/check"); ran != 1 {
+		t.Errorf("the hook of one revision was run %d times", ran)
+	}
 	if after := w.record(plain).Applied; after != before {
 		t.Errorf("what asked nothing was applied anew: %+v, before %+v", after, before)
 	}

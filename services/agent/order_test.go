@@ -11,8 +11,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -253,6 +255,46 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 			w.mustBeGone("batch/v1", "Job", w.namespace, name)
 		}
 	}
+}
+
+// A chart may have several hooks of one name, at one moment or at several: each runs once, one after the other.
+func TestHooksMayShareAName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("hooked")
+	const gone = ", helm.sh/hook-delete-policy: hook-succeeded"
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("migrate", "step: one, helm.sh/hook: pre-install"+gone) +
+		job("migrate", "step: two, helm.sh/hook: pre-upgrade") + job("migrate", "step: three, helm.sh/hook: post-install") + annotated("config", "1", "")})
+	uids := map[types.UID]bool{}
+	for i, step := range []string{"one", "two", "three"} {
+		var found *unstructured.Unstructured
+		w.eventually("hook "+step, func() bool {
+			var err error
+			found, err = w.get("batch/v1", "Job", w.namespace, "migrate")
+			return err == nil && found.GetAnnotations()["step"] == step && found.GetDeletionTimestamp() == nil
+		})
+		uids[found.GetUID()] = true
+		if _, err := w.get("v1", "ConfigMap", w.namespace, "config"); (err == nil) != (i == 2) {
+			t.Errorf("at hook %s the service's object is there: %t", step, err == nil)
+		}
+		if step == "two" { // an agent that goes on here takes none for another
+			kill()
+			w.process()
+		}
+		w.end("migrate", "Complete")
+	}
+	w.hub.awaitPhase(t, name, digest, healthy)
+	if made := w.api.patches("/jobs/migrate"); made != 3 || len(uids) != 3 {
+		t.Errorf("%d hooks were made, as %d objects", made, len(uids))
+	}
+	entries := slices.DeleteFunc(w.record(name).Entries, func(entry inventory.Entry) bool { return entry.Name != "migrate" })
+	if len(entries) != 1 || !uids[entries[0].UID] {
+		t.Errorf("the inventory has %+v", entries)
+	}
+	w.hub.remove(name)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	w.mustBeGone("batch/v1", "Job", w.namespace, "migrate")
 }
 
 func TestFailedHookStopsTheSync(t *testing.T) {

@@ -75,7 +75,7 @@ type Request struct {
 	// Record lists all that may be made.
 	Record inventory.Record
 	// Note records that hooks have ended well, before their objects are deleted.
-	Note func(ctx context.Context, ran []object.Key) error
+	Note func(ctx context.Context, ran []object.Run) error
 }
 
 // Progress is how far a digest has come. It is for one digest, and one user at a time.
@@ -96,7 +96,8 @@ type Progress struct {
 	mu sync.Mutex // guards what follows
 	// done lists what is as it should be.
 	done map[object.Key]inventory.Entry
-	ran  map[object.Key]bool
+	// made are the hooks whose objects were made, and ran those that have ended well.
+	made, ran map[object.Run]bool
 	// dropped are hooks whose objects were deleted.
 	dropped map[object.Key]bool
 	// held are objects that people hold in the cluster.
@@ -116,8 +117,8 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 	p := &Progress{
 		steps: steps, items: items, own: own, adopted: adopted, since: a.now(), known: a.knowledge(r.Service, r.Record),
 		rules: health.Compile(r.Sync.GetHealth()),
-		done:  map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{},
-		held: map[object.Key]bool{},
+		done:  map[object.Key]inventory.Entry{}, made: map[object.Run]bool{}, ran: map[object.Run]bool{},
+		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
 	p.recall(r)
 	return p, nil
@@ -127,7 +128,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 func (a *Applier) BeginLast(r Request, hooks []set.Item) *Progress {
 	p := &Progress{
 		steps: order.Hooks(hooks, object.PostDelete), since: a.now(), known: a.knowledge(r.Service, r.Record), rules: health.Compile(r.Sync.GetHealth()),
-		done: map[object.Key]inventory.Entry{}, ran: map[object.Key]bool{}, dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
+		done: map[object.Key]inventory.Entry{}, made: map[object.Run]bool{}, ran: map[object.Run]bool{}, dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
 	p.recall(r)
 	return p
@@ -138,8 +139,8 @@ func (p *Progress) recall(r Request) {
 	if r.Record.Progress.Digest != r.Digest {
 		return
 	}
-	for _, key := range r.Record.Progress.Ran {
-		p.ran[key] = true
+	for _, run := range r.Record.Progress.Ran {
+		p.ran[run] = true
 	}
 }
 
@@ -156,6 +157,9 @@ func (p *Progress) note(item set.Item, uid types.UID, owned object.Sum) {
 	defer p.mu.Unlock()
 	p.done[item.Key] = inventory.Entry{
 		Ref: item.Ref, UID: uid, Sum: item.Sum, Owned: owned, Wave: item.Wave, Hook: item.Hook != 0,
+	}
+	if item.Hook != 0 {
+		p.made[item.Run()] = true
 	}
 }
 

@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,11 +24,19 @@ import (
 // runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
 const runAnnotation = "fairlead.dev/hook-run"
 
+// runOf is what that annotation says.
+func runOf(r Request, item set.Item) string {
+	if item.Nth == 0 {
+		return r.Digest
+	}
+	return r.Digest + "#" + strconv.Itoa(item.Nth)
+}
+
 // startHooks makes the objects of hooks that have not run for this digest.
 func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step order.Step) Result {
 	var pending pendings
 	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
-		if p.isDone(item.Key) || p.hasRun(item) {
+		if p.isMade(item) || p.hasRun(item) {
 			return nil
 		}
 		wait, problem := a.startHook(ctx, r, p, item)
@@ -39,15 +49,21 @@ func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step o
 		return Result{Failures: failures}
 	}
 	// An agent that was killed may have noted that they ended, and not deleted them.
-	a.dropHooks(ctx, p, slices.DeleteFunc(slices.Clone(step.Items), func(item set.Item) bool { return !p.hasRun(item) }), object.DeleteSucceeded)
+	a.dropHooks(ctx, r, p, slices.DeleteFunc(slices.Clone(step.Items), func(item set.Item) bool { return !p.hasRun(item) }), object.DeleteSucceeded)
 	return a.waits(p, pending.items, step.Timeout)
+}
+
+func (p *Progress) isMade(item set.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made[item.Run()]
 }
 
 // hasRun tells that a hook has ended before. Its object stays in the inventory as long as it is there.
 func (p *Progress) hasRun(item set.Item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ran[item.Key] {
+	if !p.ran[item.Run()] {
 		return false
 	}
 	if _, listed := p.done[item.Key]; !listed && !p.dropped[item.Key] {
@@ -66,8 +82,8 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	case err != nil:
 		return "", explain(item, err)
 	case meta.DeletionTimestamp != nil:
-		return "of an earlier sync is being deleted", nil
-	case meta.Annotations[runAnnotation] == r.Digest:
+		return earlier, nil
+	case meta.Annotations[runAnnotation] == runOf(r, item):
 		p.note(item, meta.UID, object.Owned(meta))
 		return "", nil
 	case isHeld(meta):
@@ -84,8 +100,11 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
 		return "", explain(item, err)
 	}
-	return "of an earlier sync is being deleted", nil
+	return earlier, nil
 }
+
+// earlier is why a hook's object can't be made yet.
+const earlier = "of an earlier run is being deleted"
 
 func isHeld(meta metav1.Object) bool {
 	_, held := meta.GetAnnotations()[object.HoldAnnotation]
@@ -101,7 +120,7 @@ func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[runAnnotation] = r.Digest
+	annotations[runAnnotation] = runOf(r, item)
 	obj.SetAnnotations(annotations)
 	made, err := a.api.Apply(ctx, obj, false)
 	if err != nil {
@@ -140,7 +159,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 		return Result{Err: err}
 	}
 	if len(failures) > 0 {
-		return a.failHooks(ctx, p, failures)
+		return a.failHooks(ctx, r, p, failures)
 	}
 	result := a.waits(p, pending.items, step.Timeout)
 	if result.Waits != nil {
@@ -214,37 +233,39 @@ func (a *Applier) endHooks(ctx context.Context, r Request, p *Progress, ended []
 	}
 	p.mu.Lock()
 	for _, item := range ended {
-		p.ran[item.Key] = true
+		p.ran[item.Run()] = true
 	}
-	ran := slices.SortedFunc(maps.Keys(p.ran), object.Compare)
+	ran := slices.SortedFunc(maps.Keys(p.ran), func(a, b object.Run) int {
+		return cmp.Or(object.Compare(a.Key, b.Key), cmp.Compare(a.Nth, b.Nth))
+	})
 	p.mu.Unlock()
 	if err := r.Note(ctx, ran); err != nil {
 		return err
 	}
-	a.dropHooks(ctx, p, ended, object.DeleteSucceeded)
+	a.dropHooks(ctx, r, p, ended, object.DeleteSucceeded)
 	return nil
 }
 
 // failHooks ends the sync.
-func (a *Applier) failHooks(ctx context.Context, p *Progress, failures []Failure) Result {
+func (a *Applier) failHooks(ctx context.Context, r Request, p *Progress, failures []Failure) Result {
 	var items []set.Item
 	for _, failure := range failures {
 		items = append(items, failure.Item)
 	}
-	a.dropHooks(ctx, p, items, object.DeleteFailed)
+	a.dropHooks(ctx, r, p, items, object.DeleteFailed)
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag. One that can't be deleted, or that people hold, stays in the inventory, and
-// so does what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
-func (a *Applier) dropHooks(ctx context.Context, p *Progress, items []set.Item, flag object.Flags) {
+// dropHooks deletes the objects of hooks with this flag, not those of others of the same name. One that can't be deleted, or that
+// people hold, stays in the inventory, and so does what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
+func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
 		entry, ok := p.Done()[item.Key]
 		if !ok || item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" {
 			continue
 		}
 		meta, err := a.api.Metadata(ctx, item.Ref)
-		if err != nil && !notThere(err) || err == nil && isHeld(meta) {
+		if err != nil && !notThere(err) || err == nil && (isHeld(meta) || meta.Annotations[runAnnotation] != runOf(r, item)) {
 			continue
 		}
 		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) || apierrors.IsConflict(err) {

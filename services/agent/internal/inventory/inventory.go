@@ -65,8 +65,8 @@ func (e Entry) Going() bool { return e.Leaving && e.Sum == 0 }
 // Progress is what must not be done twice for a digest.
 type Progress struct {
 	Digest string `json:"digest,omitempty"`
-	// Ran lists the hooks that have ended well.
-	Ran []object.Key `json:"ran,omitempty"`
+	// Ran lists the hooks that have ended well. It stays when the digest is applied: it may have to be rendered anew.
+	Ran []object.Run `json:"ran,omitempty"`
 }
 
 // Applied says what was applied, completely, last.

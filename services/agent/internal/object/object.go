@@ -43,6 +43,14 @@ func (k Key) String() string {
 	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
+// Run names what a hook's object is made for. Hooks may share a name, as Helm allows: they run one after the other.
+type Run struct {
+	Key
+
+	// Nth of those that share the name, from 0, in the order in which they are written down.
+	Nth int `json:"nth,omitempty"`
+}
+
 // Compare orders keys, so that what is listed is listed the same way each time.
 func Compare(a, b Key) int {
 	return cmp.Or(

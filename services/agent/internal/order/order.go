@@ -94,7 +94,8 @@ func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool) ([]Step, erro
 	return p.steps, nil
 }
 
-// Hooks are the steps of the hooks of one moment: wave by wave, and each wave is waited for.
+// Hooks are the steps of the hooks of one moment: wave by wave, and each wave is waited for. Those that share a name are never in
+// the same step.
 func Hooks(items []set.Item, moment set.Hook) []Step {
 	var hooks []set.Item
 	for _, item := range items {
@@ -104,10 +105,27 @@ func Hooks(items []set.Item, moment set.Hook) []Step {
 	}
 	slices.SortStableFunc(hooks, func(a, b set.Item) int { return cmp.Compare(a.Wave, b.Wave) })
 	var steps []Step
-	for wave := range slices.Values(chunks(hooks, func(item set.Item) int32 { return item.Wave })) {
-		steps = append(steps, Step{Items: wave, Hook: moment, Timeout: timeout(wave)}, Step{Items: wave, Hook: moment, Gate: true, Timeout: timeout(wave)})
+	for _, wave := range chunks(hooks, func(item set.Item) int32 { return item.Wave }) {
+		for _, items := range apart(wave) {
+			steps = append(steps, Step{Items: items, Hook: moment, Timeout: timeout(items)}, Step{Items: items, Hook: moment, Gate: true, Timeout: timeout(items)})
+		}
 	}
 	return steps
+}
+
+// apart spreads items over lists in which no name is twice.
+func apart(items []set.Item) [][]set.Item {
+	var lists [][]set.Item
+	count := map[object.Key]int{}
+	for _, item := range items {
+		at := count[item.Key]
+		count[item.Key]++
+		if at == len(lists) {
+			lists = append(lists, nil)
+		}
+		lists[at] = append(lists[at], item)
+	}
+	return lists
 }
 
 // chunks splits a sorted list where the key changes.

@@ -38,6 +38,16 @@ func needs(kind, name string) func(*set.Item) {
 	return func(i *set.Item) { i.Depends = append(i.Depends, ref(kind, name).Key) }
 }
 
+// Hooks that share a name are one after the other.
+func TestHooksThatShareAName(t *testing.T) {
+	t.Parallel()
+	before := hook(object.PreSync)
+	items := []set.Item{item("Job", "a", before), item("Job", "b", before), item("Job", "a", before), item("Job", "a", before, wave(-1)), item("Job", "a", hook(object.PostSync))}
+	if got, want := shape(Hooks(items, object.PreSync)), "a! [a!] a,b! [a,b!] a! [a!]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func isBoat(kind schema.GroupKind) bool { return kind.Kind == "Boat" }
 
 // shape writes steps as words: names that are sent, [names] that are waited for.

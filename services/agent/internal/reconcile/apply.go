@@ -115,7 +115,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		return nil, failure
 	}
 	defer func() { _ = objects.Close() }()
-	request := apply.Request{Service: k.name, Digest: service.Digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Key) error {
+	request := apply.Request{Service: k.name, Digest: service.Digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteHooks(ctx, service.Digest, ran)
 	}}
 	if k.progress == nil {
@@ -171,6 +171,8 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	items = slices.DeleteFunc(items, func(item set.Item) bool {
 		return item.Hook != 0 && (item.Hook&^(object.Never|object.PostDelete) == 0 || item.Flags&object.Hold != 0)
 	})
+	all := items
+	items = distinct(all)
 	if failure := guard(service, record, items); failure != nil {
 		return failure
 	}
@@ -191,12 +193,13 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	superset, changed := union(record, items, needed, held)
 	if changed {
 		superset.Begun = setOf(service).String()
+		superset.Progress = progressOf(record, service)
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
 	}
 	request.Record = superset
-	progress, err := k.Applier.Begin(request, items, adopted)
+	progress, err := k.Applier.Begin(request, all, adopted)
 	if err != nil {
 		return mistakeOrRetry(err).because(before)
 	}
@@ -204,8 +207,26 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	return nil
 }
 
+// distinct leaves out hooks that share the name of an item before them.
+func distinct(items []set.Item) []set.Item {
+	seen := map[object.Key]bool{}
+	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
+		before := seen[item.Key]
+		seen[item.Key] = item.Hook != 0
+		return before
+	})
+}
+
+// progressOf is which hooks have run for the digest: another one runs its own.
+func progressOf(record inventory.Record, service desired.Service) inventory.Progress {
+	if record.Progress.Digest != service.Digest {
+		return inventory.Progress{}
+	}
+	return record.Progress
+}
+
 // noteHooks records hooks that have ended well.
-func (k *keeper) noteHooks(ctx context.Context, digest string, ran []object.Key) error {
+func (k *keeper) noteHooks(ctx context.Context, digest string, ran []object.Run) error {
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return err
@@ -268,7 +289,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	isNew := record.Applied.Digest != service.Digest
 	record.Entries = entries
 	record.Complete, record.Begun = true, ""
-	record.Progress = inventory.Progress{}
+	record.Progress = progressOf(record, service)
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(), PostDelete: slices.ContainsFunc(items, isLast), Time: time.Now().UTC().Truncate(time.Second)}
 	if !k.Inventory.Note(record) {

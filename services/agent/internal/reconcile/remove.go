@@ -111,7 +111,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	}
 	hooks = slices.DeleteFunc(hooks, func(item set.Item) bool { return !isLast(item) })
 	digest := "removal of " + record.Applied.Digest
-	request := apply.Request{Service: k.name, Digest: digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Key) error {
+	request := apply.Request{Service: k.name, Digest: digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteHooks(ctx, digest, ran)
 	}}
 	if k.progress == nil {
@@ -166,6 +166,7 @@ func (k *keeper) listLast(ctx context.Context, record inventory.Record, hooks []
 	known := len(record.Entries)
 	for _, item := range hooks {
 		if !listed[item.Key] {
+			listed[item.Key] = true
 			record.Entries = append(record.Entries, inventory.Entry{Ref: item.Ref, Wave: item.Wave, Hook: true})
 		}
 	}

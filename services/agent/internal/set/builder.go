@@ -371,7 +371,7 @@ func (b *Builder) move(item Item, namespace string) (Item, error) {
 	return b.put(item, obj)
 }
 
-// twins finds objects that are there twice.
+// twins finds objects that are there twice, and are not hooks all: those are run one after the other.
 func (b *Builder) twins() error {
 	seen := make(map[object.Key]int, len(b.items))
 	var problems []error
@@ -379,6 +379,8 @@ func (b *Builder) twins() error {
 		first, twice := seen[item.Key]
 		if !twice {
 			seen[item.Key] = i
+		}
+		if !twice || item.Hook != 0 && b.items[first].Hook != 0 {
 			continue
 		}
 		problems = append(problems, &manifest.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(

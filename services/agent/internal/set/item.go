@@ -24,6 +24,8 @@ type Item struct {
 	// Hook says when an item that is a hook is applied; 0: it is none.
 	Hook  Hook
 	Flags Flags
+	// Nth of the hooks of the same name, from 0. Items fills it in.
+	Nth int
 	// Timeout of the gate that waits for the item, or of the hook; 0: the usual.
 	Timeout time.Duration
 	// Depends are objects that have to be healthy before.
@@ -39,6 +41,9 @@ type Item struct {
 	// bare: the manifest names no namespace.
 	bare bool
 }
+
+// Run names the item as a hook.
+func (i Item) Run() object.Run { return object.Run{Key: i.Key, Nth: i.Nth} }
 
 // String names the object and its place: "ConfigMap default/hello (apps/hello/config.yaml, document 2)".
 func (i Item) String() string { return i.Key.String() + " (" + i.Position.String() + ")" }

@@ -161,12 +161,17 @@ func (s *Set) Items() ([]Item, error) {
 	rest := all[:s.table-s.index]
 	items := make([]Item, s.count)
 	known := map[string]string{} // One string for all equal ones: most items share all but the name.
+	hooks := map[object.Key]int{}
 	for i := range items {
 		var err error
 		if items[i], rest, err = parseItem(rest); err != nil {
 			return nil, s.damaged()
 		}
 		items[i].share(known)
+		if items[i].Hook != 0 {
+			items[i].Nth = hooks[items[i].Key]
+			hooks[items[i].Key]++
+		}
 	}
 	return items, nil
 }

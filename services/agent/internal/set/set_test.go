@@ -119,6 +119,10 @@ func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}", "",
 			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
 		},
+		"a hook and an object of one name": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", "",
+			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
+		},
 		"annotation that makes no sense": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/wave: soon}}", "",
 			"apps/a.yaml, document 1, line 1: annotation fairlead.dev/wave: \"soon\" must be a whole number",
@@ -186,6 +190,24 @@ metadata: {name: never, annotations: {helm.sh/hook: test}}
 	}
 	if _, ok, err := s.Find(object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "never"}); ok || err != nil {
 		t.Errorf("found a test of Helm: %v", err)
+	}
+}
+
+func TestHooksThatShareANameAreCounted(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	const hook = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, annotations: {helm.sh/hook: pre-install}}\n---\n"
+	s := must(t, store, "1", strings.ReplaceAll(hook, "NAME", "a")+strings.ReplaceAll(hook, "NAME", "b")+strings.ReplaceAll(hook, "NAME", "a"), nil)
+	items, err := s.Items()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, item := range items {
+		got = append(got, fmt.Sprint(item.Name, item.Nth))
+	}
+	if want := []string{"a0", "b0", "a1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
