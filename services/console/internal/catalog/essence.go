@@ -67,7 +67,7 @@ func (s *Service) Essence() Essence {
 // Known is a service of which all is known but what hub and cluster say now.
 type Known struct {
 	UID, Cluster string // uids
-	Essence      *Essence
+	Ref          string // that it follows in Git
 }
 
 // Renew returns what the states of services come of now, by uid.
@@ -87,7 +87,7 @@ func Renew(ctx context.Context, v store.View, list []Known) (map[string]Essence,
 			return nil, fmt.Errorf("service %s: %w", k.UID, err)
 		}
 		e := s.Essence()
-		e.ref = k.Essence.ref
+		e.ref = unique.Make(k.Ref)
 		out[k.UID] = e
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"time"
 	"unique"
 
@@ -51,7 +52,7 @@ func (b *Board) judged(r *row, essence *catalog.Essence) *row {
 		cluster = c.asCluster()
 	}
 	state, since := essence.Judge(source, &cluster, store.FromMicros(r.updated))
-	if is := unique.Make(string(state)); is != r.state || store.Micros(since) != r.since || *essence != *r.essence {
+	if is := unique.Make(string(state)); is != r.state || store.Micros(since) != r.since || r.essence == nil || *essence != *r.essence {
 		out, kept := *r, *essence
 		out.state, out.since, out.essence = is, store.Micros(since), &kept
 		return &out
@@ -74,13 +75,31 @@ func (b *Board) lookedAt(r *row, now time.Time) bool {
 func (b *Board) known(services []*row) []catalog.Known {
 	out := make([]catalog.Known, 0, len(services))
 	for _, r := range services {
-		k := catalog.Known{UID: r.uid, Essence: r.essence}
+		k := catalog.Known{UID: r.uid, Ref: r.follows.Value()}
 		if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
 			k.Cluster = c.uid
 		}
 		out = append(out, k)
 	}
 	return out
+}
+
+// assess gives services that nobody read yet their states, without reading all that is shown of them.
+func (b *Board) assess(ctx context.Context, services []*row) {
+	b.mu.RLock()
+	asked := b.known(services)
+	b.mu.RUnlock()
+	var essences map[string]catalog.Essence
+	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
+		essences, err = catalog.Renew(ctx, v, asked)
+		return err
+	})
+	if err != nil {
+		b.complain(ctx, err)
+		return
+	}
+	b.failed = false
+	b.renew(services, essences)
 }
 
 // renew gives services the states that come of new essences.

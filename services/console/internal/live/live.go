@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -27,6 +28,8 @@ const (
 	lookEvery = time.Second
 	// chunk is how many resources are read anew at once.
 	chunk = 250
+	// beginChunk is of how many services the states are read at once when the board begins.
+	beginChunk = 1000
 	// ringSize is how many changes are kept for followers: some MB, and seconds of a whole fleet that reports.
 	ringSize = 2048
 	// currentWithin is how long a list waits for what was written before.
@@ -37,8 +40,12 @@ const (
 	again = time.Second
 )
 
-// errBehind is what a list gets when the board is too far behind.
-var errBehind = errors.New("the console has not taken in the last changes yet")
+var (
+	// ErrBehind is what a list gets when the board is too far behind.
+	ErrBehind = errors.New("the console has not taken in the last changes yet: try again in a moment")
+	// ErrBegins is what a list gets before the board stands.
+	ErrBegins = errors.New("the console has begun a moment ago and still reads the states of all services: lists with a filter or an order come when it has, those without are there")
+)
 
 // Sees says whether somebody sees a resource; nil: everything.
 type Sees = func(kind store.Kind, name, project, cluster string) bool
@@ -270,30 +277,16 @@ func (b *Board) kind(kind store.Kind) map[string]*row {
 
 // begin makes the board anew. Followers begin anew, too.
 func (b *Board) begin(ctx context.Context, e watch.Event) {
-	rows := map[store.Kind]map[string]*row{}
-	for _, c := range e.Changes {
-		if rows[c.Kind] == nil {
-			rows[c.Kind] = map[string]*row{}
-		}
-		r := structure(c.Resource)
-		r.keep(nil)
-		rows[c.Kind][c.Name] = r
-	}
-	b.mu.Lock()
-	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
-	b.byUID, b.urgent, b.later = map[string]*row{}, map[store.Ref]bool{}, map[store.Ref]bool{}
-	for kind, of := range rows {
-		for name := range of {
-			b.urgent[store.Ref{Kind: kind, Name: name}] = true
-		}
-	}
-	b.mu.Unlock()
+	services := b.lay(e)
 	for len(b.urgent) > 0 && ctx.Err() == nil {
-		if b.refresh(ctx); b.failed {
-			select {
-			case <-ctx.Done():
-			case <-time.After(again):
-			}
+		b.refresh(ctx)
+		b.rest(ctx)
+	}
+	// The states of services come of those of sources and clusters.
+	for part := range slices.Chunk(services, beginChunk) {
+		for done := false; !done && ctx.Err() == nil; done = !b.failed {
+			b.assess(ctx, part)
+			b.rest(ctx)
 		}
 	}
 	b.mu.Lock()
@@ -301,6 +294,41 @@ func (b *Board) begin(ctx context.Context, e watch.Event) {
 	b.ring, b.nonce = nil, store.NewEventID() // what came of it is no news
 	b.announce()
 	b.mu.Unlock()
+}
+
+// lay puts a snapshot on the board and has all read but for services, which it returns.
+func (b *Board) lay(e watch.Event) (services []*row) {
+	rows, byUID, urgent := map[store.Kind]map[string]*row{}, map[string]*row{}, map[store.Ref]bool{}
+	for _, c := range e.Changes {
+		if rows[c.Kind] == nil {
+			rows[c.Kind] = map[string]*row{}
+		}
+		r := structure(c.Resource)
+		r.keep(nil)
+		rows[c.Kind][c.Name] = r
+		if c.Kind == store.KindService {
+			services = append(services, r)
+			byUID[r.uid] = r
+		} else {
+			urgent[store.Ref{Kind: c.Kind, Name: c.Name}] = true
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
+	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
+	return services
+}
+
+// rest leaves a database alone that did not answer.
+func (b *Board) rest(ctx context.Context) {
+	if !b.failed {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(again):
+	}
 }
 
 // announce wakes whoever waits. The caller holds mu.
@@ -596,7 +624,8 @@ func (b *Board) current(ctx context.Context) error {
 	defer deadline.Stop()
 	for statuses := true; ; {
 		b.mu.RLock()
-		done, moved := b.ready && b.seq >= want && (b.settled >= want && b.taken >= touches || !statuses), b.moved
+		stands, moved := b.ready, b.moved
+		done := stands && b.seq >= want && (b.settled >= want && b.taken >= touches || !statuses)
 		b.mu.RUnlock()
 		if done {
 			return nil
@@ -606,8 +635,11 @@ func (b *Board) current(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline.C:
-			if !statuses {
-				return errors.Join(store.ErrUnavailable, errBehind)
+			switch {
+			case !statuses && !stands:
+				return ErrBegins
+			case !statuses:
+				return ErrBehind
 			}
 			statuses = false // a fleet that reports may keep it behind; what people wrote must be there
 			deadline.Reset(currentWithin)

@@ -1,10 +1,15 @@
 package live
 
 import (
+	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
 )
 
 var postgres postgrestest.Server
@@ -61,5 +67,131 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	b.look(t.Context())
 	if at := (store.Ref{Kind: store.KindCluster, Name: "edge-1"}); !b.later[at] {
 		t.Errorf("to be read anew are %v", b.later)
+	}
+}
+
+// What the board begins with is what it would have if it had read each service as it is shown.
+func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
+	t.Parallel()
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	c := catalog.New(s, box, log, nil)
+	seedStates(t, c)
+	hub := watch.New(s, log)
+	b := New(Deps{Store: s, Catalog: c, Hub: hub, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = hub.Run(ctx) })
+	running.Go(func() { _ = b.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	if err := b.current(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]bool{}
+	err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		shown, err := b.load(ctx, v, store.KindService, serviceNames())
+		for _, want := range shown {
+			b.mu.RLock()
+			got := b.rows[store.KindService][want.row.name]
+			b.mu.RUnlock()
+			states[got.state.Value()] = true
+			if got.essence == nil || *got.essence != *want.row.essence || got.state != want.row.state || got.since != want.row.since {
+				t.Errorf("%s is %s since %d, and shown as %s since %d", got.name, got.state.Value(), got.since, want.row.state.Value(), want.row.since)
+			}
+		}
+		return err
+	})
+	if err != nil || len(states) < 4 {
+		t.Fatal("states", states, err)
+	}
+}
+
+func serviceNames() []string {
+	return []string{"away", "failed", "healthy", "nothing", "pinned", "told", "waits"}
+}
+
+// seedStates writes services that differ in what Git, hub and cluster say of them.
+func seedStates(t *testing.T, c *catalog.Catalog) {
+	t.Helper()
+	by, missing := catalog.Self("test"), catalog.Expectation{AllowMissing: true}
+	source, _, err := c.UpdateSource(t.Context(), by, catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}, missing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"edge", "gone"} {
+		if _, _, err := c.UpdateCluster(t.Context(), by, catalog.Cluster{Meta: catalog.Meta{Name: name}}, missing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed, err := c.ClaimSource(t.Context(), "test", "shop", source.Meta.UID, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := catalog.Revision{Commit: strings.Repeat("a", 40)}
+	if err := c.PublishHeads(t.Context(), "test", "shop", source.Meta.UID, catalog.Publication{
+		Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "refs/heads/main", Revision: head, FetchTime: time.Now()}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := c.RecordSeen(t.Context(), []catalog.ClusterSeen{{Cluster: "edge", Time: now}, {Cluster: "gone", Time: now.Add(-time.Hour)}}); err != nil {
+		t.Fatal(err)
+	}
+	reports := map[string]catalog.Phase{"healthy": catalog.PhaseHealthy, "failed": catalog.PhaseFailed, "away": catalog.PhaseHealthy, "pinned": catalog.PhaseHealthy}
+	for _, name := range serviceNames() {
+		in := catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge", Path: "apps"}}
+		switch name {
+		case "away":
+			in.Spec.Cluster = "gone"
+		case "pinned":
+			in.Spec.Sync = json.RawMessage(`{"pin":"0123456789012345678901234567890123456789"}`)
+		}
+		s, _, err := c.UpdateService(t.Context(), by, in, missing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "nothing" {
+			continue
+		}
+		truth := catalog.HubTruth{Digest: "d", Revision: head, ResolveTime: now}
+		if name == "waits" {
+			truth = catalog.HubTruth{Problem: &catalog.Problem{Message: "no such folder", Since: now}}
+		}
+		if err := c.RecordHub(t.Context(), []catalog.ServiceHub{{Service: name, UID: s.Meta.UID, Hub: truth}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if phase := reports[name]; phase != "" {
+			report := catalog.Report{Service: name, Sequence: 1, Phase: phase, Digest: "d", AppliedDigest: "d", Commit: head.Commit, ObservedTime: now.Add(-time.Minute)}
+			if _, err := c.RecordReports(t.Context(), []catalog.ClusterReports{{Cluster: in.Spec.Cluster, Reports: []catalog.Report{report}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A console that has just begun says so.
+func TestListsSayThatTheBoardBegins(t *testing.T) {
+	t.Parallel()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)}).current(t.Context()); !errors.Is(err, ErrBegins) {
+		t.Errorf("the list failed with %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -52,6 +53,7 @@ type row struct {
 	updated   int64
 
 	project, cluster, source, ref, path, namespace, url, role word
+	follows                                                   word // of a service: what it follows in Git, its ref or a pin
 
 	// What follows comes of statuses.
 	state   word
@@ -77,6 +79,7 @@ func structure(r store.Resource) *row {
 		Project, Cluster, Source, Ref, Path, Namespace, Role string
 
 		Git      struct{ URL string }
+		Sync     struct{ Pin string }
 		Template struct{ Project, Source string }
 	}
 	_ = json.Unmarshal(r.Spec, &spec) // what has another form has none of these
@@ -85,6 +88,7 @@ func structure(r store.Resource) *row {
 	}
 	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
 	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)
+	out.follows = unique.Make(cmp.Or(spec.Sync.Pin, spec.Ref))
 	out.url, out.role = unique.Make(spec.Git.URL), unique.Make(spec.Role)
 	out.state, out.version = unique.Make(""), unique.Make("")
 	return out

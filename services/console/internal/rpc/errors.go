@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
@@ -49,6 +50,10 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
 	case errors.Is(err, watch.ErrStale):
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStale)
+	case errors.Is(err, live.ErrBegins):
+		return connect.NewError(connect.CodeUnavailable, live.ErrBegins)
+	case errors.Is(err, live.ErrBehind):
+		return connect.NewError(connect.CodeUnavailable, live.ErrBehind)
 	case errors.Is(err, store.ErrUnavailable):
 		log.WarnContext(ctx, "database does not answer", "err", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the catalog's database does not answer: try again later"))
