@@ -546,7 +546,7 @@ func TestAgentOfAnotherClusterTouchesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err = service.Run(ctx)
 	if !errors.Is(err, inventory.ErrOtherCluster) || !strings.Contains(err.Error(), `it is "edge", and the agent joined as "prod"`) {

@@ -89,7 +89,7 @@ func TestWatchesEndWellWhenTheAgentStops(t *testing.T) {
 	}
 	next <- 1
 	here.await("an event", func() bool { return seen.Load() == 1 })
-	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limit, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a.session.Drain(limit, "the agent is stopping")
 	if limit.Err() != nil {
@@ -127,7 +127,7 @@ func TestDrainSendsEverybodyElsewhere(t *testing.T) {
 		next <- 2
 		select {
 		case <-seen:
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatal("no event came")
 		}
 	}

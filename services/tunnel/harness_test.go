@@ -39,6 +39,9 @@ import (
 	"fairlead.dev/services/tunnel"
 )
 
+// patience is how long what has to happen may take on a machine that is busy.
+const patience = time.Minute
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asTunnel) != "" {
 		runTunnel()
@@ -213,11 +216,13 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	return h
 }
 
-// another starts one more replica of the tunnel.
+// another starts one more replica of the tunnel. This one knows it then.
 func (h *hub) another() *hub {
 	h.t.Helper()
+	before := len(h.known())
 	more := &hub{console: h.console, t: h.t, ca: h.ca, coordinate: h.coordinate, config: h.config, observed: h.observed}
 	more.start()
+	h.await("the new replica is known", func() bool { return len(h.known()) > before })
 	return more
 }
 
@@ -271,11 +276,11 @@ func (h *hub) await(what string, ok func() bool) {
 	h.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	for !ok() {
 		select {
 		case <-deadline:
-			h.t.Fatalf("not within 30 s: %s\n%s", what, h.logs)
+			h.t.Fatalf("not within %s: %s\n%s", patience, what, h.logs)
 		case <-ticker.C:
 		}
 	}
@@ -406,19 +411,25 @@ func (h *hub) tunnels(as identity.Identity) tunnelv1connect.TunnelServiceClient 
 	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identity.StaticToken(h.sign(h.t, as))))...)
 }
 
-// replicas returns the ids of all replicas, and that of this one.
-func (h *hub) replicas() (all []string, own string) {
+// id is this replica's.
+func (h *hub) id() string {
 	h.t.Helper()
 	agent := h.dial(h.url, h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), nil)
 	<-agent.session.Ready()
-	own = agent.session.Peer().Properties["replica_id"]
+	id := agent.session.Peer().Properties["replica_id"]
 	agent.session.Close(mux.CodeNone, "")
 	<-agent.session.Done()
+	return id
+}
+
+// known returns the ids of all replicas that this one knows, and of itself.
+func (h *hub) known() []string {
+	h.t.Helper()
 	resp, err := h.tunnels(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}).ListReplicas(h.t.Context(), &tunnelv1.ListReplicasRequest{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return resp.GetReplicaIds(), own
+	return resp.GetReplicaIds()
 }
 
 // watchSessions returns a function that waits for the next message.

@@ -326,7 +326,7 @@ func TestStaleEntriesCostATry(t *testing.T) {
 		b, err := io.ReadAll(r.Body)
 		fmt.Fprint(w, len(b), err)
 	})
-	_, id := stale.replicas()
+	id := stale.id()
 	if err := memory.Join(t.Context(), "tunnel/edge-1", coordination.Member{ID: "forged", Meta: map[string]string{"replica": id}}, coordination.MaxTTL); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination/redistest"
+	"fairlead.dev/platform/freeport"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/reach"
@@ -43,13 +44,11 @@ func runTunnel() {
 // process starts a replica of the tunnel as a process of its own.
 func (h *hub) process(redis string) (*hub, *subprocess.Process) {
 	h.t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(h.t.Context(), "tcp", "127.0.0.1:0")
+	addresses, err := freeport.Addresses(1)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	at := l.Addr().String()
-	_ = l.Close()
-	c := h.config
+	at, c := addresses[0], h.config
 	cmd := exec.Command(os.Args[0], "--listen", at, "--data-dir", h.t.TempDir(), "--console-url", c.ConsoleURL, "--hub-ca-file", c.HubCAFile,
 		"--hub-secret-file", c.HubSecretFile, "--redis-url", redis, "--tls-cert", c.Server.CertFile, "--tls-key", c.Server.KeyFile, "--drain-timeout", "60s")
 	more := &hub{console: h.console, t: h.t, ca: h.ca, config: c, url: "https://" + at, logs: &syncBuffer{}}

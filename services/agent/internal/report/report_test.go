@@ -60,7 +60,7 @@ func (r *receiver) Report(_ context.Context, request *deliveryv1.ReportRequest) 
 
 func (r *receiver) await(t *testing.T, service, message string) *deliveryv1.ServiceReport {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		r.mu.Lock()
 		got := r.got[service]

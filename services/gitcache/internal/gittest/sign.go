@@ -16,8 +16,9 @@ type Signer struct {
 	Public      string // as a source's verification names it
 	Fingerprint string
 
-	home string // of gpg; empty: an SSH key
-	file string // the private SSH key
+	home    string // of gpg; empty: an SSH key
+	wrapper string // runs gpg with this home, which Git can't be told
+	file    string // the private SSH key
 }
 
 // NewSSH makes an SSH key; args go to ssh-keygen.
@@ -54,7 +55,8 @@ func newKeyring(t testing.TB) *Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Signer{home: home}
+	s := &Signer{home: home, wrapper: filepath.Join(home, "git-gpg")}
+	writeProgram(t, s.wrapper, fmt.Sprintf("#!/bin/sh\nexec gpg --homedir %q --batch \"$@\"\n", home))
 	t.Cleanup(func() {
 		_ = s.command(t, "gpgconf", "--homedir", home, "--kill", "all").Run() // it may not run
 		_ = os.RemoveAll(home)
@@ -67,17 +69,7 @@ func (s *Signer) Config() [][2]string {
 	if s.home == "" {
 		return [][2]string{{"gpg.format", "ssh"}, {"user.signingKey", s.file}}
 	}
-	return [][2]string{{"gpg.format", "openpgp"}, {"user.signingKey", s.Fingerprint}, {"gpg.program", s.wrapper()}}
-}
-
-// wrapper runs gpg with this home, which Git can't be told.
-func (s *Signer) wrapper() string {
-	path := filepath.Join(s.home, "git-gpg")
-	script := fmt.Sprintf("#!/bin/sh\nexec gpg --homedir %q --batch \"$@\"\n", s.home)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // has to be run
-		panic(err)
-	}
-	return path
+	return [][2]string{{"gpg.format", "openpgp"}, {"user.signingKey", s.Fingerprint}, {"gpg.program", s.wrapper}}
 }
 
 // Private is the private SSH key.

@@ -57,8 +57,8 @@ func NewSSHServer(t testing.TB) *SSHServer {
 	s.Identity = PrivatePEM(t, key, "")
 	s.Authorize(t, key)
 	s.UseHostKeys(t, ED25519)
-	s.write(t, "serve", serveScript, "@STATE@", s.state, "@ROOT@", s.dir, "@PATH@", os.Getenv("PATH"))
-	s.write(t, "pack", packScript, "@STATE@", s.state)
+	writeProgram(t, s.path("serve"), strings.NewReplacer("@STATE@", s.state, "@ROOT@", s.dir, "@PATH@", os.Getenv("PATH")).Replace(serveScript))
+	writeProgram(t, s.path("pack"), strings.ReplaceAll(packScript, "@STATE@", s.state))
 	s.write(t, "log", "")
 	s.run(t)
 	return s
@@ -105,8 +105,19 @@ func (s *SSHServer) path(name string) string { return filepath.Join(s.state, nam
 func (s *SSHServer) write(t testing.TB, name, content string, replace ...string) {
 	t.Helper()
 	content = strings.NewReplacer(replace...).Replace(content)
-	if err := os.WriteFile(s.path(name), []byte(content), 0o700); err != nil { //nolint:gosec // some are scripts
+	if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// writeProgram makes a script that can be executed at once. Another process writes it: what this one has open for writing, a child that
+// another test forks at that moment has, too, and then the system says that the file is busy.
+func writeProgram(t testing.TB, path, script string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "install", "-m", "700", "/dev/stdin", path)
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("write %s: %v: %s", path, err, out)
 	}
 }
 
