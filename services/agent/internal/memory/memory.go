@@ -288,9 +288,10 @@ func (m *Memory) Get(key object.Key) (Known, bool) {
 
 // Wrote notes the answer to an apply. Follow it with Saw if the answer tells the health, too.
 func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object, content object.Sum) {
+	owned := object.Owned(answer) // it takes long, and the memory is for all
 	m.update(key, func(id uint32, r *record) {
 		version := versionOf(answer.GetResourceVersion())
-		r.manifest, r.applied, r.owned = manifest, content, object.Owned(answer)
+		r.manifest, r.applied, r.owned = manifest, content, owned
 		r.flags |= wrote
 		if r.older(version) {
 			return // The watch was faster, and has seen what came after.
@@ -299,18 +300,19 @@ func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object
 			r.health = unknown
 			delete(m.messages, id)
 		}
-		m.look(id, r, answer, content)
+		m.look(id, r, answer, owned, content)
 	})
 }
 
 // Saw notes an object as it is in the cluster. Without a state its health stays as it was.
 func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content object.Sum, h health.Health) {
 	key := object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: meta.GetNamespace(), Name: meta.GetName()}
+	owned := object.Owned(meta)
 	m.update(key, func(id uint32, r *record) {
 		if r.older(versionOf(meta.GetResourceVersion())) {
 			return
 		}
-		m.look(id, r, meta, content)
+		m.look(id, r, meta, owned, content)
 		if h.State == "" {
 			return
 		}
@@ -324,15 +326,15 @@ func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content ob
 }
 
 // look takes over what an object says of itself.
-func (m *Memory) look(id uint32, r *record, meta metav1.Object, content object.Sum) {
+func (m *Memory) look(id uint32, r *record, meta metav1.Object, owned, content object.Sum) {
 	if r.owned == 0 && r.flags&(seen|wrote) == 0 { // An inventory that does not tell: as it is found, so it was.
-		r.owned = object.Owned(meta)
+		r.owned = owned
 	}
 	r.flags = r.flags&^(gone|held|stripped) | seen
 	r.version, r.generation = versionOf(meta.GetResourceVersion()), meta.GetGeneration()
 	r.mark = m.marks[r.kind]
 	m.setUID(id, meta.GetUID())
-	r.seen, r.watched = object.Owned(meta), content
+	r.seen, r.watched = owned, content
 	if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
 		r.flags |= held
 	}

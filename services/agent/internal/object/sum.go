@@ -292,6 +292,12 @@ func elementKey(fields map[string]any, element any) (string, bool) {
 }
 
 func same(a, b any) bool {
+	switch v := a.(type) { // most values: they need no sum
+	case nil, string, bool, int64:
+		if _, number := b.(float64); !number {
+			return v == b
+		}
+	}
 	x, y := newWalk(), newWalk()
 	x.value(a)
 	y.value(b)
