@@ -48,10 +48,11 @@ func Storms(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	} {
 		begin := time.Now()
 		said, err := one.storm(ctx, b.World)
-		b.say("storm of %s: %s; %v", one.name, said, time.Since(begin).Round(time.Second))
 		if err != nil {
+			said += fmt.Sprintf(" failed: %v", err)
 			failed = append(failed, fmt.Errorf("storm of %s: %w", one.name, err))
 		}
+		b.say("storm of %s: %s; %v", one.name, said, time.Since(begin).Round(time.Second))
 	}
 	b.say("BENCH agent.storms_weathered %d of 9", 9-len(failed))
 	return errors.Join(failed...)
