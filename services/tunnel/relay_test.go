@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
@@ -280,7 +281,7 @@ func TestRequestsAskCoordinationForNothing(t *testing.T) {
 		resp, _ := there.do(there.request("GET", "/clusters/edge-1/api", nil))
 		return resp.StatusCode == 200
 	})
-	before := c.lookups.Load()
+	before, began := c.lookups.Load(), time.Now()
 	const requests = 300
 	for _, h := range []*hub{here, there} {
 		client := h.client()
@@ -293,9 +294,9 @@ func TestRequestsAskCoordinationForNothing(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}
-	// The heartbeats of two replicas go on meanwhile, each some times a minute.
-	if asked := c.lookups.Load() - before; asked > requests/10 {
-		t.Errorf("coordination was asked %d times for %d requests", asked, 2*requests)
+	// The heartbeats of two replicas go on meanwhile, on a busy machine for minutes.
+	if asked, most := c.lookups.Load()-before, requests/10+2*int64(time.Since(began).Seconds()); asked > most {
+		t.Errorf("coordination was asked %d times for %d requests, more than %d", asked, 2*requests, most)
 	}
 	c.down.Store(true)
 	for _, h := range []*hub{here, there} {
