@@ -130,7 +130,7 @@ func TestLeastRightsSuffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := agent.Stop(20 * time.Second); err != nil {
+		if err := agent.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {

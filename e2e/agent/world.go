@@ -91,7 +91,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 func (w *World) Stop() error {
 	var errs []error
 	if w.Agent != nil {
-		errs = append(errs, w.Agent.Stop(20*time.Second))
+		errs = append(errs, w.Agent.Stop(time.Minute))
 	}
 	if w.Proxy != nil {
 		w.Proxy.Stop()

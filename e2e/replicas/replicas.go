@@ -118,7 +118,7 @@ func (p *Pair) Stop() (err error) {
 		if r == nil {
 			continue
 		}
-		if stopped := r.Stop(10 * time.Second); stopped != nil {
+		if stopped := r.Stop(time.Minute); stopped != nil {
 			err = stopped
 		}
 	}

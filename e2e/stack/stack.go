@@ -136,7 +136,7 @@ func (s *Stack) Tail(part string) string { return s.parts[part].Tail() }
 
 // Stop ends everything in the reverse order and says what did not end well.
 func (s *Stack) Stop() error {
-	const grace = 20 * time.Second // more than any part's own drain deadline
+	const grace = time.Minute // more than any part's own drain deadline, on a busy machine too
 	var errs []error
 	for _, name := range slices.Backward(s.order) {
 		errs = append(errs, s.parts[name].Stop(grace))
