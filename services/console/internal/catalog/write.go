@@ -240,7 +240,7 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 			return err
 		}
 	}
-	return nil
+	return w.hookAll(ctx, drafted)
 }
 
 // complete finishes the draft of an edit.
@@ -374,6 +374,33 @@ func (w *writing) hook(ctx context.Context, i int) error {
 	for _, hook := range w.hooks {
 		if err := hook.Wrote(ctx, w.tx, w.by, w.out[i].Before, w.out[i].After); err != nil {
 			return w.fault(i, err)
+		}
+	}
+	return nil
+}
+
+// Batcher is a hook with work that is cheaper for many resources at once.
+type Batcher interface {
+	// WroteAll is called within the transaction when all resources of a kind are written and Wrote was called for each, unless
+	// something is wrong with one of them.
+	WroteAll(ctx context.Context, tx *store.Tx, written []Written) error
+}
+
+func (w *writing) hookAll(ctx context.Context, of []int) error {
+	var written []Written
+	for _, i := range of {
+		if w.out[i].Outcome != Unchanged {
+			written = append(written, w.out[i])
+		}
+	}
+	if len(written) == 0 || len(w.faults) > 0 {
+		return nil
+	}
+	for _, hook := range w.hooks {
+		if b, ok := hook.(Batcher); ok {
+			if err := b.WroteAll(ctx, w.tx, written); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

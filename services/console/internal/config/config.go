@@ -60,7 +60,7 @@ func New(c *catalog.Catalog, s *store.Store, box *seal.Box) *Resolver {
 	return &Resolver{catalog: c, store: s, box: box}
 }
 
-// Wrote implements catalog.Hook: it computes anew what the services get that a write may touch.
+// Wrote implements catalog.Hook: it computes anew what the services get that name what was written.
 func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
 	if after == nil {
 		return nil // nobody names what goes
@@ -68,29 +68,58 @@ func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before
 	if err := connected(ctx, tx, *after); err != nil {
 		return err
 	}
-	if after.Kind == store.KindService {
-		fresh := before == nil
-		if !fresh {
-			was, err := clusterOf(*before)
-			if err != nil {
-				return err
-			}
-			is, err := clusterOf(*after)
-			if err != nil {
-				return err
-			}
-			fresh = was != is // what is for one cluster is not for another
-		}
-		return r.compute(ctx, tx, []store.Resource{*after}, fresh)
-	}
-	if before == nil {
-		return nil // nobody names it yet
+	if before == nil || after.Kind == store.KindService {
+		return nil // nobody names it yet, and services are computed together
 	}
 	names, err := touched(ctx, tx.View, after)
 	if err != nil || len(names) == 0 {
 		return err
 	}
 	return r.again(ctx, tx, names)
+}
+
+// WroteAll implements catalog.Batcher: it computes what services get that were written.
+func (r *Resolver) WroteAll(ctx context.Context, tx *store.Tx, written []catalog.Written) error {
+	var fresh, known []store.Resource
+	for _, w := range written {
+		if w.Kind != store.KindService {
+			return nil // all are of one kind
+		}
+		moved, err := moved(w.Before, *w.After)
+		if err != nil {
+			return err
+		}
+		if moved {
+			fresh = append(fresh, *w.After)
+		} else {
+			known = append(known, *w.After)
+		}
+	}
+	for _, part := range []struct {
+		services []store.Resource
+		fresh    bool
+	}{{fresh, true}, {known, false}} {
+		if len(part.services) == 0 {
+			continue
+		}
+		if err := r.compute(ctx, tx, part.services, part.fresh); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moved says whether a service is for another cluster than before: what is for one is not for another.
+func moved(before *store.Resource, after store.Resource) (bool, error) {
+	if before == nil {
+		return true, nil
+	}
+	was, err := clusterOf(*before)
+	if err != nil {
+		return false, err
+	}
+	is, err := clusterOf(after)
+	return was != is, err
 }
 
 // again computes what services get that may get other values.
