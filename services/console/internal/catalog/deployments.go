@@ -94,6 +94,10 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	if err != nil {
 		return nil, err
 	}
+	authors, err := v.Authors(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
 	var out []store.Deployment
 	for _, d := range list {
 		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
@@ -111,7 +115,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 				next.Commit, next.FetchTime = h.Revision, h.FetchTime
 			}
 		}
-		if err := next.explain(ctx, v, d, last[d.service.UID]); err != nil {
+		if err := next.explain(d, last[d.service.UID], authors[d.service.UID]); err != nil {
 			return nil, err
 		}
 		state, err := json.Marshal(next)
@@ -134,8 +138,8 @@ func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision
 	return told[store.HubRef{Source: hub.Source, Ref: hub.Ref}].Revision
 }
 
-// explain says what made a deployment, and who, by what is other than in the one before.
-func (d *Deployment) explain(ctx context.Context, v store.View, of delivery, before store.Deployment) error {
+// explain says what made a deployment, and who, by what is other than in the one before. author is who wrote the service last.
+func (d *Deployment) explain(of delivery, before store.Deployment, author string) error {
 	var was Deployment
 	if before.State != nil {
 		if err := json.Unmarshal(before.State, &was); err != nil {
@@ -157,11 +161,8 @@ func (d *Deployment) explain(ctx context.Context, v store.View, of delivery, bef
 	default:
 		d.Cause = CauseSpec
 	}
-	written, err := v.Revisions(ctx, of.service.UID, 1)
-	if len(written) > 0 {
-		d.Author = written[0].Author
-	}
-	return err
+	d.Author = author
+	return nil
 }
 
 // stepsOf are what a report says of deployments.

@@ -83,11 +83,7 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	if err != nil {
 		return err
 	}
-	// First: what is told again after a crash is a deployment once.
-	if err := c.store.AddDeployments(ctx, begun); err != nil {
-		return err
-	}
-	if err := c.store.PutHub(ctx, states, events...); err != nil {
+	if err := c.store.PutHub(ctx, states, begun, events...); err != nil {
 		return err
 	}
 	return c.recordRefs(ctx, refs) // after what they say of services

@@ -30,9 +30,6 @@ type reporting struct {
 // reporting begins with what is kept about services.
 func (c *Catalog) reporting(ctx context.Context, v store.View, services map[string]Service) (*reporting, error) {
 	out := &reporting{Catalog: c, last: map[store.ReportKey]*Report{}}
-	if c.observer == nil {
-		return out, nil
-	}
 	var uids []string
 	for _, s := range services {
 		uids = append(uids, s.Meta.UID)
@@ -55,9 +52,11 @@ func (c *Catalog) reporting(ctx context.Context, v store.View, services map[stri
 // tell notes what is new in a report.
 func (p *reporting) tell(s Service, key store.ReportKey, r Report) {
 	before := p.last[key]
-	if p.observer == nil || before != nil && r.Sequence <= before.Sequence {
+	if before != nil && r.Sequence <= before.Sequence {
 		return
 	}
-	p.events = append(p.events, p.observer.ClusterSaid(s, before, r)...)
 	p.last[key] = &r
+	if p.observer != nil {
+		p.events = append(p.events, p.observer.ClusterSaid(s, before, r)...)
+	}
 }

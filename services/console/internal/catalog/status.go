@@ -24,7 +24,6 @@ type ClusterReports struct {
 // dropped and acknowledged, else its agent would send it for ever.
 func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
-	keys := make([]map[string]store.ReportKey, len(in))
 	var rows []store.Report
 	var news *reporting
 	var steps []store.Step
@@ -37,7 +36,7 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 			return err
 		}
 		for i, cr := range in {
-			acks[i], keys[i] = map[string]uint64{}, map[string]store.ReportKey{}
+			acks[i] = map[string]uint64{}
 			cluster, known := clusters[cr.Cluster]
 			for _, r := range cr.Reports {
 				acks[i][r.Service] = max(acks[i][r.Service], r.Sequence)
@@ -52,7 +51,9 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 				}
 				rows = append(rows, row)
 				key := store.ReportKey{Service: row.Service, Cluster: row.Cluster}
-				keys[i][r.Service] = key
+				if before := news.last[key]; before != nil { // it may be ahead of what is reported
+					acks[i][r.Service] = max(acks[i][r.Service], before.Sequence)
+				}
 				news.tell(service, key, r)
 				steps = append(steps, stepsOf(row.Service, r)...)
 			}
@@ -62,13 +63,10 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.StepDeployments(ctx, steps); err != nil {
+	if err := c.store.PutReports(ctx, rows, steps, news.events...); err != nil {
 		return nil, err
 	}
-	if err := c.store.PutReports(ctx, rows, news.events...); err != nil {
-		return nil, err
-	}
-	return acks, c.raiseAcks(ctx, acks, keys, rows)
+	return acks, nil
 }
 
 // reported returns the clusters and services that reports name.
@@ -110,28 +108,6 @@ func encodeReport(service, cluster string, r Report) (store.Report, error) {
 		return store.Report{}, fmt.Errorf("encode report about service %q: %w", r.Service, err)
 	}
 	return store.Report{Service: service, Cluster: cluster, Sequence: int64(r.Sequence), State: state}, nil
-}
-
-// raiseAcks brings acknowledgements up to what is kept, which may be ahead of what was reported.
-func (c *Catalog) raiseAcks(ctx context.Context, acks []map[string]uint64, keys []map[string]store.ReportKey, rows []store.Report) error {
-	uids := map[string]bool{}
-	for _, r := range rows {
-		uids[r.Service] = true
-	}
-	return c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		kept, err := v.Reports(ctx, trueKeys(uids))
-		if err != nil {
-			return err
-		}
-		for i := range acks {
-			for service, key := range keys[i] {
-				if r, ok := kept[key]; ok {
-					acks[i][service] = max(acks[i][service], uint64(r.Sequence))
-				}
-			}
-		}
-		return nil
-	})
 }
 
 // ClusterSeen is a sign of life.

@@ -59,49 +59,39 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 	})
 }
 
-// AddDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over.
-func (s *Store) AddDeployments(ctx context.Context, list []Deployment) error {
+// addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over.
+func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
 	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Deployment) int { return cmp.Compare(a.Service, b.Service) }) // one order for all consoles
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, step := range []struct {
-			text string
-			args func(d *Deployment) []any
-		}{
-			{
-				"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
-					" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
-					" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
-					" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
-				func(d *Deployment) []any {
-					return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime)}
-				},
+	for _, step := range []struct {
+		text string
+		args func(d *Deployment) []any
+	}{
+		{
+			"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
+				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
+				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
+				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
+			func(d *Deployment) []any {
+				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime)}
 			},
-			{
-				"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
-				func(d *Deployment) []any { return []any{d.Service, Micros(d.DeliverTime)} },
-			},
-			{
-				"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
-				func(d *Deployment) []any { return []any{d.Service, maxDeployments} },
-			},
-		} {
-			err := prepared(ctx, tx, step.text, func(stmt *sql.Stmt) error {
-				for i := range list {
-					if _, err := stmt.ExecContext(ctx, step.args(&list[i])...); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("write deployments: %w", err)
-			}
+		},
+		{
+			"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
+			func(d *Deployment) []any { return []any{d.Service, Micros(d.DeliverTime)} },
+		},
+		{
+			"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
+			func(d *Deployment) []any { return []any{d.Service, maxDeployments} },
+		},
+	} {
+		if err := each(ctx, tx, len(list), step.text, func(i int) []any { return step.args(&list[i]) }); err != nil {
+			return fmt.Errorf("write deployments: %w", err)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // prepared has one statement run many times: most of the time of a short one goes into reading it.
@@ -114,46 +104,49 @@ func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) 
 	return run(stmt)
 }
 
-// StepDeployments notes how far the current deployments of services are. The first time counts.
-func (s *Store) StepDeployments(ctx context.Context, steps []Step) error {
+// stepDeployments notes how far the current deployments of services are. The first time counts. It returns those that became healthy.
+func stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {
-		return nil
+		return nil, nil
 	}
 	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
-	var healthy []func()
-	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		healthy = nil
-		return prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
-			" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
-			" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
-			" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
-			" RETURNING "+deploymentColumns, func(stmt *sql.Stmt) error {
-			for _, p := range steps {
-				rows, err := stmt.QueryContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message)
-				changed, err := collect(rows, err, scanDeployment)
-				if err != nil {
-					return fmt.Errorf("write deployment: %w", err)
-				}
-				for _, d := range changed {
-					if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
-						healthy = append(healthy, func() { s.healthy(d, p.Trace) })
-					}
+	err = prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
+		" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
+		" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
+		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
+		" RETURNING "+deploymentColumns, func(stmt *sql.Stmt) error {
+		for _, p := range steps {
+			rows, err := stmt.QueryContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message)
+			changed, err := collect(rows, err, scanDeployment)
+			if err != nil {
+				return fmt.Errorf("write deployment: %w", err)
+			}
+			for _, d := range changed {
+				if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+					healthy = append(healthy, became{d, p.Trace})
 				}
 			}
-			return nil
-		})
-	})
-	if err == nil && s.healthy != nil {
-		for _, tell := range healthy {
-			tell()
 		}
-	}
-	return err
+		return nil
+	})
+	return healthy, err
+}
+
+// became is a deployment that is healthy for the first time, and the trace context of what said so.
+type became struct {
+	Deployment
+	trace string
 }
 
 // OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time, and with the trace context
 // of what the cluster said. It must not block. Call it before anything is written.
 func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy = healthy }
+
+// Authors returns who wrote services last, by uid.
+func (v View) Authors(ctx context.Context, services []string) (map[string]string, error) {
+	return byKey(ctx, v, "SELECT r.uid, v.author FROM resources r JOIN revisions v ON v.uid = r.uid AND v.revision = r.revision WHERE r.uid IN ", services,
+		func(rows *sql.Rows) (uid, author string, err error) { return uid, author, rows.Scan(&uid, &author) })
+}
 
 // History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from
 // the newest on.

@@ -37,7 +37,7 @@ func (v View) Details(ctx context.Context, kind DetailKind, services []string) (
 
 // PutDetail keeps a detail in place of the one before. One of a service that is gone is passed over.
 func (s *Store) PutDetail(ctx context.Context, kind DetailKind, service string, d Detail) error {
-	return s.each(ctx, Touched{}, nil, 1, "INSERT INTO service_details (service_uid, kind, digest, time, data) SELECT $1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
+	return s.eachStatus(ctx, Touched{}, 1, "INSERT INTO service_details (service_uid, kind, digest, time, data) SELECT $1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
 		" ON CONFLICT (service_uid, kind) DO UPDATE SET digest = excluded.digest, time = excluded.time, data = excluded.data",
 		func(int) []any { return []any{service, string(kind), d.Digest, Micros(d.Time), d.Data} })
 }

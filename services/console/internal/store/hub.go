@@ -24,12 +24,20 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 	})
 }
 
-// PutHub keeps hub truths, by service uid, in one commit with events about them.
-func (s *Store) PutHub(ctx context.Context, states map[string][]byte, events ...Event) error {
+// PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin and events about them.
+func (s *Store) PutHub(ctx context.Context, states map[string][]byte, begun []Deployment, events ...Event) error {
+	if len(states) == 0 {
+		return nil
+	}
 	uids := sortedKeys(states)
-	return s.each(ctx, Touched{Services: uids}, events, len(uids), "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
-		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
-		func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+	return s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) error {
+		if err := addDeployments(ctx, tx, begun); err != nil {
+			return err
+		}
+		return each(ctx, tx, len(uids), "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
+			" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
+			func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+	})
 }
 
 // PutHubRefs keeps what is known of refs. Those of sources that are gone are passed over.
@@ -43,7 +51,7 @@ func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error 
 	for _, r := range refs {
 		touched.Sources = append(touched.Sources, r.Source)
 	}
-	return s.each(ctx, touched, nil, len(refs), "INSERT INTO hub_refs (source_uid, ref, state, touch_time) SELECT $1, $2, $3, "+s.dialect.now+" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
+	return s.eachStatus(ctx, touched, len(refs), "INSERT INTO hub_refs (source_uid, ref, state, touch_time) SELECT $1, $2, $3, "+s.dialect.now+" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
 		" ON CONFLICT (source_uid, ref) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
 		func(i int) []any {
 			return []any{refs[i].Source, refs[i].Ref, string(states[refs[i]])}

@@ -151,8 +151,11 @@ func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	return nil
 }
 
-// PutReports keeps each report whose sequence is above the kept one's, all in one commit with events about them.
-func (s *Store) PutReports(ctx context.Context, reports []Report, events ...Event) error {
+// PutReports keeps each report whose sequence is above the kept one's, all in one commit with how far deployments are and events about them.
+func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, events ...Event) error {
+	if len(reports) == 0 {
+		return nil
+	}
 	// One order for all consoles, so that they can't wait for each other.
 	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Sequence, b.Sequence))
@@ -162,20 +165,32 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, events ...Even
 	for _, r := range reports {
 		touched.Services = append(touched.Services, r.Service)
 	}
-	return s.each(ctx, touched, events, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"+
-		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time"+
-		" WHERE excluded.sequence > reports.sequence",
-		func(i int) []any {
-			r := reports[i]
-			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
-		})
+	var healthy []became
+	err := s.status(ctx, touched, events, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if healthy, err = stepDeployments(ctx, tx, steps); err != nil {
+			return err
+		}
+		return each(ctx, tx, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"+
+			" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time"+
+			" WHERE excluded.sequence > reports.sequence",
+			func(i int) []any {
+				r := reports[i]
+				return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+			})
+	})
+	if err == nil && s.healthy != nil {
+		for _, h := range healthy {
+			s.healthy(h.Deployment, h.trace)
+		}
+	}
+	return err
 }
 
 // PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the
 // kept one. JoinTime and LostTime are not looked at.
 func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
 	uids := sortedKeys(seen)
-	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, "+s.dialect.now+")"+
+	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, "+s.dialect.now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time, touch_time = excluded.touch_time,"+
 		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
 		func(i int) []any {
@@ -186,25 +201,22 @@ func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
 // PutLost keeps the later of the kept and the given time per cluster that was seen.
 func (s *Store) PutLost(ctx context.Context, lost map[string]time.Time) error {
 	uids := sortedKeys(lost)
-	return s.each(ctx, Touched{Clusters: uids}, nil, len(uids), "UPDATE seen SET lost_time = $2, touch_time = "+s.dialect.now+" WHERE cluster_uid = $1 AND lost_time < $2",
+	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "UPDATE seen SET lost_time = $2, touch_time = "+s.dialect.now+" WHERE cluster_uid = $1 AND lost_time < $2",
 		func(i int) []any { return []any{uids[i], Micros(lost[uids[i]])} })
 }
 
-// each runs one statement for n rows in one commit, with events about them.
-func (s *Store) each(ctx context.Context, touched Touched, events []Event, n int, query string, args func(int) []any) error {
+// eachStatus runs one statement for n rows in one commit.
+func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query string, args func(int) []any) error {
 	if n == 0 {
 		return nil
 	}
+	return s.status(ctx, touched, nil, func(ctx context.Context, tx *sql.Tx) error { return each(ctx, tx, n, query, args) })
+}
+
+// status writes statuses in one commit with events about them.
+func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) error) error {
 	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
-			for i := range n {
-				if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := write(ctx, tx); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
 		return s.insertEvents(ctx, tx, events)
@@ -214,6 +226,18 @@ func (s *Store) each(ctx context.Context, touched Touched, events []Event, n int
 		s.tellEvents(events)
 	}
 	return err
+}
+
+// each runs one statement for n rows.
+func each(ctx context.Context, tx *sql.Tx, n int, query string, args func(int) []any) error {
+	return prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
+		for i := range n {
+			if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func sortedKeys[V any](m map[string]V) []string {

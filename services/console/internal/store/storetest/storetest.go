@@ -422,8 +422,8 @@ func testChatter(t *testing.T, open Open) {
 	svc := create(t, s, draft(store.KindService, "web", `{}`))
 	before := read(t, s, func(ctx context.Context, v store.View) (store.Cursor, error) { return v.End(ctx) })
 	err := errors.Join(
-		s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}),
-		s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}),
+		s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil),
+		s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{"c1": {SeenTime: time.Now(), State: []byte(`{}`)}}))
 	if err != nil {
 		t.Fatal(err)
@@ -474,7 +474,7 @@ func testReports(t *testing.T, open Open) {
 	s := open(store.Options{})
 	put := func(reports ...store.Report) {
 		t.Helper()
-		if err := s.PutReports(t.Context(), reports); err != nil {
+		if err := s.PutReports(t.Context(), reports, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -796,10 +796,10 @@ func testStrangeText(t *testing.T, open Open) {
 func testDeleteStatuses(t *testing.T, open Open) {
 	s := open(store.Options{})
 	svc := create(t, s, draft(store.KindService, "web", `{}`))
-	if err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}); err != nil {
+	if err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}); err != nil {
+	if err := s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, svc)
@@ -827,7 +827,7 @@ func testSweep(t *testing.T, open Open) {
 		}
 		reports, uids = append(reports, gone), append(uids, gone.Service)
 	}
-	if err := s.PutReports(t.Context(), reports); err != nil {
+	if err := s.PutReports(t.Context(), reports, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {}, "gone": {}}); err != nil {
