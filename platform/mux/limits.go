@@ -35,7 +35,7 @@ const (
 	maxWindow = 16 << 20
 	// nearWindow is what it may grow to over round trips shorter than nearTrip. More would not be faster, and is what a
 	// reader that stalls in the middle holds.
-	nearWindow = 512 << 10
+	nearWindow = 1 << 20
 	nearTrip   = 5 * time.Millisecond
 	// growthBudget is what all windows of a session may grow by together.
 	growthBudget = 64 << 20

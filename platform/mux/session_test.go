@@ -225,6 +225,20 @@ func TestResetReachesTheOtherSide(t *testing.T) {
 	}
 }
 
+func TestContextThatIsAskedForLateHasEnded(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	hub, agent := p.open(t, mux.Part{Data: []byte("x")})
+	agent.Reset(mux.CodeUpstream, "API server went away")
+	if _, err := io.ReadAll(hub); err == nil {
+		t.Fatal("the stream ended well")
+	}
+	var reset *mux.ResetError
+	if err := context.Cause(hub.Context()); !errors.As(err, &reset) || reset.Code != mux.CodeUpstream {
+		t.Errorf("context ended with %v", err)
+	}
+}
+
 func TestResetAfterCleanEndKeepsTheAnswer(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

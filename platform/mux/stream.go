@@ -16,10 +16,11 @@ type Stream struct {
 	session *Session
 	id      uint32
 	opening []byte
-	ctx     context.Context // ends when the stream is reset, by either side, or closed
-	cancel  context.CancelCauseFunc
 
 	// All below: guarded by session.mu.
+	ctx      context.Context // ends when the stream is reset, by either side, or closed; nil: nobody has asked for it
+	cancel   context.CancelCauseFunc
+	cause    error // why ctx has ended, or would have
 	readable sync.Cond
 	writable sync.Cond
 	in       inbound
@@ -60,7 +61,6 @@ type outbound struct {
 
 func newStream(s *Session, id uint32) *Stream {
 	st := &Stream{session: s, id: id}
-	st.ctx, st.cancel = context.WithCancelCause(context.Background())
 	st.readable.L, st.writable.L = &s.mu, &s.mu
 	st.in.credit, st.in.window, st.in.epoch = initialWindow, initialWindow, time.Now()
 	return st
@@ -73,7 +73,27 @@ func (st *Stream) ID() uint32 { return st.id }
 func (st *Stream) Opening() []byte { return st.opening }
 
 // Context ends when the stream is reset by either side, closed, or its session ended.
-func (st *Stream) Context() context.Context { return st.ctx }
+func (st *Stream) Context() context.Context {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.ctx == nil {
+		st.ctx, st.cancel = context.WithCancelCause(context.Background())
+		if st.cause != nil {
+			st.cancel(st.cause)
+		}
+	}
+	return st.ctx
+}
+
+// endContext ends the context. Callers hold mu.
+func (st *Stream) endContext(cause error) {
+	if st.cause == nil {
+		st.cause = cause
+	}
+	if st.cancel != nil {
+		st.cancel(cause)
+	}
+}
 
 // Part is something to send, in this order: HEADERS, DATA, the end with or without TRAILERS.
 type Part struct {
@@ -303,7 +323,7 @@ func (st *Stream) Close() {
 		st.in.err = ErrClosed
 	}
 	st.in.data.free(s.shared)
-	st.cancel(ErrClosed)
+	st.endContext(ErrClosed)
 	st.readable.Broadcast()
 	st.retire()
 }
@@ -322,7 +342,7 @@ func (st *Stream) abort(err error) {
 	}
 	st.out.head, st.out.tail = nil, nil
 	st.out.data.free(pool)
-	st.cancel(err)
+	st.endContext(err)
 	st.readable.Broadcast()
 	st.writable.Broadcast()
 	st.retire()

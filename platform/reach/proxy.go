@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,22 +30,22 @@ type proxy struct {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out, refused := p.request(r)
-	if refused != nil {
+	caller, _ := muxhttp.CallerFrom(r.Context()) // without one the policy lets nobody through
+	if refused := p.check(caller, r); refused != nil {
 		kubehttp.WriteError(w, refused)
 		return
 	}
-	traced, span := telemetry.Child(out.Context(), p.tracer, "agent.request")
+	traced, span := telemetry.Of(r.Context(), caller.TraceParent, p.tracer, "agent.request")
 	defer span.End()
 	ctx, settle := muxhttp.PassInformational(traced, w)
-	resp, err := p.transport.RoundTrip(out.WithContext(ctx)) //nolint:contextcheck // with the trace of the OPEN frame
+	resp, err := p.transport.RoundTrip(p.request(ctx, caller, r)) //nolint:contextcheck // with the trace of the OPEN frame
 	settle()
 	describe(span, resp)
 	if err != nil {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // nobody waits for an answer
 		}
-		p.log.WarnContext(out.Context(), "API server does not answer", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
+		p.log.WarnContext(traced, "API server does not answer", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf(
 			"the agent can't reach its API server: %v. Look at the cluster's control plane and at the agent's log", err)})
 		return
@@ -59,14 +60,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.localize(resp.Header)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
-			p.log.DebugContext(out.Context(), "upgraded connection broke off", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
+			p.log.DebugContext(traced, "upgraded connection broke off", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
 			panic(http.ErrAbortHandler)
 		}
 		return
 	}
 	if _, err := p.copier.Copy(w, resp); err != nil {
 		if broke, ok := errors.AsType[*muxhttp.ReadError](err); ok && r.Context().Err() == nil {
-			p.log.WarnContext(out.Context(), "API server broke off a response", "err", broke.Err) //nolint:contextcheck // with the trace of the OPEN frame
+			p.log.WarnContext(traced, "API server broke off a response", "err", broke.Err) //nolint:contextcheck // with the trace of the OPEN frame
 			muxhttp.SetAbortCause(w, "the API server broke off the response")
 		}
 		panic(http.ErrAbortHandler)
@@ -85,19 +86,17 @@ func describe(span trace.Span, resp *http.Response) {
 	span.SetAttributes(attribute.Int("http.response.status_code", resp.StatusCode))
 }
 
+// check says why a request is refused, or returns nil.
+func (p *proxy) check(caller muxhttp.Caller, r *http.Request) *kubehttp.Error {
+	if err := kubehttp.CheckPath(r.URL.EscapedPath()); err != nil {
+		return &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
+	}
+	return p.policy.check(caller, r)
+}
+
 // request makes the API server's request out of the tunnel's. Nothing of what arrived decides who
 // asks, but for the OPEN frame.
-func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
-	caller, ok := muxhttp.CallerFrom(r.Context())
-	if !ok {
-		caller = muxhttp.Caller{}
-	}
-	if err := kubehttp.CheckPath(r.URL.EscapedPath()); err != nil {
-		return nil, &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
-	}
-	if refused := p.policy.check(caller, r); refused != nil {
-		return nil, refused
-	}
+func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Request) *http.Request {
 	header := r.Header // ours: it was decoded for this request
 	upgrade, protocols := muxhttp.IsUpgrade(header), header["Upgrade"]
 	kubehttp.StripRequest(header)
@@ -121,7 +120,7 @@ func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
 	if header["User-Agent"] == nil {
 		header.Set("User-Agent", "") // none, instead of Go's
 	}
-	out := (&http.Request{
+	return (&http.Request{
 		Method:        r.Method,
 		URL:           p.target(r.URL),
 		Host:          p.base.Host,
@@ -129,8 +128,7 @@ func (p *proxy) request(r *http.Request) (*http.Request, *kubehttp.Error) {
 		Body:          r.Body,
 		ContentLength: r.ContentLength,
 		Trailer:       r.Trailer,
-	}).WithContext(telemetry.Extract(r.Context(), caller.TraceParent))
-	return out, nil
+	}).WithContext(ctx)
 }
 
 // target puts path and query below the API server's base, with the escapes as they came.
@@ -145,7 +143,11 @@ func (p *proxy) target(in *url.URL) *url.URL {
 
 // localize makes redirects to the API server's own address relative, for the hub to complete.
 func (p *proxy) localize(h http.Header) {
-	u, err := url.Parse(h.Get("Location"))
+	at := h.Get("Location")
+	if at == "" {
+		return
+	}
+	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Host != p.base.Host {
 		return
 	}

@@ -66,6 +66,9 @@ const (
 	silentProbes   = 3
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second
+	// mostUnsent is what the kernel keeps of an answer beyond what is on its way, in bytes; more would not be faster. Its own bound is
+	// 4 MiB, which a reader that stalls has taken from it before anybody notices.
+	mostUnsent = 128 << 10
 	// leftoverTime bounds how long net/http may wait, when a handler has returned, for what that left of
 	// a body: the time for a small rest, so that the connection can be used again.
 	leftoverTime = 5 * time.Second

@@ -19,21 +19,37 @@ const traceparent = "traceparent"
 // Inject returns the W3C trace context of ctx, to be kept with a revision or a report; "" if there
 // is none.
 func Inject(ctx context.Context) string {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return ""
-	}
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier[traceparent]
+	var p parent
+	propagation.TraceContext{}.Inject(ctx, &p)
+	return string(p)
 }
 
 // Extract returns ctx as a child of the given W3C trace context. What is not one is ignored.
-func Extract(ctx context.Context, parent string) context.Context {
-	if parent == "" {
+func Extract(ctx context.Context, text string) context.Context {
+	if text == "" {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: parent})
+	p := parent(text)
+	return propagation.TraceContext{}.Extract(ctx, &p)
 }
+
+// parent is a carrier with room for a traceparent and nothing else.
+type parent string
+
+func (p *parent) Get(key string) string {
+	if key != traceparent {
+		return ""
+	}
+	return string(*p)
+}
+
+func (p *parent) Set(key, value string) {
+	if key == traceparent {
+		*p = parent(value)
+	}
+}
+
+func (p *parent) Keys() []string { return []string{traceparent} }
 
 // Child begins a span within the trace of ctx, if that is recorded. Else it makes none, costs nothing and returns ctx: use it where what is
 // done must not begin a trace.

@@ -23,8 +23,11 @@ type Copier struct{ buffers sync.Pool }
 // error the handler must end with panic(http.ErrAbortHandler), so that the reader sees the
 // response break off. It does not close the body.
 func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err error) {
-	header := w.Header()
 	RemoveHopByHop(resp.Header)
+	if rw, ok := w.(*responseWriter); ok && len(rw.header) == 0 {
+		rw.header = resp.Header // which nobody else needs any more
+	}
+	header := w.Header()
 	maps.Copy(header, resp.Header)
 	announced := slices.Sorted(maps.Keys(resp.Trailer))
 	for _, name := range announced {

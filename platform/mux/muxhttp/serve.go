@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -113,7 +114,6 @@ func receiveRequest(st *mux.Stream) (*http.Request, error) {
 		return nil, fmt.Errorf("receive request: %w: target", errHead)
 	}
 	removeHopByHop(head.header, head.length == 0 && IsUpgrade(head.header))
-	delete(head.header, "Content-Length")
 	ctx := context.WithValue(st.Context(), callerKey{}, caller)
 	req := (&http.Request{
 		Method: head.method,
@@ -227,8 +227,10 @@ func (w *responseWriter) WriteHeader(status int) {
 			}
 		}
 	}
-	RemoveHopByHop(head.header)
-	delete(head.header, "Content-Length")
+	if hasHopByHop(head.header) {
+		head.header = maps.Clone(head.header)
+		RemoveHopByHop(head.header)
+	}
 	head.trailers = w.trailer
 	if w.head = head.encode(); len(w.head) > mux.MaxHead {
 		w.cause = "response headers are too large"
@@ -239,13 +241,18 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// sendable returns the fields that can be sent; trailers by prefix wait for the end.
+// sendable returns a header without the fields that can't be sent; trailers by prefix wait for the end. It is h itself if there
+// are none.
 func sendable(h http.Header) http.Header {
-	out := make(http.Header, len(h))
+	out := h
 	for k, values := range h {
 		if !strings.HasPrefix(k, http.TrailerPrefix) && validField(k, values) == nil {
-			out[k] = values
+			continue
 		}
+		if len(out) == len(h) {
+			out = maps.Clone(h)
+		}
+		delete(out, k)
 	}
 	return out
 }

@@ -102,10 +102,9 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // for the other protocol.
 func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream, error) {
 	header := req.Header
-	if hasHopByHop(header) || header["Content-Length"] != nil {
-		header = header.Clone()
+	if hasHopByHop(header) {
+		header = maps.Clone(header)
 		removeHopByHop(header, upgrade)
-		delete(header, "Content-Length")
 	}
 	if err := errors.Join(validHeader(header), validHeader(req.Trailer)); err != nil {
 		return nil, &UnsentError{Err: err, Invalid: true}
@@ -128,7 +127,8 @@ func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream,
 	if !bodyless {
 		head.trailers = slices.Sorted(maps.Keys(req.Trailer))
 	}
-	caller, encoded := t.Caller.encode(), head.encode()
+	var room [2 * usualHead]byte
+	caller, encoded := t.Caller.encode(room[:0:usualHead]), head.encode(room[usualHead:usualHead])
 	if size := max(len(caller), len(encoded)); size > mux.MaxHead {
 		return nil, &UnsentError{Err: fmt.Errorf("headers of %d bytes, at most %d fit", size, mux.MaxHead), Invalid: true}
 	}
@@ -240,7 +240,6 @@ func informational(ctx context.Context, head responseHead) error {
 
 func newResponse(head responseHead, req *http.Request) *http.Response {
 	removeHopByHop(head.header, head.status == http.StatusSwitchingProtocols)
-	delete(head.header, "Content-Length")
 	if head.length >= 0 {
 		head.header.Set("Content-Length", strconv.FormatInt(head.length, 10))
 	}

@@ -23,6 +23,8 @@ const (
 	usualHead = 512 // bytes; room for most
 )
 
+const contentLength = "Content-Length"
+
 // kindHTTP in the first byte of an OPEN payload says that the stream is an HTTP request. An upgraded
 // one is the same, with 101 as its response.
 const kindHTTP = 1
@@ -53,8 +55,9 @@ type responseHead struct {
 
 var errHead = errors.New("malformed head")
 
-func (c Caller) encode() []byte {
-	b := append(make([]byte, 0, usualHead), kindHTTP)
+// encode appends the caller to b.
+func (c Caller) encode(b []byte) []byte {
+	b = append(b, kindHTTP)
 	b = appendString(b, c.User)
 	b = appendStrings(b, c.Groups)
 	b = binary.AppendUvarint(b, uint64(len(c.Extra)))
@@ -89,8 +92,9 @@ func decodeCaller(p []byte) (Caller, error) {
 	return c, d.end()
 }
 
-func (h requestHead) encode() []byte {
-	b := appendString(make([]byte, 0, usualHead), h.method)
+// encode appends the head to b.
+func (h requestHead) encode(b []byte) []byte {
+	b = appendString(b, h.method)
 	b = appendString(b, h.target)
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
@@ -149,14 +153,17 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// appendHeader leaves out what could not be written as HTTP, as net/http's transport would refuse it.
+// appendHeader leaves Content-Length out: a head has its length beside its fields.
 func appendHeader(b []byte, h http.Header) []byte {
-	n := 0
+	n := -len(h[contentLength])
 	for _, values := range h {
 		n += len(values)
 	}
 	b = binary.AppendUvarint(b, uint64(n))
 	for k, values := range h {
+		if k == contentLength {
+			continue
+		}
 		for _, v := range values {
 			b = appendString(appendString(b, k), v)
 		}
@@ -311,6 +318,9 @@ func (d *decoder) header() http.Header {
 			return nil
 		}
 		k = http.CanonicalHeaderKey(k)
+		if k == contentLength { // the head says it, and nothing else
+			continue
+		}
 		if h[k] == nil {
 			values[i] = v
 			h[k] = values[i : i+1 : i+1]

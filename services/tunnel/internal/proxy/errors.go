@@ -13,7 +13,7 @@ import (
 
 // unreachable puts into words that nobody takes the request.
 func (rt *route) unreachable() *kubehttp.Error {
-	if rt.in.Context().Err() != nil {
+	if rt.out.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
 	}
 	if errors.Is(rt.last, mux.ErrTooManyStreams) {
@@ -35,7 +35,7 @@ func (rt *route) unreachable() *kubehttp.Error {
 
 // failed puts into words that somebody took the request and gave no response.
 func (rt *route) failed(err error) *kubehttp.Error {
-	ctx := rt.in.Context()
+	ctx := rt.out.Context()
 	if ctx.Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,7 +141,7 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else no answer would come before the whole question
 	}
 	ctx, settle := muxhttp.PassInformational(r.Context(), w)
-	resp, failed := x.ask(r.WithContext(ctx)) //nolint:contextcheck // each step has the request's context
+	resp, failed := x.ask(x.request(ctx, r))
 	settle()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !x.sent.ended.Load() {
 		// What follows on the connection may be the rest of a body that is malformed, and no request.
@@ -202,8 +203,8 @@ func sandbox(h http.Header) {
 }
 
 // request makes the cluster's request out of the user's.
-func (x *exchange) request(r *http.Request) *http.Request {
-	header := r.Header.Clone()
+func (x *exchange) request(ctx context.Context, r *http.Request) *http.Request {
+	header := maps.Clone(r.Header) // fields come and go, their values don't change
 	upgrade := header["Upgrade"]
 	kubehttp.StripRequest(header)
 	muxhttp.RemoveHopByHop(header)
@@ -218,7 +219,7 @@ func (x *exchange) request(r *http.Request) *http.Request {
 		Header:        header,
 		ContentLength: r.ContentLength,
 		Trailer:       r.Trailer,
-	}).WithContext(r.Context())
+	}).WithContext(ctx)
 	if r.ContentLength != 0 { // the listener's wrappers hide whether there is a body
 		x.sent.Reader = r.Body
 		out.Body = &x.sent

@@ -25,7 +25,7 @@ const (
 // route is the search for somebody who takes a request.
 type route struct {
 	*exchange
-	in, out *http.Request
+	out *http.Request
 
 	tried    []*session.Session
 	missing  *session.NotConnectedError // what Sessions said last
@@ -36,8 +36,8 @@ type route struct {
 
 // ask sends the request over a session of this replica, else to a replica that has one. While nothing was sent, others
 // are tried; what was lost before an answer began is asked once again, if that changes nothing.
-func (x *exchange) ask(r *http.Request) (*http.Response, *kubehttp.Error) {
-	rt := &route{exchange: x, in: r, out: x.request(r)}
+func (x *exchange) ask(out *http.Request) (*http.Response, *kubehttp.Error) {
+	rt := &route{exchange: x, out: out}
 	var deadline <-chan time.Time // from the first time that there was nobody
 	for {
 		news := x.Peers.News()
@@ -83,7 +83,7 @@ func (rt *route) here() (*http.Response, *kubehttp.Error) {
 
 // another tells whether a request that a session did not answer may be given to another one.
 func (rt *route) another(err error, s *session.Session) bool {
-	if rt.in.Context().Err() != nil || rt.sent.n.Load() > 0 {
+	if rt.out.Context().Err() != nil || rt.sent.n.Load() > 0 {
 		return false
 	}
 	if unsent, ok := errors.AsType[*muxhttp.UnsentError](err); ok {
@@ -97,7 +97,7 @@ func (rt *route) another(err error, s *session.Session) bool {
 
 // repeat tells, once, that a request that may have been carried out can be asked again.
 func (rt *route) repeat() bool {
-	safe := rt.in.Method == http.MethodGet || rt.in.Method == http.MethodHead || rt.in.Method == http.MethodOptions
+	safe := rt.out.Method == http.MethodGet || rt.out.Method == http.MethodHead || rt.out.Method == http.MethodOptions
 	if rt.repeated || !safe || rt.out.Body != nil || muxhttp.IsUpgrade(rt.out.Header) {
 		return false
 	}
@@ -107,7 +107,7 @@ func (rt *route) repeat() bool {
 
 // elsewhere tries the other replicas. Nil and nil: none takes the request.
 func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
-	for _, peer := range rt.Peers.Holders(rt.in.Context(), rt.cluster) {
+	for _, peer := range rt.Peers.Holders(rt.out.Context(), rt.cluster) {
 		resp, err := rt.relay(peer, rt.out)
 		if err == nil {
 			rt.Handed()
@@ -116,7 +116,7 @@ func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
 		rt.last = err
 		_, unsent := errors.AsType[unsentError](err)
 		switch {
-		case rt.in.Context().Err() != nil:
+		case rt.out.Context().Err() != nil:
 			return nil, rt.failed(err)
 		case errors.Is(err, errElsewhere):
 			rt.stale = true
@@ -124,7 +124,7 @@ func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
 		case unsent, rt.sent.n.Load() == 0 && rt.repeat():
 			rt.stale = true
 			rt.Peers.Shun(peer.ID)
-			rt.Log.InfoContext(rt.in.Context(), "replica does not answer", "replica", peer.ID, "url", peer.URL, "err", err)
+			rt.Log.InfoContext(rt.out.Context(), "replica does not answer", "replica", peer.ID, "url", peer.URL, "err", err)
 		default:
 			return nil, rt.failed(err)
 		}
@@ -164,7 +164,7 @@ func (rt *route) wait(news <-chan struct{}, deadline <-chan time.Time) bool {
 			return true
 		case <-deadline:
 			return false
-		case <-rt.in.Context().Done():
+		case <-rt.out.Context().Done():
 			return false
 		}
 	}

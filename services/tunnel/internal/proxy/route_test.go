@@ -9,7 +9,7 @@ import (
 // News get lost, and a replica that did not answer may answer again: who waits looks without news, too.
 func TestWhoWaitsLooksAgainWithoutNews(t *testing.T) {
 	t.Parallel()
-	rt := &route{in: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/clusters/edge-1/api", nil)}
+	rt := &route{out: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/clusters/edge-1/api", nil)}
 	if !rt.wait(nil, nil) {
 		t.Error("gave up")
 	}
