@@ -87,3 +87,26 @@ func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 		}
 	})
 }
+
+// A heartbeat that is older than the hold would have followers remove what the snapshot before it kept.
+func TestTheHeartbeatBehindAHoldSaysSo(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		distributor := r.service(t, identity.ServiceDistributor)
+		removals(t, distributor, "") // the log was read
+		stream, err := distributor.catalog.Watch(t.Context(), &consolev1.WatchRequest{ResumeToken: "99999.x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			if m := stream.Msg(); m.GetHeartbeat() != nil {
+				if !m.GetRemovals().GetHeld() {
+					t.Error("the first heartbeat lets removals go")
+				}
+				return
+			}
+		}
+		t.Error(stream.Err())
+	})
+}

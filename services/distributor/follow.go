@@ -40,7 +40,9 @@ func (s *Service) follow(ctx context.Context) error {
 		case <-sub.C():
 			change = follow.Apply(s.plan, s.replica.Catalog, sub, time.Now())
 			s.nudge(ctx, untraced(s.gate.Changed()), nil)
-			s.seen.Forget(func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok })
+			exists := func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok }
+			s.seen.Forget(exists)
+			s.gate.Forget(exists)
 		case <-overdue.C:
 			if !s.plan.Waiting() {
 				continue

@@ -48,6 +48,9 @@ func (k *Keeper) Hold(ctx context.Context, reason string) error {
 
 // Record takes in what stays in clusters: all of each that is named.
 func (k *Keeper) Record(ctx context.Context, in map[string][]string) error {
+	if none, err := k.noneHeld(ctx, in); err != nil || none {
+		return err // as agents come: nobody writes therefore
+	}
 	return k.Store.Write(ctx, "", func(ctx context.Context, tx *store.Tx) error {
 		clusters, err := tx.Named(ctx, store.KindCluster, slices.Sorted(maps.Keys(in)))
 		if err != nil {
@@ -75,6 +78,21 @@ func (k *Keeper) Record(ctx context.Context, in map[string][]string) error {
 		}
 		return nil
 	})
+}
+
+// noneHeld says that nothing stays in any of these clusters, and that this is known.
+func (k *Keeper) noneHeld(ctx context.Context, in map[string][]string) (none bool, err error) {
+	for _, services := range in {
+		if len(services) > 0 {
+			return false, nil
+		}
+	}
+	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		list, err := v.Held(ctx)
+		none = !slices.ContainsFunc(list, func(h store.Held) bool { _, ok := in[h.Cluster]; return ok })
+		return err
+	})
+	return none, err
 }
 
 // State returns what is held.

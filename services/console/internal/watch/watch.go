@@ -85,7 +85,8 @@ type Hub struct {
 	ring     []store.Change // up to end, but for what was old when it was read
 	end      store.Cursor
 	read     time.Time      // when the log was last read
-	removals store.Removals // as they were then
+	removals store.Removals // as they were then, or when this console held them
+	holds    int            // counts how often it did
 	stopped  bool
 	streams  int
 }
@@ -177,7 +178,7 @@ func (h *Hub) catchUp(ctx context.Context) error {
 // step reads one batch and says whether there may be more.
 func (h *Hub) step(ctx context.Context) (more bool, err error) {
 	h.mu.Lock()
-	known, end := h.known, h.end
+	known, end, holds := h.known, h.end, h.holds
 	h.mu.Unlock()
 	var list []store.Change
 	var removals store.Removals
@@ -208,7 +209,9 @@ func (h *Hub) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	h.mu.Lock()
-	h.removals = removals
+	if h.holds == holds { // else they were read before
+		h.removals = removals
+	}
 	h.mu.Unlock()
 	h.take(list, next, lost)
 	return next.Seq-end.Seq >= batchSize && !lost, nil
@@ -320,7 +323,20 @@ func (h *Hub) doubt(ctx context.Context, at store.Cursor) error {
 	if err != nil || !foreign || h.Hold == nil {
 		return err
 	}
-	return h.Hold(ctx, fmt.Sprintf("change %d was known in the hub, and the database, whose last one is %d, does not have it: it was put back to an earlier state, or is another one", at.Seq, end.Seq))
+	if err := h.Hold(ctx, fmt.Sprintf("change %d was known in the hub, and the database, whose last one is %d, does not have it: it was put back to an earlier state, or is another one", at.Seq, end.Seq)); err != nil {
+		return err
+	}
+	// Before the next heartbeat, which would let them go for a moment.
+	return h.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		removals, err := v.Removals(ctx)
+		if err == nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.removals = removals
+			h.holds++
+		}
+		return err
+	})
 }
 
 // Stream sends the catalog to one follower until ctx ends or sending fails: from the token on, or from a

@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
@@ -150,7 +151,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	go func() { _ = reports.Run(ctx) }() // ends with ctx
 	go func() { _ = hub.Run(ctx) }()     // ends with ctx
 	door := rpc.NewDelivery(rpc.Deps{
-		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub, Reports: reports, Seen: seen, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
+		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
 	})
 	s, err := server.New(
 		server.Config{Listen: "127.0.0.1:0", CertFile: os.Getenv(envCert), KeyFile: os.Getenv(envKey)},

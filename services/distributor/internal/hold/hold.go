@@ -43,6 +43,7 @@ type Gate struct {
 
 	mu       sync.Mutex           // guards what follows
 	clusters map[string]*doubtful // with something that is held
+	here     map[string]struct{}  // whose agents were told of here last: the console knows what is held of them
 	untold   map[string]struct{}
 	last     catalog.Removals
 }
@@ -63,7 +64,7 @@ func (c *doubtful) held(is catalog.Removals) bool {
 func New(console Console, removals func() catalog.Removals, log *slog.Logger) *Gate {
 	return &Gate{
 		console: console, removals: removals, log: log, signal: make(chan struct{}, 1),
-		clusters: map[string]*doubtful{}, untold: map[string]struct{}{},
+		clusters: map[string]*doubtful{}, here: map[string]struct{}{}, untold: map[string]struct{}{},
 	}
 }
 
@@ -74,23 +75,22 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 		return d // nothing is removed by it, and nothing is known of what would be
 	}
 	is := g.removals()
+	if !is.Known {
+		return d // an older console
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.clusters[cluster]
 	if len(d.Removed) == 0 {
-		if was != nil {
-			g.set(cluster, nil)
-		}
+		g.set(cluster, nil)
 		return d
 	}
-	now := &doubtful{services: d.Removed, claimed: claimed && is.Known, before: is.Confirmation}
+	now := &doubtful{services: d.Removed, claimed: claimed, before: is.Confirmation}
 	if was != nil && was.claimed {
 		now.claimed, now.before = true, was.before
 	}
 	if !now.held(is) {
-		if was != nil {
-			g.set(cluster, nil)
-		}
+		g.set(cluster, nil)
 		return d
 	}
 	g.set(cluster, now)
@@ -102,17 +102,37 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 
 // set is called with mu held.
 func (g *Gate) set(cluster string, now *doubtful) {
-	was := g.clusters[cluster]
-	if now == nil {
-		delete(g.clusters, cluster)
-	} else {
-		g.clusters[cluster] = now
+	var was, is []string
+	if c := g.clusters[cluster]; c != nil {
+		was = c.services
 	}
-	if was != nil && now != nil && slices.Equal(was.services, now.services) {
+	if delete(g.clusters, cluster); now != nil {
+		g.clusters[cluster], is = now, now.services
+	}
+	_, here := g.here[cluster]
+	g.here[cluster] = struct{}{}
+	if here && slices.Equal(was, is) {
 		return
 	}
 	g.untold[cluster] = struct{}{}
 	g.wake()
+}
+
+// Moved says that a cluster's agent came, or went and may be at another distributor, which tells the console since then:
+// what is held is told anew when it syncs here again.
+func (g *Gate) Moved(cluster string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.here, cluster)
+}
+
+// Forget drops what is known of clusters that left the catalog.
+func (g *Gate) Forget(exists func(cluster string) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gone := func(cluster string) bool { return !exists(cluster) }
+	maps.DeleteFunc(g.here, func(cluster string, _ struct{}) bool { return gone(cluster) })
+	maps.DeleteFunc(g.clusters, func(cluster string, _ *doubtful) bool { return gone(cluster) })
 }
 
 func (g *Gate) wake() {
@@ -134,10 +154,10 @@ func (g *Gate) Changed() (released map[string]struct{}) {
 	g.last = is
 	released = map[string]struct{}{}
 	for name, c := range g.clusters {
-		if c.held(is) {
-			g.untold[name] = struct{}{}
-		} else {
+		if !c.held(is) {
 			released[name] = struct{}{}
+		} else if _, here := g.here[name]; here {
+			g.untold[name] = struct{}{}
 		}
 	}
 	g.wake()
@@ -167,13 +187,9 @@ func (g *Gate) tell(ctx context.Context) error {
 		if len(req.GetClusters()) == 0 {
 			return nil
 		}
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := g.console.RecordHeld(call, req)
-		cancel()
-		switch connect.CodeOf(err) {
-		case connect.CodeUnimplemented, connect.CodeInvalidArgument: // saying it again would not help
-			g.log.ErrorContext(ctx, "the console refuses what is not removed", "err", err)
-			continue
+		err := g.record(ctx, req)
+		if connect.CodeOf(err) == connect.CodeInvalidArgument && len(req.GetClusters()) > 1 {
+			err = g.each(ctx, req) // one that is refused keeps no other from being told
 		}
 		if err != nil {
 			g.mu.Lock()
@@ -184,6 +200,29 @@ func (g *Gate) tell(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// each tells of one cluster at a time.
+func (g *Gate) each(ctx context.Context, req *consolev1.RecordHeldRequest) error {
+	for _, c := range req.GetClusters() {
+		if err := g.record(ctx, &consolev1.RecordHeldRequest{Clusters: []*consolev1.ClusterHeld{c}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record makes one call. What the console refuses for good is no error, but of several clusters.
+func (g *Gate) record(ctx context.Context, req *consolev1.RecordHeldRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := g.console.RecordHeld(ctx, req)
+	code, one := connect.CodeOf(err), len(req.GetClusters()) == 1
+	if code == connect.CodeUnimplemented || code == connect.CodeInvalidArgument && one { // saying it again would not help
+		g.log.ErrorContext(ctx, "the console refuses what is not removed", "clusters", len(req.GetClusters()), "cluster", req.GetClusters()[0].GetCluster(), "err", err)
+		return nil
+	}
+	return err
 }
 
 func (g *Gate) take() *consolev1.RecordHeldRequest {

@@ -2,12 +2,15 @@ package hold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
@@ -159,4 +162,53 @@ func TestCallsAreBoundedByWhatTheyTell(t *testing.T) {
 			t.Fatalf("the console is not told of %d services", left)
 		}
 	}
+}
+
+// The console believes whom it was told by last: an agent that comes from another distributor is told of, held or not.
+func TestWhatIsHeldIsToldAnewWhenAnAgentMoves(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Held: true, Known: true}
+	first, told := start(t, &said)
+	second, toldToo := start(t, &said)
+	first.Pass("edge-1", removes("new"), false)
+	told.await(t, "edge-1", "new")
+	second.Pass("edge-1", plan.Difference{None: true}, false) // it was made again
+	toldToo.await(t, "edge-1")
+	first.Moved("edge-1")
+	said.Confirmation = "c1"
+	first.Changed()
+	first.Pass("edge-1", removes("new"), false) // and went again
+	told.await(t, "edge-1", "new")
+	first.Pass("edge-1", removes("new"), false)
+	first.Pass("edge-2", removes("b"), false)
+	told.await(t, "edge-2", "b")
+}
+
+// strict refuses calls that tell of a bad cluster.
+type strict struct{ console }
+
+func (s strict) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	if slices.ContainsFunc(req.GetClusters(), func(c *consolev1.ClusterHeld) bool { return c.GetCluster() == "bad" }) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("clusters: too many services"))
+	}
+	return s.console.RecordHeld(ctx, req)
+}
+
+func TestAClusterThatIsRefusedKeepsNoOtherFromBeingTold(t *testing.T) {
+	t.Parallel()
+	told := make(console, 10)
+	g := hold.New(strict{told}, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, slog.New(slog.DiscardHandler))
+	for _, cluster := range []string{"a", "bad", "c"} {
+		g.Pass(cluster, removes("new"), false)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	told.await(t, "a", "new")
+	told.await(t, "c", "new")
 }

@@ -15,7 +15,9 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
 	"fairlead.dev/services/distributor/internal/observe"
 	"fairlead.dev/services/distributor/internal/plan"
@@ -58,7 +60,7 @@ func handler(t *testing.T) (http.Handler, *nudge.Hub) {
 		t.Fatal(err)
 	}
 	d := rpc.NewDelivery(rpc.Deps{
-		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
+		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil), Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
 	})
 	_, h := deliveryv1connect.NewDeliveryServiceHandler(d)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -39,6 +39,8 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 		return err
 	}
 	d.deps.Seen.Mark(cluster, time.Now())
+	d.deps.Hold.Moved(cluster)
+	defer d.deps.Hold.Moved(cluster)
 	err = d.stream(ctx, cluster, w, out)
 	if err != nil && !isDraining(ctx) {
 		// Not by us: the agent is gone, or dials again soon.
