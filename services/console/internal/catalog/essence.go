@@ -105,6 +105,9 @@ func (e *Essence) Follow(refs map[store.HubRef]RefHub) bool {
 	return ok
 }
 
+// Ref is whose commit in Git counts.
+func (e *Essence) Ref() string { return text(e.ref) }
+
 // Judge returns the state of a service of which updated is when people changed it last, and since when it has it.
 func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (State, time.Time) {
 	s := Service{Meta: Meta{UpdateTime: updated}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
@@ -178,6 +179,11 @@ func gitTruth(source *Source, ref string) GitTruth {
 		}
 	}
 	return truth
+}
+
+// SameTruth says whether two statuses of a source say the same of a ref.
+func SameTruth(a, b *Source, ref string) bool {
+	return reflect.DeepEqual(gitTruth(a, ref), gitTruth(b, ref))
 }
 
 func clusterTruth(r store.Report) (ClusterTruth, error) {

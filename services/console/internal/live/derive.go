@@ -11,12 +11,13 @@ import (
 
 // moved is what has another status that states of services depend on.
 type moved struct {
-	refs              map[store.HubRef]catalog.RefHub
-	sources, clusters map[word]bool
+	refs     map[store.HubRef]catalog.RefHub
+	sources  map[word]*catalog.Source // as they were; nil: not known
+	clusters map[word]bool
 }
 
 func newMoved() moved {
-	return moved{refs: map[store.HubRef]catalog.RefHub{}, sources: map[word]bool{}, clusters: map[word]bool{}}
+	return moved{refs: map[store.HubRef]catalog.RefHub{}, sources: map[word]*catalog.Source{}, clusters: map[word]bool{}}
 }
 
 // derive gives services the states that come of what moved. A source may have tens of thousands of them: only those that
@@ -28,13 +29,27 @@ func (b *Board) derive(now time.Time) {
 		return
 	}
 	b.dirty = newMoved()
+	type place struct {
+		source word
+		ref    string
+	}
+	fetched := map[place]bool{} // whether something else is known of a ref
 	for _, r := range b.rows[store.KindService] {
 		if r.essence == nil {
 			continue // it is going to be read
 		}
 		essence := *r.essence
 		follows := essence.Follow(m.refs)
-		if !follows && !m.sources[r.source] && !m.clusters[r.cluster] {
+		if was, ok := m.sources[r.source]; ok && !follows && !m.clusters[r.cluster] {
+			at := place{r.source, essence.Ref()}
+			other, known := fetched[at]
+			if !known {
+				other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
+				fetched[at] = other
+			}
+			follows = other
+		}
+		if !follows && !m.clusters[r.cluster] {
 			continue
 		}
 		b.replace(r, b.judged(r, &essence), now)

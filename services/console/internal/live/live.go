@@ -317,6 +317,7 @@ func (b *Board) lay(e watch.Event) (services []*row) {
 	defer b.mu.Unlock()
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
+	b.sources, b.dirty = map[word]*catalog.Source{}, newMoved()
 	return services
 }
 
@@ -570,15 +571,16 @@ func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 		b.byUID[l.row.uid] = l.row
 		if l.row.kind == store.KindCluster {
 			clusters = append(clusters, l)
-			if was := l.before; was == nil || was.alive != l.row.alive || was.begun != l.row.begun || (was.seen == 0) != (l.row.seen == 0) {
+			if l.before == nil || !sameForServices(l.before, l.row) {
 				b.dirty.clusters[unique.Make(l.row.name)] = true
 			}
 		}
 		if source, ok := l.item.Value.(catalog.Source); ok {
-			b.sources[unique.Make(source.Meta.Name)] = &source
-			if l.before == nil || l.before.sum != l.row.sum {
-				b.dirty.sources[unique.Make(source.Meta.Name)] = true
+			name := unique.Make(source.Meta.Name)
+			if _, ok := b.dirty.sources[name]; !ok && (l.before == nil || l.before.sum != l.row.sum) {
+				b.dirty.sources[name] = b.sources[name]
 			}
+			b.sources[name] = &source
 		}
 		if l.before == nil || l.before.sum != l.row.sum {
 			b.tell(l.before, l.row, l.item)
@@ -589,6 +591,11 @@ func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 	}
 	b.announce()
 	return clusters
+}
+
+// sameForServices says whether the states of a cluster's services, and since when they have them, are the same for both.
+func sameForServices(was, is *row) bool {
+	return was.alive == is.alive && was.begun == is.begun && (was.seen == 0) == (is.seen == 0) && (is.alive || was.seen == is.seen) && was.joined == is.joined
 }
 
 // sightings are what rows of clusters say that the board did not know.

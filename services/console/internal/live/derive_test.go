@@ -1,0 +1,90 @@
+package live
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+// quiet is a board without a database, with a service of a source at a cluster that a follower looks at.
+func quiet(t *testing.T) (*Board, *row) {
+	t.Helper()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	b := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
+	service := structure(store.Resource{Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "ref": "main", "cluster": "edge-1"}`)})
+	service.keep(nil)
+	essence := (&catalog.Service{Spec: catalog.ServiceSpec{Ref: "main"}}).Essence()
+	service.essence = &essence
+	b.kind(store.KindService)["web"] = service
+	l := &look{Board: b, exprs: map[store.Kind]*filter.Expr{store.KindService: nil}}
+	b.looks[l] = true
+	return b, service
+}
+
+// said puts what is read of a source or cluster on the board.
+func (b *Board) said(kind store.Kind, name string, sum uint64, value any) {
+	r := structure(store.Resource{Kind: kind, Name: name, UID: name, Spec: []byte("{}")})
+	r.status(value)
+	r.sum = sum
+	if b.kind(kind)[name] == nil {
+		b.rows[kind][name] = r
+	}
+	b.put([]loadedRow{{row: r, item: &Item{Kind: kind, Value: value}}}, nil)
+}
+
+// What becomes of other refs of a source is nothing to look at a service for.
+func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
+	t.Parallel()
+	b, _ := quiet(t)
+	heads := func(main, next string) catalog.Source {
+		head := func(ref, commit string) catalog.Head {
+			return catalog.Head{Ref: ref, Revision: catalog.Revision{Commit: commit}}
+		}
+		return catalog.Source{Meta: catalog.Meta{Name: "shop"}, Status: catalog.SourceStatus{Heads: []catalog.Head{head("refs/heads/main", main), head("refs/heads/next", next)}}}
+	}
+	at := store.Ref{Kind: store.KindService, Name: "web"}
+	b.said(store.KindSource, "shop", 1, heads("a", "b"))
+	clear(b.later)
+	b.said(store.KindSource, "shop", 2, heads("a", "c"))
+	if b.later[at] {
+		t.Error("read anew for another ref")
+	}
+	b.said(store.KindSource, "shop", 3, heads("d", "c"))
+	if !b.later[at] {
+		t.Error("not read anew for its own ref")
+	}
+}
+
+func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
+	t.Parallel()
+	b, _ := quiet(t)
+	for n := range 2 {
+		clear(b.later)
+		seen := time.Unix(int64(1000+n), 0)
+		b.said(store.KindCluster, "edge-1", uint64(n), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}, Status: catalog.ClusterStatus{LastSeen: seen}})
+		if r := b.rows[store.KindService]["web"]; r.since != store.Micros(seen) {
+			t.Errorf("unknown since %d, seen at %d", r.since, store.Micros(seen))
+		}
+	}
+}
+
+// A board that begins anew may not go by sources that are gone.
+func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
+	t.Parallel()
+	b, _ := quiet(t)
+	b.said(store.KindSource, "shop", 1, catalog.Source{Meta: catalog.Meta{Name: "shop"}})
+	b.begin(t.Context(), watch.Event{Kind: watch.Snapshot})
+	if len(b.sources) > 0 {
+		t.Errorf("sources are %v", b.sources)
+	}
+}
