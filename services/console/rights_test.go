@@ -650,3 +650,34 @@ func TestRevokingASubjectRevokesItsAPITokens(t *testing.T) {
 		t.Errorf("it outlives its owner: %v", err)
 	}
 }
+
+func TestWhoNamesAResourceIsToldToWhoSeesThem(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putSource(t, "shop", "https://git.example.com/shop.git")
+		admin.putCluster(t, "edge-1")
+		admin.putProject(t, "bank")
+		for _, s := range []*consolev1.Service{serviceOf("hidden", "edge-1", ""), serviceOf("open", "edge-1", "bank")} {
+			if err := admin.tryService(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
+			Metadata: meta("janitor"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Kinds: []string{"Source"}, Verbs: []string{"view", "edit", "delete"}}}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "janitors", "janitor", &consolev1.GrantClusters{All: true})
+		admin.let(t, "bankers", "viewer", &consolev1.GrantClusters{All: true}, "bank")
+		for want, user := range map[string]api{
+			`named by resources that you may not see:`:                 r.user(t, "bob", "janitors"),
+			`named by service "open" and others that you may not see:`: r.user(t, "eve", "janitors", "bankers"),
+			`named by service "hidden", service "open":`:               admin,
+		} {
+			_, err := user.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop"})
+			if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	})
+}

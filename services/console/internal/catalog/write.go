@@ -510,8 +510,11 @@ func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
 		return err
 	}
 	if len(users) > 0 {
-		shown := users[:min(len(users), shownReferrers)]
-		return refuse(Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, listing(shown, len(users) > len(shown)))
+		named, err := w.seen(ctx, users)
+		if err != nil {
+			return err
+		}
+		return refuse(Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, named)
 	}
 	if current.Kind == store.KindCluster {
 		if err := w.tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(current.Name), w.tx.Now())); err != nil {
@@ -519,6 +522,38 @@ func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
 		}
 	}
 	return w.tx.Delete(ctx, current)
+}
+
+// seen lists those of some resources that the caller sees, and says that there are others.
+func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
+	shown := refs[:min(len(refs), shownReferrers)]
+	more := len(refs) > len(shown)
+	if w.reader == nil || w.by.all() {
+		return listing(shown, more), nil
+	}
+	sees, err := w.reader.Sees(ctx)
+	if err != nil {
+		return "", err
+	}
+	hidden := 0
+	shown = slices.DeleteFunc(slices.Clone(shown), func(ref store.Ref) bool {
+		r, getErr := w.tx.Get(ctx, ref.Kind, ref.Name)
+		err = errors.Join(err, getErr)
+		unseen := sees != nil && !sees(r)
+		if unseen {
+			hidden++
+		}
+		return unseen
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(shown) == 0:
+		return "resources that you may not see", nil
+	case hidden > 0:
+		return listing(shown, false) + " and others that you may not see", nil
+	}
+	return listing(shown, more), nil
 }
 
 // Drop deletes a resource that nothing names.

@@ -78,10 +78,17 @@ func (r *Reader) Run(ctx context.Context) error {
 // look begins to read what is due.
 func (r *Reader) look(ctx context.Context) error {
 	var due []store.Reading
+	var kept map[string]store.Reading
+	connected := r.connected()
 	err := r.Resolver.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		due, err = v.DueReadings(ctx, r.Now())
+		if due, err = v.DueReadings(ctx, r.Now()); err == nil && len(connected) > 0 {
+			kept, err = v.Readings(ctx, connected)
+		}
 		return err
 	})
+	if err == nil {
+		r.disconnect(connected, kept)
+	}
 	for _, of := range due {
 		if !r.begin(of.Backend) {
 			continue
@@ -96,6 +103,24 @@ func (r *Reader) look(ctx context.Context) error {
 		})
 	}
 	return err
+}
+
+// connected are the backends that connections are kept to.
+func (r *Reader) connected() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.opened))
+}
+
+// disconnect lets go of connections to backends that were deleted, with the logins in them.
+func (r *Reader) disconnect(connected []string, kept map[string]store.Reading) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, uid := range connected {
+		if _, ok := kept[uid]; !ok {
+			delete(r.opened, uid)
+		}
+	}
 }
 
 func (r *Reader) begin(uid string) bool {
