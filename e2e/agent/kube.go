@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
@@ -177,7 +178,15 @@ func (k *Kube) Watch(ctx context.Context, path string, each func(Object) (enough
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	dir, name := path[:strings.LastIndexByte(path, '/')], path[strings.LastIndexByte(path, '/')+1:]
-	resp, err := k.send(ctx, http.MethodGet, dir+"?watch=true&fieldSelector=metadata.name%3D"+name, "", nil)
+	watch := func() (*http.Response, error) {
+		return k.send(ctx, http.MethodGet, dir+"?watch=true&fieldSelector=metadata.name%3D"+name, "", nil)
+	}
+	resp, err := watch()
+	for IsCode(err, http.StatusTooManyRequests) { // an API server that has just started: its storage is not ready yet
+		if err = wait(ctx, 100*time.Millisecond); err == nil {
+			resp, err = watch()
+		}
+	}
 	if err != nil {
 		return err
 	}
