@@ -19,12 +19,27 @@ const (
 	firstPercent, leastPercent, mostPercent = 50, 15, 100
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
+	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
+	frugalPercent, frugalBytes = 60, 16 << 20
 	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
 	stormBytes = 128 << 20
 )
 
+// Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
+type Frugal interface{ Frugal() }
+
 // collector finds the percentage.
-type collector struct{ percent int }
+type collector struct {
+	percent, most int
+	room          uint64 // bytes
+}
+
+func newCollector(service Service) collector {
+	if _, frugal := service.(Frugal); frugal {
+		return collector{percent: firstPercent, most: frugalPercent, room: frugalBytes}
+	}
+	return collector{percent: firstPercent, most: mostPercent, room: roomBytes}
+}
 
 // next takes how often the collector ran since the last look, and how much was alive then. It says whether what the
 // process does not need any more should be given back: once, when it has become calm.
@@ -36,20 +51,19 @@ func (c *collector) next(cycles, live uint64) (giveBack bool) {
 	case cycles == 0:
 		c.percent /= 2
 	}
-	most := mostPercent
+	most := c.most
 	if live > 0 {
-		most = max(min(most, int(stormBytes*100/live)), int(min(roomBytes*100/live, 1000)), leastPercent)
+		most = max(min(most, int(stormBytes*100/live)), int(min(c.room*100/live, 1000)), leastPercent)
 	}
 	c.percent = min(max(c.percent, leastPercent), most)
 	return c.percent == leastPercent && before > leastPercent
 }
 
-// pace sets the percentage until ctx ends. GOGC, if it is set, is left alone.
-func pace(ctx context.Context) {
+// run sets the percentage until ctx ends. GOGC, if it is set, is left alone.
+func (c collector) run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	c := collector{percent: firstPercent}
 	debug.SetGCPercent(c.percent)
 	look := time.NewTicker(collectorLook)
 	defer look.Stop()

@@ -5,7 +5,7 @@ import "testing"
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
 	const large, middle, small = 512 << 20, 64 << 20, 8 << 20
-	c := collector{percent: firstPercent}
+	c := newCollector(nil)
 	returned := 0
 	for range 20 {
 		if c.next(0, large) {
@@ -40,5 +40,27 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	}
 	if c.next(1, 0); c.percent != mostPercent {
 		t.Errorf("now and then: %d %%", c.percent)
+	}
+}
+
+type frugal struct{ Service }
+
+func (frugal) Frugal() {}
+
+func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
+	t.Parallel()
+	const middle, small = 64 << 20, 8 << 20
+	c := newCollector(frugal{})
+	for range 20 {
+		c.next(busyCycles, middle)
+	}
+	if c.percent != frugalPercent {
+		t.Errorf("busy: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(busyCycles, small)
+	}
+	if c.percent != 200 {
+		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
 }

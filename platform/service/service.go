@@ -67,9 +67,9 @@ func run(ctx context.Context, name string, log *slog.Logger, start New) error {
 	}
 	paced, stop := context.WithCancel(ctx)
 	defer stop()
-	go pace(paced) // ends with the service
 	service, err := start(log, tel)
 	if err == nil {
+		go newCollector(service).run(paced) // ends with the service
 		err = service.Run(ctx)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
