@@ -421,16 +421,16 @@ func Kinds(n int) Storm {
 func Restarted(n int) Storm {
 	return func(ctx context.Context, w *World) (string, error) {
 		const name = "restarted"
-		objects := Light(name, 20)
+		objects := Light(name, 2*n)
 		if err := w.Deploy(ctx, name, objects); err != nil {
 			return "", err
 		}
 		mark := w.Proxy.Mark()
-		for range n {
+		for round := range n {
 			if err := w.KillAPIServer(ctx); err != nil {
 				return "", err
 			}
-			for _, obj := range objects[:2] {
+			for _, obj := range objects[2*round:][:2] { // others each time: who edits one again and again is a rival
 				if _, err := w.repaired(ctx, pathOf(obj)); err != nil {
 					return "", err
 				}

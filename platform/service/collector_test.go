@@ -60,7 +60,7 @@ func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
 	for range 20 {
 		c.next(busyCycles, small)
 	}
-	if c.percent != 200 {
+	if c.percent != 150 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
 }
