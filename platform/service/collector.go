@@ -20,7 +20,7 @@ const (
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
 	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
-	frugalPercent, frugalBytes = 60, 12 << 20
+	frugalPercent, frugalBytes = 40, 12 << 20
 	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
 	stormBytes = 128 << 20
 )
