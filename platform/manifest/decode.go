@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -20,7 +22,11 @@ import (
 func Decode(file string, data []byte) ([]*Object, error) {
 	d := &decoder{file: file}
 	if len(data) > MaxFileBytes {
-		d.report(1, "is larger than %d MiB", MaxFileBytes>>20)
+		d.report(1, "is larger than %d MiB: split the file", MaxFileBytes>>20)
+		return nil, d.problems
+	}
+	if line := notUTF8(data); line > 0 {
+		d.report(line, "not YAML: there are bytes that are no UTF-8: save the file in that encoding")
 		return nil, d.problems
 	}
 	reader := yaml.NewDecoder(bytes.NewReader(data))
@@ -32,6 +38,7 @@ func Decode(file string, data []byte) ([]*Object, error) {
 		}
 		if err != nil {
 			line, message := splitYAMLError(err)
+			line, message = clearer(line, message, data)
 			d.report(line, "not YAML: %s", message)
 			break
 		}
@@ -56,6 +63,43 @@ func splitYAMLError(err error) (int, string) {
 		}
 	}
 	return 1, text
+}
+
+// notUTF8 is the first line with bytes that are no UTF-8; 0: there is none, or a mark says that it is UTF-16.
+func notUTF8(data []byte) int {
+	if utf8.Valid(data) || bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return 0
+	}
+	line := 0
+	for text := range bytes.Lines(data) {
+		if line++; !utf8.Valid(text) {
+			break
+		}
+	}
+	return line
+}
+
+// clearer says what to do about mistakes of which the library speaks in its own terms.
+func clearer(line int, message string, data []byte) (int, string) {
+	lines := strings.Split(string(data), "\n")
+	name, isAnchor := strings.CutPrefix(message, "unknown anchor '")
+	switch {
+	case isAnchor:
+		name, _, _ = strings.Cut(name, "'")
+		for i, text := range lines {
+			if strings.Contains(text, "*"+name) {
+				line = i + 1
+				break
+			}
+		}
+		return line, fmt.Sprintf("*%s stands for what &%s names, and there is no &%s before it: write it in quotes if it is text", name, name, name)
+	case message != "found character that cannot start any token":
+	case line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[line-1], " "), "\t"):
+		return line, "a tab begins the line: indent with spaces"
+	default:
+		return line, message + ", such as @, ` or a tab: write the value in quotes"
+	}
+	return line, message
 }
 
 type decoder struct {
@@ -264,7 +308,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.report(n.Line, "%s: must have fields: %s", at.yaml, strings.Join(fieldNames(md), ", "))
+		d.report(n.Line, "%s: must have fields: %s", at.yaml, strings.Join(d.settable(md, at), ", "))
 		return nil
 	}
 	out := map[string]any{}
@@ -274,7 +318,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		}
 		fd := md.Fields().ByJSONName(key.Value)
 		if fd == nil {
-			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), suggest(key.Value, md))
+			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), suggestFrom(key.Value, d.settable(md, at)))
 			return
 		}
 		if outputOnly(fd) || isNull(value) {
@@ -285,6 +329,15 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		out[key.Value] = d.field(value, fd, here, depth+1)
 	})
 	return out
+}
+
+// settable are the fields that may be there: a global service has no cluster of its own.
+func (d *decoder) settable(md protoreflect.MessageDescriptor, at path) []string {
+	names := fieldNames(md)
+	if d.object.Kind() == Global && at.yaml == "spec.template" {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "cluster" })
+	}
+	return names
 }
 
 // eachKey calls f for every key of a mapping and reports those that are no strings or are there twice.

@@ -117,6 +117,12 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"described twice":               {head + "kind: Cluster\nmetadata: {name: a}\n---\n" + head + "kind: Cluster\nmetadata: {name: a}\n", `shop.yaml:5: cluster "a": is described twice: also at shop.yaml:1`},
 		"a list in a list":              {head + "kind: List\nitems: [{apiVersion: fairlead.dev/v1, kind: List, items: []}]\n", `shop.yaml:3: a List must have items`},
 		"alias of itself":               {head + "kind: Cluster\nmetadata: &a\n  name: x\n  labels: *a\n", `shop.yaml:`},
+		"a tab":                         {head + "kind: Cluster\nmetadata:\n\tname: a\n", "shop.yaml:4: not YAML: a tab begins the line: indent with spaces"},
+		"a character of YAML":           {head + "kind: @x\n", "shop.yaml:2: not YAML: found character that cannot start any token, such as @, ` or a tab: write the value in quotes"},
+		"no UTF-8":                      {head + "kind: Cluster\nmetadata: {name: \"a\xff\"}\n", "shop.yaml:3: not YAML: there are bytes that are no UTF-8: save the file in that encoding"},
+		"unknown alias":                 {head + "kind: Cluster\nmetadata: {name: *b}\n", "shop.yaml:3: not YAML: *b stands for what &b names, and there is no &b before it"},
+		"a mark and Windows' lines":     {"\ufeff" + head + "kind: Cluster\r\nmetadata: {name: a, labls: {}}\r\n", `shop.yaml:3: cluster "a": metadata.labls: unknown field; did you mean "labels"?`},
+		"a field that is refused":       {head + "kind: GlobalService\nmetadata: {name: g}\nspec: {template: {clstr: x}}\n", `shop.yaml:4: globalservice "g": spec.template.clstr: unknown field; known are: source, `},
 		"data that is no text":          {head + "kind: Secret\nmetadata: {name: a}\ndata: {password: 1234}\n", `shop.yaml:4: secret "a": data["password"]: must be text: write it in quotes`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,10 +25,6 @@ func enumNames(ed protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-func suggest(got string, md protoreflect.MessageDescriptor) string {
-	return suggestFrom(got, fieldNames(md))
-}
-
 func suggestFrom(got string, known []string) string {
 	if near := nearest(got, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
