@@ -3,8 +3,10 @@ package service
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,7 +61,8 @@ func (c *collector) next(cycles, live uint64) (giveBack bool) {
 	return c.percent == leastPercent && before > leastPercent
 }
 
-// run sets the percentage until ctx ends. GOGC, if it is set, is left alone.
+// run sets the percentage until ctx ends: at each look, and at once when there were busyCycles since the last one. GOGC, if it is set,
+// is left alone.
 func (c collector) run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -67,6 +70,8 @@ func (c collector) run(ctx context.Context) {
 	debug.SetGCPercent(c.percent)
 	look := time.NewTicker(collectorLook)
 	defer look.Stop()
+	cycled := make(chan struct{}, 1)
+	defer onCycles(cycled)()
 	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(samples)
 	for seen := samples[0].Value.Uint64(); ; {
@@ -74,8 +79,13 @@ func (c collector) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
+			metrics.Read(samples)
+		case <-cycled:
+			if metrics.Read(samples); samples[0].Value.Uint64()-seen < busyCycles {
+				continue
+			}
+			look.Reset(collectorLook)
 		}
-		metrics.Read(samples)
 		before := c.percent
 		giveBack := c.next(samples[0].Value.Uint64()-seen, samples[1].Value.Uint64())
 		if c.percent != before {
@@ -87,4 +97,24 @@ func (c collector) run(ctx context.Context) {
 		metrics.Read(samples)
 		seen = samples[0].Value.Uint64()
 	}
+}
+
+// onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in
+// which it would spend half of its time collecting.
+func onCycles(cycled chan<- struct{}) (stop func()) {
+	var stopped atomic.Bool
+	type witness struct{ _ *byte } // found dead by each cycle
+	var again func(*witness)
+	again = func(w *witness) {
+		if stopped.Load() {
+			return
+		}
+		select {
+		case cycled <- struct{}{}:
+		default:
+		}
+		runtime.SetFinalizer(w, again)
+	}
+	runtime.SetFinalizer(&witness{}, again)
+	return func() { stopped.Store(true) }
 }

@@ -1,6 +1,10 @@
 package service
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+	"time"
+)
 
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
@@ -62,5 +66,19 @@ func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
 	}
 	if c.percent != 150 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
+	}
+}
+
+func TestEachCycleIsTold(t *testing.T) {
+	t.Parallel()
+	cycled := make(chan struct{}, 1)
+	defer onCycles(cycled)()
+	for i := range 3 {
+		runtime.GC()
+		select {
+		case <-cycled:
+		case <-time.After(time.Minute):
+			t.Fatalf("cycle %d is not told", i)
+		}
 	}
 }
