@@ -27,7 +27,7 @@ func CPU(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer)
 	if err != nil {
 		return err
 	}
-	names := []string{"fairlead", "yamux", "yamux-proxy", "http-connect", "grpc"}
+	names := []string{"fairlead", "yamux", "yamux-proxy", "http-connect", "grpc", "konnectivity-proxy"}
 	parts := t.processes()
 	seen := samples{}
 	for range 1 + 3 { // the first warms up
@@ -46,7 +46,7 @@ func CPU(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer)
 	}
 	for _, name := range names {
 		for _, concurrency := range []int{1, 16} {
-			fmt.Fprintf(stdout, "%-13s c%-2d CPU per GET:", name, concurrency)
+			fmt.Fprintf(stdout, "%-18s c%-2d CPU per GET:", name, concurrency)
 			for _, p := range parts[name] {
 				fmt.Fprintf(stdout, "  %s %.0f us", p.name, median(seen[fmt.Sprintf("c%d %s", concurrency, p.name)][name][1:]))
 			}
@@ -76,6 +76,7 @@ func (t *paths) processes() map[string][]running {
 	for _, mode := range []string{"http-connect", "grpc"} {
 		all[mode] = []running{{"hub", byName["konnectivity-server."+mode]}, {"agent", byName["konnectivity-agent."+mode]}}
 	}
+	all["konnectivity-proxy"] = append([]running{{"proxy", byName["konnectivity-proxy"]}}, all["http-connect"]...)
 	for name := range all {
 		all[name] = append(all[name], running{"backend", byName["backend"]}, running{"load", t.loader.process.Pid()})
 	}

@@ -68,7 +68,7 @@ func startPaths(ctx context.Context, bins stack.Binaries, dir string) (t *paths,
 	if t.hub, err = startHub(ctx, bins, dir); err != nil {
 		return t, err
 	}
-	addrs, err := process.FreeAddresses(12)
+	addrs, err := process.FreeAddresses(13)
 	if err != nil {
 		return t, err
 	}
@@ -90,6 +90,11 @@ func startPaths(ctx context.Context, bins stack.Binaries, dir string) (t *paths,
 			return t, err
 		}
 	}
+	users, door := addrs[12], t.all["http-connect"].door
+	if err := t.part(ctx, users, "konnectivity-proxy", users, door, backend); err != nil {
+		return t, err
+	}
+	t.all["konnectivity-proxy"] = path{name: "konnectivity-proxy", url: "http://" + users}
 	t.loader, err = startDialogue(t.peers, "load")
 	return t, err
 }

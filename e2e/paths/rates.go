@@ -66,7 +66,7 @@ func Rates(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 	if err != nil {
 		return err
 	}
-	names := []string{"direct", "fairlead", "yamux", "yamux-proxy", "http-connect", "grpc"}
+	names := []string{"direct", "fairlead", "yamux", "yamux-proxy", "http-connect", "grpc", "konnectivity-proxy"}
 	seen := samples{}
 	for round := range rounds + 1 {
 		if round == 1 {
@@ -80,7 +80,7 @@ func Rates(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 		}
 	}
 	for _, name := range names {
-		fmt.Fprintf(stdout, "%-13s c1 p50 %5.0f us, c16 %6.0f req/s, bulk %5.0f MB/s\n", name, seen.median("c1", name), seen.median("c16", name), seen.median("bulk", name))
+		fmt.Fprintf(stdout, "%-18s c1 p50 %5.0f us, c16 %6.0f req/s, bulk %5.0f MB/s\n", name, seen.median("c1", name), seen.median("c16", name), seen.median("bulk", name))
 	}
 	best := func(what string) float64 {
 		return min(seen.ratio(what, "fairlead", "http-connect"), seen.ratio(what, "fairlead", "grpc"))
@@ -93,6 +93,7 @@ func Rates(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_yamux %.2f x\n", seen.ratio("c16", "fairlead", "yamux"))
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_yamux_with_proxy %.2f x\n", seen.ratio("c16", "fairlead", "yamux-proxy"))
 	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_konnectivity %.2f x\n", best("c16"))
+	fmt.Fprintf(stdout, "BENCH tunnel.get_c16_vs_konnectivity_with_proxy %.2f x\n", seen.ratio("c16", "fairlead", "konnectivity-proxy"))
 	fmt.Fprintf(stdout, "BENCH tunnel.bulk_vs_direct %.2f x\n", seen.ratio("bulk", "fairlead", "direct"))
 	fmt.Fprintf(stdout, "BENCH tunnel.bulk_vs_yamux %.2f x\n", seen.ratio("bulk", "fairlead", "yamux"))
 	fmt.Fprintf(stdout, "BENCH tunnel.bulk_vs_konnectivity %.2f x\n", best("bulk"))

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -44,6 +46,8 @@ func run(ctx context.Context, args []string) error {
 		return line(ctx, args[0], args[1], args[2])
 	case part == "load" && len(args) == 0:
 		return load(ctx, os.Stdin, os.Stdout)
+	case part == "konnectivity-proxy" && len(args) == 3:
+		return konnectivityProxy(ctx, args[0], args[1], args[2])
 	case part == "konnectivity-server":
 		return konnectivityServer(args)
 	case part == "konnectivity-agent":
@@ -51,6 +55,14 @@ func run(ctx context.Context, args []string) error {
 	default:
 		return fmt.Errorf("no part %q with %d arguments", part, len(args))
 	}
+}
+
+// konnectivityProxy is net/http's server and reverse proxy before konnectivity's door: what reads requests there, as the API
+// server does that konnectivity is made for.
+func konnectivityProxy(ctx context.Context, users, door, backend string) error {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: backend})
+	proxy.Transport = newClient(door).Transport
+	return serve(ctx, users, proxy)
 }
 
 func konnectivityServer(args []string) error {
