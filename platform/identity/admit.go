@@ -48,8 +48,10 @@ func Rejected(ctx context.Context) error {
 
 // Abortable goes around all of a server's handlers, outermost, so that Interceptor can end a
 // stream that waits in Receive or Send.
-func Abortable(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w, remote: r.RemoteAddr})))
-	})
+func Abortable(next http.Handler) http.Handler { return &abortable{next} }
+
+type abortable struct{ next http.Handler }
+
+func (a *abortable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w, remote: r.RemoteAddr})))
 }

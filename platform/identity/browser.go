@@ -53,13 +53,18 @@ type Browser struct {
 // Handler goes around all of a server's handlers. What is behind it sees an Authorization header and never a cookie. A
 // request that has both counts by its Authorization only. Where a cookie doesn't count the request is
 // nobody's.
-func (b Browser) Handler(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header["Cookie"]) > 0 {
-			r = b.withoutCookie(r)
-		}
-		next.ServeHTTP(w, r)
-	})
+func (b Browser) Handler(next http.Handler) http.Handler { return &browsed{b, next} }
+
+type browsed struct {
+	by   Browser
+	next http.Handler
+}
+
+func (b *browsed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.Header["Cookie"]) > 0 {
+		r = b.by.withoutCookie(r)
+	}
+	b.next.ServeHTTP(w, r)
 }
 
 func (b Browser) withoutCookie(r *http.Request) *http.Request {

@@ -43,35 +43,39 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// WrapStreamingHandler implements connect.Interceptor.
+// WrapStreamingHandler implements connect.Interceptor. What is on the stack here stays there for as long as the stream, thousands
+// of times: what is not needed all the time is done apart.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		c, refused := i.caller(ctx, conn.Spec(), conn.RequestHeader())
-		if refused != nil {
-			return refused.connect()
+		ctx, guarded, err := i.guard(ctx, conn)
+		if err != nil {
+			return err
 		}
-		if c.open {
+		if guarded == nil {
 			return next(ctx, conn)
 		}
-		ctx, g := i.guard(ctx, c)
-		defer g.stop()
-		err := next(ctx, &guardedConn{StreamingHandlerConn: conn, guard: g})
-		if cause := g.ended(); cause != nil {
-			return refuse(cause).connect()
-		}
-		return err
+		defer guarded.guard.stop()
+		return guarded.told(next(ctx, guarded))
 	}
 }
 
-// guard is made apart from the handler, whose stack lives as long as the stream.
+// guard lets a stream pass; a nil connection: it needs no guard.
 //
 //go:noinline
-func (i *interceptor) guard(ctx context.Context, c *caller) (context.Context, *guard) {
+func (i *interceptor) guard(ctx context.Context, conn connect.StreamingHandlerConn) (context.Context, *guardedConn, error) {
+	c, refused := i.caller(ctx, conn.Spec(), conn.RequestHeader())
+	if refused != nil {
+		return nil, nil, refused.connect()
+	}
+	if c.open {
+		return ctx, nil, nil
+	}
 	var response *http.ResponseController
 	if call := callOf(ctx); call != nil {
 		response = http.NewResponseController(call.w)
 	}
-	return newGuard(c.context(ctx), i.verifier, c, response)
+	ctx, g := newGuard(c.context(ctx), i.verifier, c, response)
+	return ctx, &guardedConn{StreamingHandlerConn: conn, guard: g}, nil
 }
 
 // caller is who Admit let in a moment ago, or else whoever the header's token speaks for.
@@ -98,11 +102,20 @@ func (c *guardedConn) Send(msg any) error {
 }
 
 func (c *guardedConn) do(carry func() error) error {
-	if cause := c.guard.ended(); cause != nil {
-		return refuse(cause).connect()
+	if err := c.told(nil); err != nil {
+		return err
 	}
-	err := carry()
-	if cause := c.guard.ended(); err != nil && cause != nil {
+	if err := carry(); err != nil {
+		return c.told(err)
+	}
+	return nil
+}
+
+// told is how a call ends, for the caller: if the token has ended, by that.
+//
+//go:noinline
+func (c *guardedConn) told(err error) error {
+	if cause := c.guard.ended(); cause != nil {
 		return refuse(cause).connect()
 	}
 	return err

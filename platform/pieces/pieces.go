@@ -8,16 +8,15 @@ import (
 	"net/http"
 )
 
-// Sizes of pieces: of an answer, and of what comes to us. Each becomes a frame and a record of its own.
-const (
-	Size     = 2 << 10
-	BodySize = 1 << 10
-)
+// Size is that of a piece. Each becomes a frame and a record of its own.
+const Size = 1 << 10
 
 // Handler has the answers of a handler written in pieces.
-func Handler(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(writer{w}, r) })
-}
+func Handler(next http.Handler) http.Handler { return &handler{next} }
+
+type handler struct{ next http.Handler }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.next.ServeHTTP(writer{w}, r) }
 
 type writer struct{ http.ResponseWriter }
 
@@ -54,7 +53,7 @@ type transport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Body == nil || req.ContentLength >= 0 && req.ContentLength <= BodySize {
+	if req.Body == nil || req.ContentLength >= 0 && req.ContentLength <= Size {
 		return t.RoundTripper.RoundTrip(req)
 	}
 	cut := req.WithContext(req.Context()) // a copy: a transport changes nothing of its caller's
@@ -74,4 +73,4 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 type body struct{ io.ReadCloser }
 
 // Read implements io.Reader.
-func (b body) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), BodySize)]) }
+func (b body) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), Size)]) }

@@ -107,7 +107,7 @@ func TestLargeMessagesTravelInSmallFrames(t *testing.T) {
 	}
 	client := &http.Client{Transport: pieces.Transport(plain)}
 	want := bytes.Repeat([]byte("0123456789"), message/10)
-	for _, size := range []int{0, 1, pieces.BodySize, pieces.Size, pieces.Size + 1, message} {
+	for _, size := range []int{0, 1, pieces.Size, pieces.Size + 1, message} {
 		resp, err := client.Post(server.URL, "text/plain", bytes.NewReader(want[:size]))
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestLargeMessagesTravelInSmallFrames(t *testing.T) {
 	}
 	plain.CloseIdleConnections()
 	listeners.Wait()
-	if n := sent.largest(); n == 0 || n > pieces.BodySize {
+	if n := sent.largest(); n == 0 || n > pieces.Size {
 		t.Errorf("a request's frame had %d bytes", n)
 	}
 	if n := got.largest(); n == 0 || n > pieces.Size {

@@ -197,8 +197,15 @@ type turning struct {
 
 func (t *turning) Read(p []byte) (int, error) {
 	if t.done {
-		return t.guest.Read(p)
+		return t.TCPConn.Read(p)
 	}
+	return t.readInTurn(p)
+}
+
+// readInTurn is Read during the handshake, apart from what stays on the stack of who reads the connection for all its life.
+//
+//go:noinline
+func (t *turning) readInTurn(p []byte) (int, error) {
 	t.release()
 	begin := time.Now()
 	if err := t.SetReadDeadline(begin.Add(t.patience)); err != nil {

@@ -95,14 +95,22 @@ func (o *observer) WrapStreamingClient(next connect.StreamingClientFunc) connect
 
 func (o *observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		procedure, start := conn.Spec().Procedure, time.Now()
-		open := o.metrics.streams.WithLabelValues(procedure)
-		open.Inc()
-		defer func() {
-			err = o.settle(ctx, procedure, time.Since(start), err, recover())
-			open.Dec()
-		}()
+		end := o.begin(ctx, conn)
+		defer func() { err = end(err, recover()) }()
 		return next(ctx, conn)
+	}
+}
+
+// begin notes that a stream is open. It is apart from the handler, whose stack lives as long as the stream.
+//
+//go:noinline
+func (o *observer) begin(ctx context.Context, conn connect.StreamingHandlerConn) (end func(err error, panicked any) error) {
+	procedure, start := conn.Spec().Procedure, time.Now()
+	open := o.metrics.streams.WithLabelValues(procedure)
+	open.Inc()
+	return func(err error, panicked any) error {
+		defer open.Dec()
+		return o.settle(ctx, procedure, time.Since(start), err, panicked)
 	}
 }
 

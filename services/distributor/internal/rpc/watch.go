@@ -22,6 +22,15 @@ const (
 	maxLife = 40*time.Minute - nudge.Beat
 )
 
+// stream is an open one.
+type stream struct {
+	cluster string
+	watcher *nudge.Watcher
+	out     *connect.ServerStream[deliveryv1.WatchResponse]
+	seen    time.Time // when it counted last as a sign of life
+	end     time.Time
+}
+
 // Watch implements DeliveryService.
 func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
 	cluster, ok := identity.Cluster(ctx)
@@ -31,17 +40,13 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 	// From here on no change is missed; what changed just before is told at once.
 	w := d.deps.Nudges.Watch(cluster)
 	defer w.Close()
-	first, err := d.open(ctx, cluster)
+	s, err := d.open(ctx, w, cluster, out)
 	if err != nil {
 		return err
 	}
-	if err := out.Send(first); err != nil { // may take as long as the agent likes
-		return err
-	}
-	d.deps.Seen.Mark(cluster, time.Now())
 	d.deps.Hold.Moved(cluster)
 	defer d.deps.Hold.Moved(cluster)
-	err = d.stream(ctx, cluster, w, out)
+	err = d.wait(ctx, s)
 	if err != nil && !isDraining(ctx) {
 		// Not by us: the agent is gone, or dials again soon.
 		d.deps.Seen.Lost(cluster, time.Now())
@@ -49,8 +54,27 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 	return err
 }
 
-// open takes a turn to find the first message.
-func (d *Delivery) open(ctx context.Context, cluster string) (*deliveryv1.WatchResponse, error) {
+// open sends the first message of a stream.
+//
+//go:noinline
+func (d *Delivery) open(ctx context.Context, w *nudge.Watcher, cluster string, out *connect.ServerStream[deliveryv1.WatchResponse]) (*stream, error) {
+	m, err := d.first(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Send(m); err != nil { // may take as long as the agent likes
+		return nil, err
+	}
+	now := time.Now()
+	d.deps.Seen.Mark(cluster, now)
+	return &stream{
+		cluster: cluster, watcher: w, out: out, seen: now,
+		end: now.Add(maxLife/2 + rand.N(maxLife/2)), //nolint:gosec // jitter is no secret
+	}, nil
+}
+
+// first takes a turn to find the first message.
+func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.WatchResponse, error) {
 	if err := d.opens.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -75,34 +99,41 @@ func isDraining(ctx context.Context) bool {
 	}
 }
 
-func (d *Delivery) stream(ctx context.Context, cluster string, w *nudge.Watcher, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
-	seen := time.Now()
-	end := seen.Add(maxLife/2 + rand.N(maxLife/2)) //nolint:gosec // jitter is no secret
+// wait tells the stream's events as they come. It is on the stack of every stream all the time: what there is to do at an event is
+// done apart.
+func (d *Delivery) wait(ctx context.Context, s *stream) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-server.Draining(ctx):
-			return out.Send(goAway())
-		case <-w.C():
+			return s.out.Send(goAway())
+		case <-s.watcher.C():
 		}
-		m, now := beat(), time.Now()
-		switch e, trace := w.Take(); {
-		case now.After(end):
-			return out.Send(goAway())
-		case e&nudge.Nudge != 0:
-			m = nudgeNow(trace)
-		case e == 0:
-			continue // it went with the one before
-		}
-		if now.Sub(seen) >= seenEvery {
-			d.deps.Seen.Mark(cluster, now)
-			seen = now
-		}
-		if err := out.Send(m); err != nil {
+		if over, err := d.tell(s); over || err != nil {
 			return err
 		}
 	}
+}
+
+// tell sends what there is to tell, and says whether the stream is over.
+//
+//go:noinline
+func (d *Delivery) tell(s *stream) (over bool, err error) {
+	m, now := beat(), time.Now()
+	switch e, trace := s.watcher.Take(); {
+	case now.After(s.end):
+		return true, s.out.Send(goAway())
+	case e&nudge.Nudge != 0:
+		m = nudgeNow(trace)
+	case e == 0:
+		return false, nil // it went with the one before
+	}
+	if now.Sub(s.seen) >= seenEvery {
+		d.deps.Seen.Mark(s.cluster, now)
+		s.seen = now
+	}
+	return false, s.out.Send(m)
 }
 
 func beat() *deliveryv1.WatchResponse {
