@@ -8,17 +8,24 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-// builtin are the roles that are always there, the least first: each has, besides its own rule, those of all before it. At the
+// builtin are the roles that are always there, the least first: each has, besides its own rules, those of all before it. At the
 // Kubernetes APIs each has one class more than the one before (see kubehttp.Class).
 var builtin = []struct { //nolint:gochecknoglobals // a constant
 	name, description string
-	verbs             []Verb
-	kinds             []string
+	rules             []rule
 }{
-	{"viewer", "Sees everything but secrets.", []Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Role}},
-	{"deployer", "Besides: creates, changes, syncs, holds, pins and rolls back services.", []Verb{Deploy, Edit}, []string{Service, GlobalService, ConfigSet}},
-	{"operator", "Besides: deletes services, and gets into pods.", []Verb{Delete}, []string{Service, GlobalService, ConfigSet}},
-	{"admin", "Besides: clusters and secrets.", Verbs(), []string{Cluster, Secret}},
+	{"viewer", "Sees everything but secrets.", []rule{{[]Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Sink, Role}}}},
+	{"deployer", "Besides: creates, changes, syncs, holds, pins and rolls back services.", []rule{{[]Verb{Deploy, Edit}, []string{Service, GlobalService, ConfigSet}}}},
+	{"operator", "Besides: deletes services, says where events are sent to, and gets into pods.", []rule{
+		{[]Verb{Delete}, []string{Service, GlobalService, ConfigSet}}, {[]Verb{Edit, Delete}, []string{Sink}},
+	}},
+	{"admin", "Besides: clusters and secrets.", []rule{{Verbs(), []string{Cluster, Secret}}}},
+}
+
+// rule allows verbs on kinds.
+type rule struct {
+	verbs []Verb
+	kinds []string
 }
 
 // IsBuiltin tells whether a role is one of those that are always there.
@@ -29,11 +36,13 @@ func Builtin() []*consolev1.Role {
 	out := make([]*consolev1.Role, len(builtin))
 	var rules []*consolev1.RoleRule
 	for i, role := range builtin {
-		rule := &consolev1.RoleRule{Kinds: role.kinds}
-		for _, v := range role.verbs {
-			rule.Verbs = append(rule.Verbs, string(v))
+		for _, own := range role.rules {
+			rule := &consolev1.RoleRule{Kinds: own.kinds}
+			for _, v := range own.verbs {
+				rule.Verbs = append(rule.Verbs, string(v))
+			}
+			rules = append(rules, rule)
 		}
-		rules = append(rules, rule)
 		out[i] = &consolev1.Role{
 			Metadata: &consolev1.Metadata{Name: role.name},
 			Spec:     &consolev1.RoleSpec{Description: role.description, Rules: slices.Clone(rules), Kubernetes: role.name},
@@ -83,7 +92,7 @@ func namesKind(kinds []string, kind string) bool {
 
 func builtinAllows(rank int, verb Verb, kind string) bool {
 	for _, role := range builtin[:rank+1] {
-		if slices.Contains(role.verbs, verb) && slices.Contains(role.kinds, kind) {
+		if slices.ContainsFunc(role.rules, func(r rule) bool { return slices.Contains(r.verbs, verb) && slices.Contains(r.kinds, kind) }) {
 			return true
 		}
 	}

@@ -48,13 +48,14 @@ const (
 	ServiceAccount Kind = "ServiceAccount"
 	ConfigSet      Kind = "ConfigSet"
 	Backend        Kind = "Backend"
+	Sink           Kind = "Sink"
 
 	list Kind = "List"
 )
 
 // Kinds in the order in which they depend on each other.
 func Kinds() []Kind {
-	return []Kind{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, Global, Service, Grant}
+	return []Kind{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, Global, Service, Grant, Sink}
 }
 
 // new returns an empty message of the kind; nil if there is no such kind.
@@ -74,6 +75,8 @@ func (k Kind) new() Message {
 		return &consolev1.Cluster{}
 	case Backend:
 		return &consolev1.Backend{}
+	case Sink:
+		return &consolev1.Sink{}
 	case ConfigSet:
 		return &consolev1.ConfigSet{}
 	case Global:

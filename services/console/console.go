@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/platform/addresses"
 	trail "fairlead.dev/platform/audit"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/server"
@@ -33,6 +34,7 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -70,6 +72,8 @@ type Config struct {
 	OIDC login.Config
 	// ConfigDir is the folder of the files that backends may read; empty: there are none.
 	ConfigDir string
+	// AllowAddresses are ranges of special addresses that sinks may be at, besides all public ones.
+	AllowAddresses []string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
 }
@@ -96,6 +100,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the user's groups")
 	fs.StringVar(&c.OIDC.AdminGroup, "oidc-admin-group", "", "`group` there whose members are administrators here")
 	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
+	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that events may be sent to although they are not public", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 }
 
@@ -112,6 +117,9 @@ func (c *Config) Validate() error {
 	}
 	if c.HubSecretFile == "" {
 		c.HubSecretFile = filepath.Join(c.DataDir, "hub.secret")
+	}
+	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
+		return fmt.Errorf("%s: %w", addresses.Flag, err)
 	}
 	urls := append([]string{}, c.AdvertiseGitcaches...)
 	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
@@ -146,6 +154,7 @@ type Service struct {
 	events    *event.Log
 	renewer   *config.Renewer
 	reader    *config.Reader
+	sinks     *sink.Deliverer
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
@@ -178,6 +187,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
 	s.hub.Hold = kept.Hold
 	s.renewer = &config.Renewer{Store: s.store, Box: box, Log: deps.Log}
+	allowed, err := addresses.Parse(cfg.AllowAddresses)
+	if err != nil {
+		return nil, err
+	}
+	s.sinks = &sink.Deliverer{Store: s.store, Addresses: addresses.New(allowed), ID: rand.Text(), Metrics: sink.NewMetrics(), Log: deps.Log, Now: time.Now}
 	if err := register(deps.Telemetry, s); err != nil {
 		return nil, err
 	}
@@ -185,13 +199,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources := catalog.New(s.store, box, deps.Log, nil)
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
+	s.sinks.Catalog = resources
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)
 	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir)
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
 	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, catalog.Rollbacks{}, configuration, changes.Recorder{Catalog: resources})
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Dependencies{}, catalog.Rollbacks{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})
 	resources.Use(told)
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	mounts := rpc.Mounts(rpc.Deps{
@@ -199,6 +214,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Rights:  keeper,
 		Config:  configuration, OpenBackend: open,
 		Removals:  kept,
+		Sinks:     s.sinks,
 		Store:     s.store,
 		Provider:  login.New(cfg.OIDC),
 		Seal:      box,
@@ -291,6 +307,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
+	group.Go(func() error { return s.sinks.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {
 		if err := s.store.Sweep(background); err != nil && background.Err() == nil {

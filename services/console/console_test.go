@@ -154,6 +154,7 @@ type api struct {
 	configs  consolev1connect.ConfigServiceClient
 	admin    consolev1connect.AdminServiceClient
 	backends consolev1connect.BackendServiceClient
+	sinks    consolev1connect.SinkServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -199,6 +200,7 @@ func (r *running) as(t testing.TB, token string) api {
 		configs:  consolev1connect.NewConfigServiceClient(hc, r.url, opts...),
 		admin:    consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
 		backends: consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
+		sinks:    consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
 	}
 }
 

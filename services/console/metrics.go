@@ -38,6 +38,7 @@ func register(tel *telemetry.Telemetry, s *Service) error {
 		agents{func() *live.Board { return s.board }},
 		commits(s.store, tel.Tracer.Tracer("fairlead.dev/services/console")),
 	}
+	all = append(all, s.sinks.Metrics.Collectors()...)
 	for name, db := range s.store.Databases() {
 		all = append(all, collectors.NewDBStatsCollector(db, name))
 	}

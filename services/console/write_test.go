@@ -31,6 +31,8 @@ func anyOf(list ...proto.Message) []*consolev1.Resource {
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}})
 		case *consolev1.Backend:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}})
+		case *consolev1.Sink:
+			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: m}})
 		case *consolev1.ConfigSet:
 			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}})
 		case *consolev1.GlobalService:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/flags"
@@ -53,7 +54,7 @@ func (c *Config) Validate() error {
 	if err := c.Config.Validate(); err != nil {
 		return err
 	}
-	if _, err := fetch.ParseAddresses(c.AllowAddresses); err != nil {
+	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
 		return fmt.Errorf("--allow-addresses: %w", err)
 	}
 	if err := fetch.CheckGit(c.Git); err != nil {

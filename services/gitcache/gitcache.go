@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/identity"
@@ -136,7 +137,7 @@ func (s *Service) newOwner() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	allow, err := fetch.ParseAddresses(s.cfg.AllowAddresses)
+	allow, err := addresses.Parse(s.cfg.AllowAddresses)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const (
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|backends|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
+		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 

@@ -28,7 +28,7 @@ func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
 func (k kind) plural() string   { return k.singular() + "s" }
 
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), backendKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
+	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), backendKind(), sinkKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
 }
 
 // findKind takes a kind in singular or plural.
@@ -191,6 +191,24 @@ func backendKind() kind {
 		},
 		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
 			_, err := h.Backends.DeleteBackend(ctx, &consolev1.DeleteBackendRequest{Name: name})
+			return err
+		},
+	}
+}
+
+func sinkKind() kind {
+	return kind{
+		kind: manifest.Sink,
+		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+			res, err := h.Sinks.GetSink(ctx, &consolev1.GetSinkRequest{Name: name})
+			return res.GetSink(), err
+		},
+		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+			res, err := h.Sinks.ListSinks(ctx, &consolev1.ListSinksRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
+			return messages(res.GetSinks()), res.GetNextPageToken(), err
+		},
+		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
+			_, err := h.Sinks.DeleteSink(ctx, &consolev1.DeleteSinkRequest{Name: name})
 			return err
 		},
 	}

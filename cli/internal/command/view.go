@@ -58,6 +58,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.configSets(found), nil
 	case manifest.Backend:
 		return v.backends(found)
+	case manifest.Sink:
+		return v.sinks(found)
 	case manifest.Global:
 		return v.globals(found)
 	case manifest.Role:

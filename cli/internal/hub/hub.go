@@ -42,6 +42,7 @@ type Hub struct {
 	Globals  consolev1connect.GlobalServiceServiceClient
 	Sets     consolev1connect.ConfigSetServiceClient
 	Backends consolev1connect.BackendServiceClient
+	Sinks    consolev1connect.SinkServiceClient
 	Configs  consolev1connect.ConfigServiceClient
 	Roles    consolev1connect.RoleServiceClient
 	Accounts consolev1connect.ServiceAccountServiceClient
@@ -96,6 +97,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Globals:  consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
 		Sets:     consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
 		Backends: consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
+		Sinks:    consolev1connect.NewSinkServiceClient(hc, c.URL, opts...),
 		Configs:  consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
 		Roles:    consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
 		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),

@@ -140,8 +140,14 @@ func (b *builder) console(ctx context.Context) (part, error) {
 	s, err := console.New(console.Config{
 		Server: b.listener(b.data.state.Ports.Console), DataDir: b.data.join("console"), HubSecretFile: b.hub.secretFile,
 		AdvertiseConsole: u.Console, AdvertiseGitcaches: []string{u.Gitcache}, AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
+		AllowAddresses: b.allowed(),
 	}, console.Deps{Log: log, Telemetry: tel})
 	return part{"console", u.Console, s}, err
+}
+
+// allowed are the addresses of Git hosts and sinks that are not public: the local Git server is on this machine.
+func (b *builder) allowed() []string {
+	return append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...)
 }
 
 func (b *builder) gitcache(ctx context.Context) (part, error) {
@@ -152,7 +158,7 @@ func (b *builder) gitcache(ctx context.Context) (part, error) {
 	u := b.hub.urls.Gitcache
 	s, err := gitcache.New(gitcache.Config{
 		Config: b.replica("gitcache", b.data.state.Ports.Gitcache, u), Replica: "up",
-		AllowAddresses: append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...), // the local Git server is there
+		AllowAddresses: b.allowed(),
 	}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"gitcache", u, s}, err
 }

@@ -25,8 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Sink is where events are sent to. Each event that fits is sent at least once, in their order, and tried again for a
-// day.
+// Sink is where events are sent to: each event that fits at least once, in their order.
 type Sink struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Metadata *Metadata              `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
@@ -96,13 +95,27 @@ type SinkSpec struct {
 	//	*SinkSpec_Slack
 	//	*SinkSpec_Email
 	To isSinkSpec_To `protobuf_oneof:"to"`
-	// Which events, as in ListEvents. Empty: those of severity WARNING and above.
+	// Events of this project only, and its operators may change the sink. Empty: events of the whole hub.
+	Project string `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
+	// Types, in which * stands for any text: service.*, cluster.lost. None: any.
+	Types []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
+	// This one and what is worse. Unset: any if there are types or a filter, else WARNING.
+	Severity Severity `protobuf:"varint,6,opt,name=severity,proto3,enum=fairlead.console.v1.Severity" json:"severity,omitempty"`
+	// Names of projects, clusters and services that it is about, in which * stands for any text. None: any.
+	Projects []string `protobuf:"bytes,7,rep,name=projects,proto3" json:"projects,omitempty"`
+	Clusters []string `protobuf:"bytes,8,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	Services []string `protobuf:"bytes,9,rep,name=services,proto3" json:"services,omitempty"`
+	// As in ListEvents, for what the fields above can't say. Empty: any.
 	Filter string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Text of the message, a Go template over the event: {{.Service}} at {{.Cluster}}: {{.Message}}. Empty: one that
-	// says it all.
+	// Text of a message, a Go template over the message: {{range .Events}}{{.Service}}: {{.Message}}{{end}}. Empty: one
+	// that says it all. See docs/notifications.md.
 	Template string `protobuf:"bytes,11,opt,name=template,proto3" json:"template,omitempty"`
 	// Nothing is sent while it is; what happens then is never sent.
-	Disabled      bool `protobuf:"varint,12,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Disabled bool `protobuf:"varint,12,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	// Least time between two messages; what happens meanwhile comes in one. Unset: 1s to webhooks, 5s to Slack, 1m by email.
+	Interval *durationpb.Duration `protobuf:"bytes,13,opt,name=interval,proto3" json:"interval,omitempty"`
+	// How long an event is tried to be sent; then it is given up, which is an event itself. Unset: 24h.
+	RetryFor      *durationpb.Duration `protobuf:"bytes,14,opt,name=retry_for,json=retryFor,proto3" json:"retry_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,6 +184,48 @@ func (x *SinkSpec) GetEmail() *EmailSink {
 	return nil
 }
 
+func (x *SinkSpec) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *SinkSpec) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetSeverity() Severity {
+	if x != nil {
+		return x.Severity
+	}
+	return Severity_SEVERITY_UNSPECIFIED
+}
+
+func (x *SinkSpec) GetProjects() []string {
+	if x != nil {
+		return x.Projects
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetServices() []string {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
 func (x *SinkSpec) GetFilter() string {
 	if x != nil {
 		return x.Filter
@@ -190,6 +245,20 @@ func (x *SinkSpec) GetDisabled() bool {
 		return x.Disabled
 	}
 	return false
+}
+
+func (x *SinkSpec) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetRetryFor() *durationpb.Duration {
+	if x != nil {
+		return x.RetryFor
+	}
+	return nil
 }
 
 type isSinkSpec_To interface {
@@ -214,21 +283,162 @@ func (*SinkSpec_Slack) isSinkSpec_To() {}
 
 func (*SinkSpec_Email) isSinkSpec_To() {}
 
-// WebhookSink is an HTTP POST with the event as JSON (or the template's text), signed: the header Fairlead-Signature is
+// SinkSecret is what nobody may read again.
+type SinkSecret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Value:
+	//
+	//	*SinkSecret_Secret
+	//	*SinkSecret_Ref
+	Value         isSinkSecret_Value `protobuf_oneof:"value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkSecret) Reset() {
+	*x = SinkSecret{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkSecret) ProtoMessage() {}
+
+func (x *SinkSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkSecret.ProtoReflect.Descriptor instead.
+func (*SinkSecret) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SinkSecret) GetValue() isSinkSecret_Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *SinkSecret) GetSecret() string {
+	if x != nil {
+		if x, ok := x.Value.(*SinkSecret_Secret); ok {
+			return x.Secret
+		}
+	}
+	return ""
+}
+
+func (x *SinkSecret) GetRef() *SinkSecretRef {
+	if x != nil {
+		if x, ok := x.Value.(*SinkSecret_Ref); ok {
+			return x.Ref
+		}
+	}
+	return nil
+}
+
+type isSinkSecret_Value interface {
+	isSinkSecret_Value()
+}
+
+type SinkSecret_Secret struct {
+	// Write-only, sealed in the database. Empty: what is there stays, as long as it goes to the same place.
+	Secret string `protobuf:"bytes,1,opt,name=secret,proto3,oneof"`
+}
+
+type SinkSecret_Ref struct {
+	// A value of a Secret of the catalog. Who names it must be allowed to see that Secret.
+	Ref *SinkSecretRef `protobuf:"bytes,2,opt,name=ref,proto3,oneof"`
+}
+
+func (*SinkSecret_Secret) isSinkSecret_Value() {}
+
+func (*SinkSecret_Ref) isSinkSecret_Value() {}
+
+type SinkSecretRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the Secret.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Key within the Secret.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkSecretRef) Reset() {
+	*x = SinkSecretRef{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkSecretRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkSecretRef) ProtoMessage() {}
+
+func (x *SinkSecretRef) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkSecretRef.ProtoReflect.Descriptor instead.
+func (*SinkSecretRef) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SinkSecretRef) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SinkSecretRef) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// WebhookSink is an HTTP POST with the events as JSON (or the template's text), signed: the header Fairlead-Signature is
 // t=<seconds>,v1=<hex of HMAC-SHA256 over "<seconds>.<body>">.
 type WebhookSink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// https://; http:// to a loopback address only.
+	// https://; http:// only to addresses that the console's --allow-addresses lists.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Name of a Secret with `token`, the key of the signature; `ca.crt` if need be.
-	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Key of the signature, at least 16 characters.
+	Key *SinkSecret `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,4,opt,name=ca,proto3" json:"ca,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WebhookSink) Reset() {
 	*x = WebhookSink{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +450,7 @@ func (x *WebhookSink) String() string {
 func (*WebhookSink) ProtoMessage() {}
 
 func (x *WebhookSink) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +463,7 @@ func (x *WebhookSink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookSink.ProtoReflect.Descriptor instead.
 func (*WebhookSink) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WebhookSink) GetUrl() string {
@@ -263,9 +473,16 @@ func (x *WebhookSink) GetUrl() string {
 	return ""
 }
 
-func (x *WebhookSink) GetSecret() string {
+func (x *WebhookSink) GetKey() *SinkSecret {
 	if x != nil {
-		return x.Secret
+		return x.Key
+	}
+	return nil
+}
+
+func (x *WebhookSink) GetCa() string {
+	if x != nil {
+		return x.Ca
 	}
 	return ""
 }
@@ -273,15 +490,17 @@ func (x *WebhookSink) GetSecret() string {
 // SlackSink is an incoming webhook of Slack, or of what speaks like it (Mattermost, Discord's /slack).
 type SlackSink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of a Secret with `url`.
-	Secret        string `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The webhook's URL. Whoever has it can write there: so it is a secret.
+	Url *SinkSecret `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SlackSink) Reset() {
 	*x = SlackSink{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +512,7 @@ func (x *SlackSink) String() string {
 func (*SlackSink) ProtoMessage() {}
 
 func (x *SlackSink) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,32 +525,46 @@ func (x *SlackSink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlackSink.ProtoReflect.Descriptor instead.
 func (*SlackSink) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *SlackSink) GetSecret() string {
+func (x *SlackSink) GetUrl() *SinkSecret {
 	if x != nil {
-		return x.Secret
+		return x.Url
+	}
+	return nil
+}
+
+func (x *SlackSink) GetCa() string {
+	if x != nil {
+		return x.Ca
 	}
 	return ""
 }
 
-// EmailSink is mail over SMTP, by TLS from the start (port 465) or STARTTLS.
+// EmailSink is mail over SMTP, by TLS from the start (port 465) or STARTTLS. Without TLS nothing is sent.
 type EmailSink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// host:port.
 	Server string   `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	From   string   `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	To     []string `protobuf:"bytes,3,rep,name=to,proto3" json:"to,omitempty"`
-	// Name of a Secret with `username` and `password`; `ca.crt` if need be. Empty: no login.
-	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
+	// TLS from the start at other ports than 465, too.
+	ImplicitTls bool `protobuf:"varint,5,opt,name=implicit_tls,json=implicitTls,proto3" json:"implicit_tls,omitempty"`
+	// Who logs in; empty: nobody.
+	Username string      `protobuf:"bytes,6,opt,name=username,proto3" json:"username,omitempty"`
+	Password *SinkSecret `protobuf:"bytes,7,opt,name=password,proto3" json:"password,omitempty"`
+	// Subject, a template as that of the message. Empty: one that says what happened.
+	Subject string `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Authorities of the server, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,9,opt,name=ca,proto3" json:"ca,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EmailSink) Reset() {
 	*x = EmailSink{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +576,7 @@ func (x *EmailSink) String() string {
 func (*EmailSink) ProtoMessage() {}
 
 func (x *EmailSink) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +589,7 @@ func (x *EmailSink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmailSink.ProtoReflect.Descriptor instead.
 func (*EmailSink) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EmailSink) GetServer() string {
@@ -380,29 +613,60 @@ func (x *EmailSink) GetTo() []string {
 	return nil
 }
 
-func (x *EmailSink) GetSecret() string {
+func (x *EmailSink) GetImplicitTls() bool {
 	if x != nil {
-		return x.Secret
+		return x.ImplicitTls
+	}
+	return false
+}
+
+func (x *EmailSink) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *EmailSink) GetPassword() *SinkSecret {
+	if x != nil {
+		return x.Password
+	}
+	return nil
+}
+
+func (x *EmailSink) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *EmailSink) GetCa() string {
+	if x != nil {
+		return x.Ca
 	}
 	return ""
 }
 
 type SinkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When an event was taken last.
+	// When a message was taken last.
 	SendTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=send_time,json=sendTime,proto3" json:"send_time,omitempty"`
-	// Why the oldest that waits is not taken.
+	// Why the last one was not taken; unset: it was.
 	Problem *Problem `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
-	// How many wait, and how many were given up.
-	Waiting       int64 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	Dropped       int64 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// How many events wait while there is a problem (1000: or more), how many were given up, and how many were sent.
+	Waiting int64 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Dropped int64 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Sent    int64 `protobuf:"varint,5,opt,name=sent,proto3" json:"sent,omitempty"`
+	// When it is tried again, if there is a problem.
+	RetryTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SinkStatus) Reset() {
 	*x = SinkStatus{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +678,7 @@ func (x *SinkStatus) String() string {
 func (*SinkStatus) ProtoMessage() {}
 
 func (x *SinkStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +691,7 @@ func (x *SinkStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkStatus.ProtoReflect.Descriptor instead.
 func (*SinkStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SinkStatus) GetSendTime() *timestamppb.Timestamp {
@@ -458,17 +722,30 @@ func (x *SinkStatus) GetDropped() int64 {
 	return 0
 }
 
+func (x *SinkStatus) GetSent() int64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *SinkStatus) GetRetryTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryTime
+	}
+	return nil
+}
+
 type TestSinkRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A name of one that is written is enough.
-	Sink          *Sink `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TestSinkRequest) Reset() {
 	*x = TestSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +757,7 @@ func (x *TestSinkRequest) String() string {
 func (*TestSinkRequest) ProtoMessage() {}
 
 func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,19 +770,19 @@ func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkRequest.ProtoReflect.Descriptor instead.
 func (*TestSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *TestSinkRequest) GetSink() *Sink {
+func (x *TestSinkRequest) GetName() string {
 	if x != nil {
-		return x.Sink
+		return x.Name
 	}
-	return nil
+	return ""
 }
 
 type TestSinkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the other side said: 200 OK. Of an error: what, where, and what to do.
+	// What the other side said: 200 OK. Of a failure: what, where, and what to do.
 	Answer        string               `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
 	Accepted      bool                 `protobuf:"varint,2,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
@@ -515,7 +792,7 @@ type TestSinkResponse struct {
 
 func (x *TestSinkResponse) Reset() {
 	*x = TestSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +804,7 @@ func (x *TestSinkResponse) String() string {
 func (*TestSinkResponse) ProtoMessage() {}
 
 func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +817,7 @@ func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkResponse.ProtoReflect.Descriptor instead.
 func (*TestSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TestSinkResponse) GetAnswer() string {
@@ -573,7 +850,7 @@ type GetSinkRequest struct {
 
 func (x *GetSinkRequest) Reset() {
 	*x = GetSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +862,7 @@ func (x *GetSinkRequest) String() string {
 func (*GetSinkRequest) ProtoMessage() {}
 
 func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +875,7 @@ func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkRequest.ProtoReflect.Descriptor instead.
 func (*GetSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetSinkRequest) GetName() string {
@@ -617,7 +894,7 @@ type GetSinkResponse struct {
 
 func (x *GetSinkResponse) Reset() {
 	*x = GetSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +906,7 @@ func (x *GetSinkResponse) String() string {
 func (*GetSinkResponse) ProtoMessage() {}
 
 func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +919,7 @@ func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkResponse.ProtoReflect.Descriptor instead.
 func (*GetSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetSinkResponse) GetSink() *Sink {
@@ -670,7 +947,7 @@ type ListSinksRequest struct {
 
 func (x *ListSinksRequest) Reset() {
 	*x = ListSinksRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +959,7 @@ func (x *ListSinksRequest) String() string {
 func (*ListSinksRequest) ProtoMessage() {}
 
 func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +972,7 @@ func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksRequest.ProtoReflect.Descriptor instead.
 func (*ListSinksRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSinksRequest) GetPageSize() int32 {
@@ -744,7 +1021,7 @@ type ListSinksResponse struct {
 
 func (x *ListSinksResponse) Reset() {
 	*x = ListSinksResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1033,7 @@ func (x *ListSinksResponse) String() string {
 func (*ListSinksResponse) ProtoMessage() {}
 
 func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1046,7 @@ func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksResponse.ProtoReflect.Descriptor instead.
 func (*ListSinksResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSinksResponse) GetSinks() []*Sink {
@@ -797,7 +1074,7 @@ type UpdateSinkRequest struct {
 
 func (x *UpdateSinkRequest) Reset() {
 	*x = UpdateSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +1086,7 @@ func (x *UpdateSinkRequest) String() string {
 func (*UpdateSinkRequest) ProtoMessage() {}
 
 func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +1099,7 @@ func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateSinkRequest) GetSink() *Sink {
@@ -849,7 +1126,7 @@ type UpdateSinkResponse struct {
 
 func (x *UpdateSinkResponse) Reset() {
 	*x = UpdateSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1138,7 @@ func (x *UpdateSinkResponse) String() string {
 func (*UpdateSinkResponse) ProtoMessage() {}
 
 func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1151,7 @@ func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateSinkResponse) GetSink() *Sink {
@@ -902,7 +1179,7 @@ type DeleteSinkRequest struct {
 
 func (x *DeleteSinkRequest) Reset() {
 	*x = DeleteSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1191,7 @@ func (x *DeleteSinkRequest) String() string {
 func (*DeleteSinkRequest) ProtoMessage() {}
 
 func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1204,7 @@ func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteSinkRequest) GetName() string {
@@ -952,7 +1229,7 @@ type DeleteSinkResponse struct {
 
 func (x *DeleteSinkResponse) Reset() {
 	*x = DeleteSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1241,7 @@ func (x *DeleteSinkResponse) String() string {
 func (*DeleteSinkResponse) ProtoMessage() {}
 
 func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,48 +1254,79 @@ func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{17}
 }
 
 var File_fairlead_console_v1_sink_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/sink_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n" +
+	"&fairlead/console/v1/sink_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/event_service.proto\x1a#fairlead/console/v1/resources.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n" +
 	"\x04Sink\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x129\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1d.fairlead.console.v1.SinkSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x127\n" +
-	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xa9\x02\n" +
+	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xd5\x05\n" +
 	"\bSinkSpec\x12<\n" +
 	"\awebhook\x18\x01 \x01(\v2 .fairlead.console.v1.WebhookSinkH\x00R\awebhook\x126\n" +
 	"\x05slack\x18\x02 \x01(\v2\x1e.fairlead.console.v1.SlackSinkH\x00R\x05slack\x126\n" +
-	"\x05email\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EmailSinkH\x00R\x05email\x12 \n" +
+	"\x05email\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EmailSinkH\x00R\x05email\x12!\n" +
+	"\aproject\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x12&\n" +
+	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x102\"\x06r\x04\x10\x01\x18@R\x05types\x12C\n" +
+	"\bseverity\x18\x06 \x01(\x0e2\x1d.fairlead.console.v1.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverity\x12,\n" +
+	"\bprojects\x18\a \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10d\"\x06r\x04\x10\x01\x18?R\bprojects\x12,\n" +
+	"\bclusters\x18\b \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10d\"\x06r\x04\x10\x01\x18?R\bclusters\x12,\n" +
+	"\bservices\x18\t \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10d\"\x06r\x04\x10\x01\x18?R\bservices\x12 \n" +
 	"\x06filter\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12$\n" +
 	"\btemplate\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\btemplate\x12\x1a\n" +
-	"\bdisabled\x18\f \x01(\bR\bdisabledB\v\n" +
-	"\x02to\x12\x05\xbaH\x02\b\x01\"N\n" +
+	"\bdisabled\x18\f \x01(\bR\bdisabled\x12F\n" +
+	"\binterval\x18\r \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\x90\x1c2\x02\b\x01R\binterval\x12H\n" +
+	"\tretry_for\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xd2\x1f2\x02\b<R\bretryForB\v\n" +
+	"\x02to\x12\x05\xbaH\x02\b\x01\"x\n" +
+	"\n" +
+	"SinkSecret\x12\"\n" +
+	"\x06secret\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 H\x00R\x06secret\x126\n" +
+	"\x03ref\x18\x02 \x01(\v2\".fairlead.console.v1.SinkSecretRefH\x00R\x03refB\x0e\n" +
+	"\x05value\x12\x05\xbaH\x02\b\x01\"L\n" +
+	"\rSinkSecretRef\x12\x1d\n" +
+	"\x04path\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x04path\x12\x1c\n" +
+	"\x03key\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x03key\"\x8f\x01\n" +
 	"\vWebhookSink\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12!\n" +
-	"\x06secret\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06secret\".\n" +
-	"\tSlackSink\x12!\n" +
-	"\x06secret\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06secret\"\x8f\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x129\n" +
+	"\x03key\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12\x19\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02caJ\x04\b\x02\x10\x03R\x06secret\"o\n" +
+	"\tSlackSink\x129\n" +
+	"\x03url\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x03url\x12\x19\n" +
+	"\x02ca\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02caJ\x04\b\x01\x10\x02R\x06secret\"\xc7\x02\n" +
 	"\tEmailSink\x12\"\n" +
 	"\x06server\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06server\x12\x1b\n" +
-	"\x04from\x18\x02 \x01(\tB\a\xbaH\x04r\x02`\x01R\x04from\x12 \n" +
-	"\x02to\x18\x03 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\b\x01\x102\"\x04r\x02`\x01R\x02to\x12\x1f\n" +
-	"\x06secret\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\"\xb1\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06server\x12\x1e\n" +
+	"\x04from\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc0\x02R\x04from\x12#\n" +
+	"\x02to\x18\x03 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x102\"\ar\x05\x10\x01\x18\xc0\x02R\x02to\x12!\n" +
+	"\fimplicit_tls\x18\x05 \x01(\bR\vimplicitTls\x12$\n" +
+	"\busername\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xc0\x02R\busername\x12;\n" +
+	"\bpassword\x18\a \x01(\v2\x1f.fairlead.console.v1.SinkSecretR\bpassword\x12\"\n" +
+	"\asubject\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\asubject\x12\x19\n" +
+	"\x02ca\x18\t \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02caJ\x04\b\x04\x10\x05R\x06secret\"\x80\x02\n" +
 	"\n" +
 	"SinkStatus\x127\n" +
 	"\tsend_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bsendTime\x126\n" +
 	"\aproblem\x18\x02 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\x03R\awaiting\x12\x18\n" +
-	"\adropped\x18\x04 \x01(\x03R\adropped\"H\n" +
-	"\x0fTestSinkRequest\x125\n" +
-	"\x04sink\x18\x01 \x01(\v2\x19.fairlead.console.v1.SinkB\x06\xbaH\x03\xc8\x01\x01R\x04sink\"}\n" +
+	"\adropped\x18\x04 \x01(\x03R\adropped\x12\x12\n" +
+	"\x04sent\x18\x05 \x01(\x03R\x04sent\x129\n" +
+	"\n" +
+	"retry_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\":\n" +
+	"\x0fTestSinkRequest\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04nameJ\x04\b\x01\x10\x02R\x04sink\"}\n" +
 	"\x10TestSinkResponse\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\tR\x06answer\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\bR\baccepted\x125\n" +
@@ -1070,63 +1378,73 @@ func file_fairlead_console_v1_sink_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_sink_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fairlead_console_v1_sink_service_proto_goTypes = []any{
 	(*Sink)(nil),                  // 0: fairlead.console.v1.Sink
 	(*SinkSpec)(nil),              // 1: fairlead.console.v1.SinkSpec
-	(*WebhookSink)(nil),           // 2: fairlead.console.v1.WebhookSink
-	(*SlackSink)(nil),             // 3: fairlead.console.v1.SlackSink
-	(*EmailSink)(nil),             // 4: fairlead.console.v1.EmailSink
-	(*SinkStatus)(nil),            // 5: fairlead.console.v1.SinkStatus
-	(*TestSinkRequest)(nil),       // 6: fairlead.console.v1.TestSinkRequest
-	(*TestSinkResponse)(nil),      // 7: fairlead.console.v1.TestSinkResponse
-	(*GetSinkRequest)(nil),        // 8: fairlead.console.v1.GetSinkRequest
-	(*GetSinkResponse)(nil),       // 9: fairlead.console.v1.GetSinkResponse
-	(*ListSinksRequest)(nil),      // 10: fairlead.console.v1.ListSinksRequest
-	(*ListSinksResponse)(nil),     // 11: fairlead.console.v1.ListSinksResponse
-	(*UpdateSinkRequest)(nil),     // 12: fairlead.console.v1.UpdateSinkRequest
-	(*UpdateSinkResponse)(nil),    // 13: fairlead.console.v1.UpdateSinkResponse
-	(*DeleteSinkRequest)(nil),     // 14: fairlead.console.v1.DeleteSinkRequest
-	(*DeleteSinkResponse)(nil),    // 15: fairlead.console.v1.DeleteSinkResponse
-	(*Metadata)(nil),              // 16: fairlead.console.v1.Metadata
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*Problem)(nil),               // 18: fairlead.console.v1.Problem
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil), // 20: google.protobuf.FieldMask
-	(Outcome)(0),                  // 21: fairlead.console.v1.Outcome
+	(*SinkSecret)(nil),            // 2: fairlead.console.v1.SinkSecret
+	(*SinkSecretRef)(nil),         // 3: fairlead.console.v1.SinkSecretRef
+	(*WebhookSink)(nil),           // 4: fairlead.console.v1.WebhookSink
+	(*SlackSink)(nil),             // 5: fairlead.console.v1.SlackSink
+	(*EmailSink)(nil),             // 6: fairlead.console.v1.EmailSink
+	(*SinkStatus)(nil),            // 7: fairlead.console.v1.SinkStatus
+	(*TestSinkRequest)(nil),       // 8: fairlead.console.v1.TestSinkRequest
+	(*TestSinkResponse)(nil),      // 9: fairlead.console.v1.TestSinkResponse
+	(*GetSinkRequest)(nil),        // 10: fairlead.console.v1.GetSinkRequest
+	(*GetSinkResponse)(nil),       // 11: fairlead.console.v1.GetSinkResponse
+	(*ListSinksRequest)(nil),      // 12: fairlead.console.v1.ListSinksRequest
+	(*ListSinksResponse)(nil),     // 13: fairlead.console.v1.ListSinksResponse
+	(*UpdateSinkRequest)(nil),     // 14: fairlead.console.v1.UpdateSinkRequest
+	(*UpdateSinkResponse)(nil),    // 15: fairlead.console.v1.UpdateSinkResponse
+	(*DeleteSinkRequest)(nil),     // 16: fairlead.console.v1.DeleteSinkRequest
+	(*DeleteSinkResponse)(nil),    // 17: fairlead.console.v1.DeleteSinkResponse
+	(*Metadata)(nil),              // 18: fairlead.console.v1.Metadata
+	(Severity)(0),                 // 19: fairlead.console.v1.Severity
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Problem)(nil),               // 22: fairlead.console.v1.Problem
+	(*fieldmaskpb.FieldMask)(nil), // 23: google.protobuf.FieldMask
+	(Outcome)(0),                  // 24: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_sink_service_proto_depIdxs = []int32{
-	16, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
+	18, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
 	1,  // 1: fairlead.console.v1.Sink.spec:type_name -> fairlead.console.v1.SinkSpec
-	5,  // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
-	2,  // 3: fairlead.console.v1.SinkSpec.webhook:type_name -> fairlead.console.v1.WebhookSink
-	3,  // 4: fairlead.console.v1.SinkSpec.slack:type_name -> fairlead.console.v1.SlackSink
-	4,  // 5: fairlead.console.v1.SinkSpec.email:type_name -> fairlead.console.v1.EmailSink
-	17, // 6: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
-	18, // 7: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
-	0,  // 8: fairlead.console.v1.TestSinkRequest.sink:type_name -> fairlead.console.v1.Sink
-	19, // 9: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
-	0,  // 10: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	20, // 11: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 12: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
-	0,  // 13: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
-	0,  // 14: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	21, // 15: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	8,  // 16: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
-	10, // 17: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
-	12, // 18: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
-	14, // 19: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
-	6,  // 20: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
-	9,  // 21: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
-	11, // 22: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
-	13, // 23: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
-	15, // 24: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
-	7,  // 25: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	7,  // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
+	4,  // 3: fairlead.console.v1.SinkSpec.webhook:type_name -> fairlead.console.v1.WebhookSink
+	5,  // 4: fairlead.console.v1.SinkSpec.slack:type_name -> fairlead.console.v1.SlackSink
+	6,  // 5: fairlead.console.v1.SinkSpec.email:type_name -> fairlead.console.v1.EmailSink
+	19, // 6: fairlead.console.v1.SinkSpec.severity:type_name -> fairlead.console.v1.Severity
+	20, // 7: fairlead.console.v1.SinkSpec.interval:type_name -> google.protobuf.Duration
+	20, // 8: fairlead.console.v1.SinkSpec.retry_for:type_name -> google.protobuf.Duration
+	3,  // 9: fairlead.console.v1.SinkSecret.ref:type_name -> fairlead.console.v1.SinkSecretRef
+	2,  // 10: fairlead.console.v1.WebhookSink.key:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 11: fairlead.console.v1.SlackSink.url:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 12: fairlead.console.v1.EmailSink.password:type_name -> fairlead.console.v1.SinkSecret
+	21, // 13: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
+	22, // 14: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
+	21, // 15: fairlead.console.v1.SinkStatus.retry_time:type_name -> google.protobuf.Timestamp
+	20, // 16: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
+	0,  // 17: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	23, // 18: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 19: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
+	0,  // 20: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
+	0,  // 21: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	24, // 22: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	10, // 23: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
+	12, // 24: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
+	14, // 25: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
+	16, // 26: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
+	8,  // 27: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
+	11, // 28: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
+	13, // 29: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
+	15, // 30: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
+	17, // 31: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
+	9,  // 32: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
+	28, // [28:33] is the sub-list for method output_type
+	23, // [23:28] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_sink_service_proto_init() }
@@ -1134,11 +1452,16 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 	if File_fairlead_console_v1_sink_service_proto != nil {
 		return
 	}
+	file_fairlead_console_v1_event_service_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_sink_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*SinkSpec_Webhook)(nil),
 		(*SinkSpec_Slack)(nil),
 		(*SinkSpec_Email)(nil),
+	}
+	file_fairlead_console_v1_sink_service_proto_msgTypes[2].OneofWrappers = []any{
+		(*SinkSecret_Secret)(nil),
+		(*SinkSecret_Ref)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1146,7 +1469,7 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_sink_service_proto_rawDesc), len(file_fairlead_console_v1_sink_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -219,7 +219,7 @@ func ProjectOf(r store.Resource) (string, error) {
 	case store.KindGlobalService:
 		global, err := GlobalServices().Decode(r)
 		return global.Spec.Template.Project, err
-	case store.KindService, store.KindConfigSet:
+	case store.KindService, store.KindConfigSet, store.KindSink:
 		var spec struct{ Project string }
 		return spec.Project, decode(r, &spec)
 	}

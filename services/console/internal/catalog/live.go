@@ -62,6 +62,8 @@ func (c *Catalog) Load(ctx context.Context, v store.View, kind store.Kind, rows 
 		return anys(ConfigSets().load(ctx, v, rows))
 	case store.KindBackend:
 		return anys(Backends().load(ctx, v, rows))
+	case store.KindSink:
+		return anys(Sinks().load(ctx, v, rows))
 	case store.KindRole:
 		return anys(Roles().load(ctx, v, rows))
 	case store.KindServiceAccount:

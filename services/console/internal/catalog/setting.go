@@ -217,6 +217,8 @@ func DecodeSettings(r store.Resource) (Settings, error) {
 		spec, err = specOf[ProjectSpec](r)
 	case store.KindConfigSet:
 		spec, err = specOf[ConfigSetSpec](r)
+	case store.KindSink:
+		spec, err = specOf[SinkSpec](r)
 	default:
 		return nil, nil
 	}

@@ -257,7 +257,10 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if e.finish != nil {
 		return e.finish(&e.draft, current)
 	}
-	if spec, ok := e.spec.(configured); ok {
+	switch spec := e.spec.(type) {
+	case SinkSpec:
+		return c.sealCredentials(&e.draft, spec, current)
+	case configured:
 		return c.sealSettings(&e.draft, spec.settings(), current)
 	}
 	return nil

@@ -48,8 +48,11 @@ const (
 	RemovalsHeld      = "removals.held"
 	RemovalsConfirmed = "removals.confirmed"
 
-	SinkFailing = "sink.failing"
-	Test        = "test"
+	SinkFailing   = "sink.failing"
+	SinkRecovered = "sink.recovered"
+	SinkDropped   = "sink.dropped"
+	// Test is never recorded: it is sent to try a sink.
+	Test = "test"
 )
 
 const (
@@ -64,7 +67,7 @@ func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
 // Fields are those that events can be asked for.
 func Fields() filter.Fields {
 	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
-	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor"} {
+	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink"} {
 		out[name] = filter.Text
 	}
 	return out
@@ -97,6 +100,8 @@ func (r Row) Field(name string) (filter.Value, bool) {
 		return text(r.GetDigest())
 	case "actor":
 		return text(r.GetActor())
+	case "sink":
+		return text(r.GetSink())
 	case "severity":
 		return text(SeverityName(r.GetSeverity()))
 	case "time":

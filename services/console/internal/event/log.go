@@ -143,6 +143,8 @@ func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) 
 		return sees(store.KindService, e.GetService(), e.GetProject(), e.GetCluster())
 	case e.GetCluster() != "":
 		return sees(store.KindCluster, e.GetCluster(), "", "")
+	case e.GetSink() != "":
+		return sees(store.KindSink, e.GetSink(), e.GetProject(), "")
 	case e.GetSource() != "":
 		return sees(store.KindSource, e.GetSource(), "", "")
 	}

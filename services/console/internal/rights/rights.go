@@ -157,6 +157,7 @@ var kinds = map[store.Kind]string{ //nolint:gochecknoglobals // a constant
 	store.KindSource: access.Source, store.KindProject: access.Project, store.KindCluster: access.Cluster, store.KindService: access.Service,
 	store.KindGlobalService: access.GlobalService, store.KindSecret: access.Secret, store.KindGrant: access.Grant, store.KindRole: access.Role,
 	store.KindServiceAccount: access.ServiceAccount, store.KindConfigSet: access.ConfigSet, store.KindBackend: access.Backend,
+	store.KindSink: access.Sink,
 }
 
 // target is what rights depend on.
@@ -491,6 +492,11 @@ func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after 
 	elsewhere, moved, err := moves(before, after)
 	if err != nil {
 		return err
+	}
+	if after.Kind == store.KindSink && before != nil {
+		if elsewhere, err = catalog.MovesCredentials(*before, *after); err != nil {
+			return err
+		}
 	}
 	for _, ref := range is {
 		known := slices.Contains(was, ref)

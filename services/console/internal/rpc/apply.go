@@ -105,6 +105,10 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 		m, kind = r.Backend, store.KindBackend
 		in := decodeBackend(r.Backend)
 		e, err = catalog.Backends().Draft(in, want(in.Meta))
+	case *consolev1.Resource_Sink:
+		m, kind = r.Sink, store.KindSink
+		in := decodeSink(r.Sink)
+		e, err = catalog.Sinks().Draft(in, want(in.Meta))
 	case *consolev1.Resource_GlobalService:
 		m, kind = r.GlobalService, store.KindGlobalService
 		var in catalog.GlobalService
@@ -216,6 +220,14 @@ func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 			return nil, err
 		}
 		return &consolev1.Backend{Metadata: head(r), Spec: encodeBackend(backend).GetSpec()}, nil
+	case store.KindSink:
+		sink, err := catalog.Sinks().Decode(*r)
+		if err != nil {
+			return nil, err
+		}
+		spec := encodeSink(sink).GetSpec()
+		maskSink(spec, changed)
+		return &consolev1.Sink{Metadata: head(r), Spec: spec}, nil
 	case store.KindServiceAccount:
 		account, err := catalog.ServiceAccounts().Decode(*r)
 		if err != nil {

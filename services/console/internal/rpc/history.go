@@ -63,6 +63,8 @@ func resourceOf(m manifest.Message) *consolev1.Resource {
 		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}}
 	case *consolev1.Role:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: m}}
+	case *consolev1.Sink:
+		return &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: m}}
 	case *consolev1.ServiceAccount:
 		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: m}}
 	}

@@ -14,6 +14,7 @@ func Policy() identity.Policy {
 	all := catalogPolicy()
 	maps.Copy(all, writePolicy())
 	maps.Copy(all, configPolicy())
+	maps.Copy(all, sinkPolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
 	maps.Copy(all, readPolicy())

@@ -173,6 +173,12 @@ func (s *batch) encode(ctx context.Context, value any) (*consolev1.Resource, err
 			return nil, err
 		}
 		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: shown[0]}}, nil
+	case catalog.Sink:
+		shown, err := (&sinks{s.Deps}).shown(ctx, []catalog.Sink{v})
+		if err != nil {
+			return nil, err
+		}
+		return &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: shown[0]}}, nil
 	case catalog.Resource[catalog.RoleSpec]:
 		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: encodeRole(v)}}, nil
 	case catalog.Resource[catalog.ServiceAccountSpec]:

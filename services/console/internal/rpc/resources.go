@@ -236,6 +236,8 @@ func encodeKind(k store.Kind) consolev1.Kind {
 		return consolev1.Kind_KIND_BACKEND
 	case store.KindServiceAccount:
 		return consolev1.Kind_KIND_SERVICE_ACCOUNT
+	case store.KindSink:
+		return consolev1.Kind_KIND_SINK
 	}
 	return consolev1.Kind_KIND_UNSPECIFIED
 }

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -50,6 +51,7 @@ type Deps struct {
 	Provider  *login.Provider
 	Config    *config.Resolver
 	Removals  *removals.Keeper
+	Sinks     *sink.Deliverer
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
 	// Store is backed up.
@@ -64,7 +66,7 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), identityMounts(d), readMounts(d), adminMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), adminMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

@@ -28,11 +28,12 @@ const (
 	KindServiceAccount Kind = "serviceaccount"
 	KindConfigSet      Kind = "configset"
 	KindBackend        Kind = "backend"
+	KindSink           Kind = "sink"
 )
 
 // Kinds is all of them, a kind behind those that it may name.
 func Kinds() []Kind {
-	return []Kind{KindRole, KindServiceAccount, KindSecret, KindBackend, KindSource, KindProject, KindCluster, KindConfigSet, KindGlobalService, KindService, KindGrant}
+	return []Kind{KindRole, KindServiceAccount, KindSecret, KindBackend, KindSource, KindProject, KindCluster, KindConfigSet, KindGlobalService, KindService, KindGrant, KindSink}
 }
 
 // Draft is what a caller says about a resource.

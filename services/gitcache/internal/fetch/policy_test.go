@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -49,7 +50,7 @@ func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 
 func policy(t *testing.T, allow ...string) *fetch.Policy {
 	t.Helper()
-	prefixes, err := fetch.ParseAddresses(allow)
+	prefixes, err := addresses.Parse(allow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestAllowedRangesAreDialled(t *testing.T) {
 func TestRangesThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"10.0.0.1", "10.0.0.0/33", "private", "::ffff:10.0.0.0/104", ""} {
-		if _, err := fetch.ParseAddresses([]string{"127.0.0.0/8", bad}); err == nil {
+		if _, err := addresses.Parse([]string{"127.0.0.0/8", bad}); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -255,7 +256,7 @@ func TestHostThatIsNoSSHServerIsSaid(t *testing.T) {
 func BenchmarkSSHHandshakeAndList(b *testing.B) {
 	s := gittest.NewSSHServer(b)
 	s.NewRepo(b, "shop.git")
-	allow, err := fetch.ParseAddresses([]string{"127.0.0.0/8"})
+	allow, err := addresses.Parse([]string{"127.0.0.0/8"})
 	if err != nil {
 		b.Fatal(err)
 	}

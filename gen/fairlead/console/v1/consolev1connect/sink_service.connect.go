@@ -47,17 +47,18 @@ const (
 
 // SinkServiceClient is a client for the fairlead.console.v1.SinkService service.
 type SinkServiceClient interface {
-	// GetSink returns one sink with its status.
+	// GetSink returns one sink with its status. Called by users.
 	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
-	// ListSinks returns a page of sinks that the caller may see. Errors: InvalidArgument (filter, order or page token).
+	// ListSinks returns a page of sinks that the caller may see. Called by users. Errors: InvalidArgument (filter, order or
+	// page token).
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
 	// UpdateSink writes a sink; with allow_missing it creates one that does not exist. Writing what is already
-	// there changes nothing, so it is safe to repeat.
+	// there changes nothing, so it is safe to repeat. Called by users.
 	UpdateSink(context.Context, *v1.UpdateSinkRequest) (*v1.UpdateSinkResponse, error)
-	// DeleteSink removes a sink. What was not sent yet is not sent any more.
+	// DeleteSink removes a sink. What was not sent yet is not sent any more. Called by users.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
-	// TestSink sends an event of type test to a sink, which may be one that is not written yet, and says how that went.
-	// Called by administrators. Errors: InvalidArgument.
+	// TestSink sends an event of type test to a sink, now and once, whatever else waits for it, and says how that went. Not
+	// idempotent: each call sends. Called by users who may change the sink.
 	TestSink(context.Context, *v1.TestSinkRequest) (*v1.TestSinkResponse, error)
 }
 
@@ -165,17 +166,18 @@ func (c *sinkServiceClient) TestSink(ctx context.Context, req *v1.TestSinkReques
 
 // SinkServiceHandler is an implementation of the fairlead.console.v1.SinkService service.
 type SinkServiceHandler interface {
-	// GetSink returns one sink with its status.
+	// GetSink returns one sink with its status. Called by users.
 	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
-	// ListSinks returns a page of sinks that the caller may see. Errors: InvalidArgument (filter, order or page token).
+	// ListSinks returns a page of sinks that the caller may see. Called by users. Errors: InvalidArgument (filter, order or
+	// page token).
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
 	// UpdateSink writes a sink; with allow_missing it creates one that does not exist. Writing what is already
-	// there changes nothing, so it is safe to repeat.
+	// there changes nothing, so it is safe to repeat. Called by users.
 	UpdateSink(context.Context, *v1.UpdateSinkRequest) (*v1.UpdateSinkResponse, error)
-	// DeleteSink removes a sink. What was not sent yet is not sent any more.
+	// DeleteSink removes a sink. What was not sent yet is not sent any more. Called by users.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
-	// TestSink sends an event of type test to a sink, which may be one that is not written yet, and says how that went.
-	// Called by administrators. Errors: InvalidArgument.
+	// TestSink sends an event of type test to a sink, now and once, whatever else waits for it, and says how that went. Not
+	// idempotent: each call sends. Called by users who may change the sink.
 	TestSink(context.Context, *v1.TestSinkRequest) (*v1.TestSinkResponse, error)
 }
 

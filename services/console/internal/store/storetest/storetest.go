@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"LoginsAreOnce":                       testLogins,
 		"DetailsReplaceThoseBefore":           testDetails,
 		"PlacesGoWithTheirBackend":            testPlaces,
+		"OneSendsToASinkAtATime":              testSinks,
 		"EventsComeOnceAndWithWhatTheyTell":   testEvents,
 		"EventFollowerMissesNothing":          testEventFollower,
 		"StatusesAreToldAndFound":             testTouch,

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+func (v view) sinks(found []manifest.Message) (*table.Table, []note) {
+	t := v.newTable([]string{"NAME", "STATE", "TO", "PROJECT", "SENT", "WAITING"}, "EVENTS", "GIVEN-UP", "INTERVAL")
+	var notes []note
+	for _, m := range found {
+		s := m.(*consolev1.Sink)
+		name, state, status := s.GetMetadata().GetName(), "Ready", s.GetStatus()
+		waiting := ""
+		switch problem := status.GetProblem(); {
+		case s.GetSpec().GetDisabled():
+			state = "Disabled"
+		case problem.GetMessage() != "":
+			state = "Failing"
+			notes = append(notes, note{about: name, text: problem.GetMessage(), since: problem.GetSince()})
+		}
+		if status.GetWaiting() > 0 {
+			waiting = fmt.Sprint(status.GetWaiting())
+		}
+		interval := ""
+		if s.GetSpec().GetInterval() != nil {
+			interval = s.GetSpec().GetInterval().AsDuration().String()
+		}
+		v.row(t, []string{name, state, sinkTo(s.GetSpec()), s.GetSpec().GetProject(), v.ago(status.GetSendTime()), waiting},
+			fmt.Sprint(status.GetSent()), fmt.Sprint(status.GetDropped()), interval)
+	}
+	return t, notes
+}
+
+// sinkTo is for people: of a URL the host, for what is behind it is long.
+func sinkTo(spec *consolev1.SinkSpec) string {
+	switch to := spec.GetTo().(type) {
+	case *consolev1.SinkSpec_Webhook:
+		if u, err := url.Parse(to.Webhook.GetUrl()); err == nil {
+			return "webhook " + u.Host
+		}
+		return "webhook"
+	case *consolev1.SinkSpec_Email:
+		return "email " + strings.Join(to.Email.GetTo(), ",")
+	}
+	return "slack"
+}
+
+// testTimeout is longer than a console tries to send.
+const testTimeout = 30 * time.Second
+
+func (a *app) testSink() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test-sink NAME",
+		Short: "Send a test event to a sink now, and say what the other side answers",
+		Long: `Send a test event to a sink now, and say what the other side answers. It is sent once, whatever else waits for the sink,
+by its template, to where its events go. Whoever may change the sink may test it.`,
+		Example: "  fairlead admin test-sink chat",
+		Args:    wants(1, 1),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, testTimeout)
+			defer cancel()
+			res, err := h.Sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: args[0]})
+			if err != nil {
+				return sinkKind().missing(args[0], err)
+			}
+			if !res.GetAccepted() {
+				return fmt.Errorf("sink %q does not take it: %s", args[0], table.Clean(res.GetAnswer()))
+			}
+			return a.printf("sink %q took it within %s: %s\n", args[0], res.GetDuration().AsDuration().Round(time.Millisecond), table.Clean(res.GetAnswer()))
+		}),
+	}
+}

@@ -1,0 +1,179 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// SinkSpec is where events are sent to. One of Webhook, Slack and Email is set.
+type SinkSpec struct {
+	Webhook *WebhookSink `json:"webhook,omitempty"`
+	Slack   *SlackSink   `json:"slack,omitempty"`
+	Email   *EmailSink   `json:"email,omitempty"`
+	// Project whose events they are; empty: all of the hub.
+	Project string `json:"project,omitempty"`
+	// Types, Projects, Clusters and Services are patterns; none: any.
+	Types    []string `json:"types,omitempty"`
+	Projects []string `json:"projects,omitempty"`
+	Clusters []string `json:"clusters,omitempty"`
+	Services []string `json:"services,omitempty"`
+	// Severity is the least one, as filters write it; empty: it depends.
+	Severity string `json:"severity,omitempty"`
+	Filter   string `json:"filter,omitempty"`
+	Template string `json:"template,omitempty"`
+	Disabled bool   `json:"disabled,omitempty"`
+	// Interval between messages, and RetryFor how long an event is tried; 0: the default.
+	Interval time.Duration `json:"intervalNanos,omitzero"`
+	RetryFor time.Duration `json:"retryForNanos,omitzero"`
+	// Credentials are secrets and references, by the names below.
+	Credentials Settings `json:"credentials,omitempty"`
+}
+
+// The names of credentials: of a webhook, of Slack and of email.
+const (
+	SinkKey      = "key"
+	SinkURL      = "url"
+	SinkPassword = "password"
+)
+
+// WebhookSink is an HTTP POST.
+type WebhookSink struct {
+	URL string `json:"url"`
+	// CA is in PEM; empty: the authorities of the system. So are the other ones.
+	CA string `json:"ca,omitempty"`
+}
+
+// SlackSink is an incoming webhook of Slack, of which the URL is a credential.
+type SlackSink struct {
+	CA string `json:"ca,omitempty"`
+}
+
+// EmailSink is mail.
+type EmailSink struct {
+	Server      string   `json:"server"`
+	ImplicitTLS bool     `json:"implicitTLS,omitempty"`
+	From        string   `json:"from"`
+	To          []string `json:"to"`
+	Username    string   `json:"username,omitempty"`
+	Subject     string   `json:"subject,omitempty"`
+	CA          string   `json:"ca,omitempty"`
+}
+
+// Kind is what a sink is, as the API names it.
+func (s SinkSpec) Kind() string {
+	switch {
+	case s.Webhook != nil:
+		return "webhook"
+	case s.Slack != nil:
+		return "slack"
+	}
+	return "email"
+}
+
+func (s SinkSpec) settings() Settings { return s.Credentials }
+
+// target is where credentials go to. That of Slack says so itself, and the key of a webhook goes nowhere.
+func (s SinkSpec) target() string {
+	if s.Email == nil {
+		return ""
+	}
+	return s.Email.Server + "\n" + s.Email.CA
+}
+
+// Sink is such a resource.
+type Sink = Resource[SinkSpec]
+
+// Sinks is their kind. What else can be wrong with one is seen by who sends to them.
+func Sinks() Type[SinkSpec] {
+	return Type[SinkSpec]{
+		Kind: store.KindSink,
+		Check: func(s *Sink) error {
+			if s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project) {
+				return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+			}
+			if s.Spec.Project != "" && len(s.Spec.Projects) > 0 {
+				return refuse(Invalid, "spec.projects: leave it out: the sink has events of spec.project %q only", s.Spec.Project)
+			}
+			for name, c := range s.Spec.Credentials {
+				if c.Ref != nil && !dnsLabel.MatchString(c.Ref.Path) {
+					return refuse(Invalid, "spec.%s.%s.ref.path %q: is not a name of a secret", s.Spec.Kind(), name, c.Ref.Path)
+				}
+			}
+			return nil
+		},
+		Refs: func(s SinkSpec) []store.Ref {
+			refs := s.Credentials.refs()
+			if s.Project != "" {
+				refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
+			}
+			return once(refs)
+		},
+	}
+}
+
+// sealCredentials puts the secret ones into a draft. One that goes elsewhere has to be given anew: who may change a sink may
+// not read what it sends.
+func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Resource) error {
+	at := "spec." + is.Kind()
+	var was SinkSpec
+	if current != nil {
+		if err := decode(*current, &was); err != nil {
+			return err
+		}
+	}
+	for name, s := range is.Credentials {
+		if !s.Secret || s.write != "" {
+			continue
+		}
+		switch {
+		case is.Kind() != was.Kind() || !was.Credentials[name].Secret:
+			return refuse(Invalid, "%s.%s.secret: has no value: write it once", at, name)
+		case is.target() != was.target():
+			return refuse(Invalid, "%s.%s.secret: write it again: it would go to another server than before", at, name)
+		}
+	}
+	return c.sealSettings(d, is.Credentials, current)
+}
+
+// MovesCredentials tells whether what a sink names is sent to another place than before.
+func MovesCredentials(before, after store.Resource) (bool, error) {
+	was, err := Sinks().Decode(before)
+	if err != nil {
+		return false, err
+	}
+	is, err := Sinks().Decode(after)
+	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target(), err
+}
+
+// CredentialsOf returns the values of a sink's credentials by name.
+func (c *Catalog) CredentialsOf(r store.Resource, named func(secret string) (store.Resource, error)) (map[string]string, error) {
+	settings, values, err := c.SettingsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for name, s := range settings {
+		if out[name] = values[name]; s.Ref == nil {
+			continue
+		}
+		row, err := named(s.Ref.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read secret %q: %w", s.Ref.Path, err)
+		}
+		secret, err := c.openSecret(row)
+		if err != nil {
+			return nil, err
+		}
+		value, ok := secret[s.Ref.Key]
+		if !ok {
+			return nil, refuse(Precondition, "secret %q has no key %q: it has %s", s.Ref.Path, s.Ref.Key, strings.Join(slices.Sorted(maps.Keys(secret)), ", "))
+		}
+		out[name] = value
+	}
+	return out, nil
+}

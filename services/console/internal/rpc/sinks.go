@@ -1,0 +1,192 @@
+package rpc
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	rules "fairlead.dev/platform/access"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+func sinkMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.SinkServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewSinkServiceHandler(&sinks{d}, o...)
+		}),
+	}
+}
+
+func sinkPolicy() identity.Policy {
+	return identity.Policy{
+		// Grants decide, within reading and writing.
+		consolev1connect.SinkServiceGetSinkProcedure:    identity.RoleUser,
+		consolev1connect.SinkServiceListSinksProcedure:  identity.RoleUser,
+		consolev1connect.SinkServiceUpdateSinkProcedure: identity.RoleUser,
+		consolev1connect.SinkServiceDeleteSinkProcedure: identity.RoleUser,
+		consolev1connect.SinkServiceTestSinkProcedure:   identity.RoleUser,
+	}
+}
+
+type sinks struct{ Deps }
+
+func (s *sinks) GetSink(ctx context.Context, req *consolev1.GetSinkRequest) (*consolev1.GetSinkResponse, error) {
+	out, err := getTyped(ctx, s.Deps, catalog.Sinks(), req.GetName(), s.shown)
+	return &consolev1.GetSinkResponse{Sink: out}, err
+}
+
+func (s *sinks) ListSinks(ctx context.Context, req *consolev1.ListSinksRequest) (*consolev1.ListSinksResponse, error) {
+	out, next, err := listTyped(ctx, s.Deps, catalog.Sinks(), req, s.shown)
+	return &consolev1.ListSinksResponse{Sinks: out, NextPageToken: next}, err
+}
+
+func (s *sinks) UpdateSink(ctx context.Context, req *consolev1.UpdateSinkRequest) (*consolev1.UpdateSinkResponse, error) {
+	in := decodeSink(req.GetSink())
+	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Sinks(), in, expectation(in.Meta, req))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UpdateSinkResponse{Sink: encodeSink(out), Outcome: encodeOutcome(outcome)}, nil
+}
+
+func (s *sinks) DeleteSink(ctx context.Context, req *consolev1.DeleteSinkRequest) (*consolev1.DeleteSinkResponse, error) {
+	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindSink, req.GetName(), req.GetEtag()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.DeleteSinkResponse{}, nil
+}
+
+func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*consolev1.TestSinkResponse, error) {
+	is, err := catalog.Get(ctx, s.Catalog, catalog.Sinks(), req.GetName()) // whoever may not see it is told that there is none
+	if err == nil {
+		err = s.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Sink, Name: is.Meta.Name, Project: is.Spec.Project})
+	}
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	began := time.Now()
+	answer, problem, err := s.Sinks.Test(ctx, req.GetName(), actor(ctx))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if problem != nil {
+		answer = problem.Error()
+	}
+	return &consolev1.TestSinkResponse{Answer: answer, Accepted: problem == nil, Duration: durationpb.New(time.Since(began))}, nil
+}
+
+// shown are sinks with their statuses.
+func (s *sinks) shown(ctx context.Context, list []catalog.Sink) ([]*consolev1.Sink, error) {
+	var sendings map[string]store.Sending
+	err := s.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		sendings, err = v.Sendings(ctx)
+		return err
+	})
+	return each(list, func(in catalog.Sink) *consolev1.Sink {
+		out, of := encodeSink(in), sendings[in.Meta.UID]
+		out.Status = &consolev1.SinkStatus{SendTime: stamp(of.SendTime), Waiting: int64(of.Waiting), Dropped: of.Dropped, Sent: of.Sent}
+		if of.Problem != "" {
+			out.Status.Problem = &consolev1.Problem{Message: of.Problem, Since: stamp(of.ProblemTime)}
+			if of.Waiting > 0 {
+				out.Status.RetryTime = stamp(of.Next)
+			}
+		}
+		return out
+	}), err
+}
+
+func decodeSink(in *consolev1.Sink) catalog.Sink {
+	spec := in.GetSpec()
+	out := catalog.Sink{Meta: decodeMeta(in.GetMetadata()), Spec: catalog.SinkSpec{
+		Project: spec.GetProject(), Types: spec.GetTypes(), Projects: spec.GetProjects(), Clusters: spec.GetClusters(), Services: spec.GetServices(),
+		Filter: spec.GetFilter(), Template: spec.GetTemplate(), Disabled: spec.GetDisabled(),
+		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: catalog.Settings{},
+	}}
+	if spec.GetSeverity() != consolev1.Severity_SEVERITY_UNSPECIFIED {
+		out.Spec.Severity = event.SeverityName(spec.GetSeverity())
+	}
+	credential := func(name string, secret *consolev1.SinkSecret) {
+		switch v := secret.GetValue().(type) {
+		case *consolev1.SinkSecret_Secret:
+			out.Spec.Credentials[name] = catalog.SecretSetting(v.Secret)
+		case *consolev1.SinkSecret_Ref:
+			out.Spec.Credentials[name] = catalog.Setting{Ref: &catalog.SettingRef{Path: v.Ref.GetPath(), Key: v.Ref.GetKey()}}
+		}
+	}
+	switch to := spec.GetTo().(type) {
+	case *consolev1.SinkSpec_Webhook:
+		out.Spec.Webhook = &catalog.WebhookSink{URL: to.Webhook.GetUrl(), CA: to.Webhook.GetCa()}
+		credential(catalog.SinkKey, to.Webhook.GetKey())
+	case *consolev1.SinkSpec_Slack:
+		out.Spec.Slack = &catalog.SlackSink{CA: to.Slack.GetCa()}
+		credential(catalog.SinkURL, to.Slack.GetUrl())
+	case *consolev1.SinkSpec_Email:
+		out.Spec.Email = &catalog.EmailSink{
+			Server: to.Email.GetServer(), ImplicitTLS: to.Email.GetImplicitTls(), From: to.Email.GetFrom(), To: to.Email.GetTo(),
+			Username: to.Email.GetUsername(), Subject: to.Email.GetSubject(), CA: to.Email.GetCa(),
+		}
+		credential(catalog.SinkPassword, to.Email.GetPassword())
+	}
+	return out
+}
+
+// encodeSink leaves the values of secrets empty.
+func encodeSink(in catalog.Sink) *consolev1.Sink {
+	is := in.Spec
+	spec := &consolev1.SinkSpec{
+		Project: is.Project, Types: is.Types, Projects: is.Projects, Clusters: is.Clusters, Services: is.Services,
+		Filter: is.Filter, Template: is.Template, Disabled: is.Disabled,
+		Severity: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+is.Severity]),
+	}
+	if is.Interval > 0 {
+		spec.Interval = durationpb.New(is.Interval)
+	}
+	if is.RetryFor > 0 {
+		spec.RetryFor = durationpb.New(is.RetryFor)
+	}
+	credential := func(name string) *consolev1.SinkSecret {
+		switch s := is.Credentials[name]; {
+		case s.Ref != nil:
+			return &consolev1.SinkSecret{Value: &consolev1.SinkSecret_Ref{Ref: &consolev1.SinkSecretRef{Path: s.Ref.Path, Key: s.Ref.Key}}}
+		case s.Secret:
+			return &consolev1.SinkSecret{Value: &consolev1.SinkSecret_Secret{}}
+		}
+		return nil
+	}
+	switch {
+	case is.Webhook != nil:
+		spec.To = &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: is.Webhook.URL, Ca: is.Webhook.CA, Key: credential(catalog.SinkKey)}}
+	case is.Slack != nil:
+		spec.To = &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{Ca: is.Slack.CA, Url: credential(catalog.SinkURL)}}
+	case is.Email != nil:
+		at := is.Email
+		spec.To = &consolev1.SinkSpec_Email{Email: &consolev1.EmailSink{
+			Server: at.Server, ImplicitTls: at.ImplicitTLS, From: at.From, To: at.To, Username: at.Username, Subject: at.Subject, Ca: at.CA,
+			Password: credential(catalog.SinkPassword),
+		}}
+	}
+	return &consolev1.Sink{Metadata: encodeMeta(in.Meta), Spec: spec}
+}
+
+// maskSink writes masks for secrets, and says which have changed.
+func maskSink(spec *consolev1.SinkSpec, changed map[string]bool) {
+	mask := func(name string, of *consolev1.SinkSecret) {
+		if secret, ok := of.GetValue().(*consolev1.SinkSecret_Secret); ok {
+			if secret.Secret = catalog.Masked; changed[name] {
+				secret.Secret += " (changed)"
+			}
+		}
+	}
+	mask(catalog.SinkKey, spec.GetWebhook().GetKey())
+	mask(catalog.SinkURL, spec.GetSlack().GetUrl())
+	mask(catalog.SinkPassword, spec.GetEmail().GetPassword())
+}

@@ -1,0 +1,446 @@
+// Package sink sends events to where people want to hear of them: webhooks, Slack, mail.
+//
+// How far each sink is stands in the database, so that a console that starts, or another one, goes on there: each event that fits is
+// sent at least once. One console at a time sends to a sink, by a claim in the database; each sink has a goroutine of its own while it
+// is sent to, so that none waits for another. What happens between two messages comes in one.
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/addresses"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// lookEvery is how soon a sink hears of an event.
+	lookEvery = 500 * time.Millisecond
+	// claimFor is how long no other console sends, more than a pass takes.
+	claimFor = time.Minute
+	// noteTimeout bounds how long what came of a message is written, and grace how long one that is under way may take, when the console stops.
+	noteTimeout, grace = 5 * time.Second, 3 * time.Second
+	// readRows is how many events are read at once, and maxRows how many in one pass or look.
+	readRows, maxRows = 500, 10_000
+	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
+	maxWaiting, maxWebhook = 1000, 100
+	// behind is how many events that are not for a sink may come before that is written down.
+	behind = 1000
+	// Backoff doubles from minBackoff to maxBackoff, with full jitter.
+	minBackoff, maxBackoff = time.Second, 5 * time.Minute
+	// aloneAfter so many failures the oldest event is tried alone, and after rejections so many it is given up if it is the event that is
+	// not taken. failingAfter so many there is an event.
+	aloneAfter, rejections, failingAfter = 2, 5, 3
+	// defaultRetryFor is how long an event is tried.
+	defaultRetryFor = 24 * time.Hour
+)
+
+// Deliverer sends events to sinks. Its goroutines end with Run.
+type Deliverer struct {
+	Store   *store.Store
+	Catalog *catalog.Catalog
+	// Addresses that may be sent to.
+	Addresses *addresses.Policy
+	// ID of this console among those of a database.
+	ID      string
+	Metrics *Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
+
+	passes sync.WaitGroup
+	mu     sync.Mutex
+	busy   map[string]bool // sinks, by uid; guarded by mu
+
+	// What follows is Run's own.
+	at    int64            // up to here all sinks were asked
+	clear map[string]int64 // up to here there is nothing for a sink, by uid
+	known map[string]matcher
+}
+
+// Run sends until ctx ends.
+func (d *Deliverer) Run(ctx context.Context) error {
+	defer d.passes.Wait()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		if err := d.look(ctx); err != nil && ctx.Err() == nil {
+			d.Log.DebugContext(ctx, "events are sent later", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// moment is what is looked at.
+type moment struct {
+	sinks    []store.Resource
+	sendings map[string]store.Sending
+	end      int64 // of the events that were read
+	fresh    []numbered
+}
+
+// numbered is an event with its place.
+type numbered struct {
+	seq int64
+	*consolev1.Event
+}
+
+// look begins to send what is due. Events that are new are read once for all sinks.
+func (d *Deliverer) look(ctx context.Context) error {
+	var m moment
+	err := d.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		if m.sendings, err = v.Sendings(ctx); err != nil || len(m.sendings) == 0 {
+			return err
+		}
+		if m.sinks, err = allSinks(ctx, v); err != nil {
+			return err
+		}
+		if m.end, err = v.EventsEnd(ctx); err != nil || d.at == 0 || m.end <= d.at {
+			return err
+		}
+		m.fresh, m.end, err = after(ctx, v, d.at, m.end, maxRows)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.Metrics.saw(m.sendings, d.Now())
+	known, clear := make(map[string]matcher, len(m.sinks)), make(map[string]int64, len(m.sinks))
+	for _, row := range m.sinks {
+		of, begun := m.sendings[row.UID]
+		if !begun {
+			continue
+		}
+		match := d.known[row.UID]
+		if match.etag != row.ETag() {
+			if match, err = matcherOf(row); err != nil {
+				return err
+			}
+		}
+		known[row.UID] = match
+		at := max(of.Seq, d.clear[row.UID])
+		waits := d.at == 0 || at < d.at || of.Seq > m.end
+		for _, e := range m.fresh {
+			waits = waits || e.seq > at && match.fits(e.Event, d.Now())
+		}
+		if !waits {
+			at = max(at, m.end)
+			waits = at-of.Seq > behind
+		}
+		if clear[row.UID] = at; waits && of.Due && d.begin(row.UID) {
+			d.passes.Go(func() {
+				defer d.done(row.UID)
+				if err := d.pass(ctx, row.UID); err != nil && ctx.Err() == nil {
+					d.Log.WarnContext(ctx, "events for a sink are sent later", "sink", row.Name, "err", err)
+				}
+			})
+		}
+	}
+	d.known, d.clear, d.at = known, clear, m.end
+	return nil
+}
+
+func allSinks(ctx context.Context, v store.View) (out []store.Resource, err error) {
+	for after := ""; ; {
+		rows, err := v.List(ctx, store.KindSink, after, readRows)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, rows...); len(rows) < readRows {
+			return out, nil
+		}
+		after = rows[len(rows)-1].Name
+	}
+}
+
+// after reads events behind a place, at most so many, and says up to where that is everything.
+func after(ctx context.Context, v store.View, at, end int64, most int) (out []numbered, next int64, err error) {
+	for len(out) < most {
+		rows, err := v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, row := range rows {
+			e, err := event.Decode(row)
+			if err != nil {
+				return nil, 0, err
+			}
+			out, at = append(out, numbered{row.Seq, e}), row.Seq
+		}
+		if len(rows) < readRows {
+			return out, end, nil
+		}
+	}
+	return out, at, nil
+}
+
+func (d *Deliverer) begin(uid string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy == nil {
+		d.busy = map[string]bool{}
+	}
+	if d.busy[uid] {
+		return false
+	}
+	d.busy[uid] = true
+	return true
+}
+
+func (d *Deliverer) done(uid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.busy, uid)
+}
+
+// batch is what waits for a sink.
+type batch struct {
+	target
+	// broken is why it can't be sent to at all.
+	broken error
+	// waiting are events that fit, at most maxWaiting of them, and next is up to where there are no others.
+	waiting []numbered
+	next    int64
+	more    bool // behind next
+	// stale are older than they are tried, and missed says that some are not kept any more.
+	stale  int
+	missed bool
+}
+
+// pass sends one message to a sink, if something waits for it and nobody else sends.
+func (d *Deliverer) pass(ctx context.Context, uid string) error {
+	of, mine, err := d.Store.ClaimSending(ctx, uid, d.ID, claimFor)
+	if err != nil || !mine {
+		return err
+	}
+	var b batch
+	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error { b, err = d.gather(ctx, v, of); return err })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it is gone
+	}
+	if err != nil {
+		return err
+	}
+	tell, wait := d.send(ctx, &of, b)
+	// What was taken is noted also when the console stops meanwhile: else it were sent again.
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	kept, err := d.Store.PutSending(noting, of, wait, tell...)
+	if err == nil && !kept {
+		d.Log.WarnContext(ctx, "another console took over a sink: a message may have come twice", "sink", b.name)
+	}
+	return err
+}
+
+// gather reads what waits for a sink.
+func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending) (b batch, err error) {
+	row, err := v.WithUID(ctx, of.Sink)
+	if err != nil {
+		return b, err
+	}
+	match, err := matcherOf(row)
+	if err != nil {
+		return b, err
+	}
+	if b.target, b.broken, err = d.target(ctx, v, row); err != nil {
+		return b, err
+	}
+	end, err := v.EventsEnd(ctx)
+	if err != nil {
+		return b, err
+	}
+	if b.spec.Disabled || of.Seq > end { // behind the end: another database was put in the place of this one
+		b.next = end
+		return b, nil
+	}
+	gone, err := v.EventsGone(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.missed = of.Seq < gone && of.Waiting > 0
+	events, next, err := after(ctx, v, max(of.Seq, gone), end, maxRows)
+	if err != nil {
+		return b, err
+	}
+	b.next, b.more = next, next < end
+	now := d.Now()
+	oldest := now.Add(-b.retryFor())
+	for _, e := range events {
+		switch {
+		case !match.fits(e.Event, now):
+		case e.GetTime().AsTime().Before(oldest):
+			b.stale++
+		case len(b.waiting) == maxWaiting:
+			b.next, b.more = e.seq-1, true
+			return b, nil
+		default:
+			b.waiting = append(b.waiting, e)
+		}
+	}
+	return b, nil
+}
+
+// target reads what is needed to send to a sink; broken is what is wrong with that.
+func (d *Deliverer) target(ctx context.Context, v store.View, row store.Resource) (t target, broken, err error) {
+	is, err := catalog.Sinks().Decode(row)
+	if err != nil {
+		return t, nil, err
+	}
+	t = target{uid: row.UID, name: row.Name, spec: is.Spec}
+	t.credentials, err = d.Catalog.CredentialsOf(row, func(secret string) (store.Resource, error) { return v.Get(ctx, store.KindSecret, secret) })
+	if refused, ok := errors.AsType[*catalog.Error](err); ok {
+		return t, failed("%s", refused.Message), nil
+	}
+	return t, nil, err
+}
+
+func (t target) retryFor() time.Duration {
+	if t.spec.RetryFor > 0 {
+		return t.spec.RetryFor
+	}
+	return defaultRetryFor
+}
+
+// interval between messages: people read mail less often than programs take posts.
+func (t target) interval() time.Duration {
+	switch {
+	case t.spec.Interval > 0:
+		return t.spec.Interval
+	case t.spec.Email != nil:
+		return time.Minute
+	case t.spec.Slack != nil:
+		return 5 * time.Second
+	}
+	return time.Second
+}
+
+// send sends a message of what waits, writes what came of it into of, and returns what is to be told and when the next may come.
+func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell []store.Event, wait time.Duration) {
+	was := *of
+	of.Waiting, of.Oldest = 0, time.Time{}
+	if b.stale > 0 || b.missed {
+		tell = append(tell, d.drop(ctx, of, b, b.stale, fmt.Sprintf("They could not be sent for %s: %s", b.retryFor(), was.Problem)))
+	}
+	if len(b.waiting) == 0 {
+		if of.Seq = b.next; b.spec.Disabled {
+			of.Problem, of.ProblemTime, of.Attempts = "", time.Time{}, 0
+		}
+		return tell, 0
+	}
+	most := maxWaiting
+	if b.spec.Webhook != nil {
+		most = maxWebhook
+	}
+	if of.Attempts >= aloneAfter {
+		most = 1
+	}
+	some := b.waiting[:min(most, len(b.waiting))]
+	_, err := d.try(ctx, b, some)
+	if ctx.Err() != nil && err != nil {
+		*of = was // the console stops: nothing is known
+		return nil, 0
+	}
+	if err == nil {
+		of.Seq = b.next
+		if len(some) < len(b.waiting) {
+			of.Seq = b.waiting[len(some)].seq - 1
+		}
+		of.Sent += int64(len(some))
+		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(len(some)))
+		if was.Problem != "" {
+			d.Log.InfoContext(ctx, "a sink takes events again", "sink", b.name, "attempts", was.Attempts)
+		}
+		if was.Attempts >= failingAfter {
+			tell = append(tell, event.SinkRecovers(b.name, b.spec.Project, of.Sink, was.ProblemTime, d.Now()))
+		}
+		of.SendTime, of.Attempts, of.Problem, of.ProblemTime = d.Now().UTC().Truncate(time.Microsecond), 0, "", time.Time{}
+		return tell, b.interval()
+	}
+	of.Seq = b.waiting[0].seq - 1
+	of.Attempts++
+	of.Waiting, of.Oldest = len(b.waiting), b.waiting[0].GetTime().AsTime()
+	d.Metrics.failures.WithLabelValues(b.spec.Kind()).Inc()
+	if of.Problem == "" {
+		of.ProblemTime = d.Now().UTC().Truncate(time.Microsecond)
+		d.Log.WarnContext(ctx, "a sink does not take events: they are sent later", "sink", b.name, "err", err)
+	}
+	of.Problem = err.Error()
+	if of.Attempts == failingAfter {
+		tell = append(tell, event.SinkFails(b.name, b.spec.Project, of.Sink, of.Problem, of.ProblemTime, d.Now()))
+	}
+	wait = backoff(of.Attempts)
+	f, ok := errors.AsType[*failure](err)
+	if ok && f.rejected && of.Attempts >= rejections && len(some) == 1 {
+		// It is this event which is not taken: those behind it may be.
+		tell = append(tell, d.drop(ctx, of, b, 1, "It does not take one: "+of.Problem))
+		of.Seq, of.Waiting, of.Attempts = some[0].seq, of.Waiting-1, aloneAfter
+	}
+	if ok {
+		wait = max(wait, f.after)
+	}
+	return tell, wait
+}
+
+// try lets a message that is under way come to its end when the console stops, within grace.
+func (d *Deliverer) try(ctx context.Context, b batch, some []numbered) (string, error) {
+	if b.broken != nil {
+		return "", b.broken
+	}
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	defer stop()
+	return d.sender().send(sending, b.target, events(some))
+}
+
+func (d *Deliverer) sender() *sender { return &sender{addresses: d.Addresses, now: d.Now} }
+
+func events(list []numbered) []*consolev1.Event {
+	out := make([]*consolev1.Event, len(list))
+	for i, e := range list {
+		out[i] = e.Event
+	}
+	return out
+}
+
+// drop counts events that are given up.
+func (d *Deliverer) drop(ctx context.Context, of *store.Sending, b batch, n int, why string) store.Event {
+	of.Dropped += int64(n)
+	d.Metrics.events.WithLabelValues(b.spec.Kind(), "dropped").Add(float64(n))
+	d.Log.WarnContext(ctx, "events for a sink are given up", "sink", b.name, "events", n, "why", why)
+	return event.SinkDrops(b.name, b.spec.Project, of.Sink, why, of.Dropped, d.Now())
+}
+
+// backoff has full jitter, so that sinks at one receiver are not all tried at once.
+func backoff(attempts int) time.Duration {
+	most := min(minBackoff<<min(attempts, 16), maxBackoff)
+	return minBackoff/2 + rand.N(most) //nolint:gosec // no secret
+}
+
+// Test sends an event of type test to a sink, and returns what the other side said, or why it does not take it.
+func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string, problem, err error) {
+	var t target
+	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		row, err := v.Get(ctx, store.KindSink, name)
+		if err == nil {
+			t, problem, err = d.target(ctx, v, row)
+		}
+		return err
+	})
+	if err != nil || problem != nil {
+		return "", problem, err
+	}
+	answer, problem = d.sender().send(ctx, t, []*consolev1.Event{event.Trial(name, t.spec.Project, actor, d.Now())})
+	return answer, problem, nil
+}

@@ -1,0 +1,164 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Hook sees to it that sinks can be sent to, and has those tried at once that a write is about.
+type Hook struct {
+	Catalog *catalog.Catalog
+}
+
+// Wrote implements catalog.Hook.
+func (h Hook) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, _, after *store.Resource) error {
+	if after == nil {
+		return nil
+	}
+	switch after.Kind {
+	case store.KindSink:
+		if err := h.check(ctx, tx, *after); err != nil {
+			return err
+		}
+		return tx.BeginSending(ctx, after.UID)
+	case store.KindSecret:
+		return h.again(ctx, tx, *after)
+	}
+	return nil
+}
+
+// maxReferrers is more resources than can name one.
+const maxReferrers = 1_000_000
+
+// again is for the sinks that send a secret.
+func (h Hook) again(ctx context.Context, tx *store.Tx, secret store.Resource) error {
+	refs, err := tx.Referrers(ctx, store.Ref{Kind: secret.Kind, Name: secret.Name}, maxReferrers)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, ref := range refs {
+		if ref.Kind == store.KindSink {
+			names = append(names, ref.Name)
+		}
+	}
+	rows, err := tx.Named(ctx, store.KindSink, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := tx.BeginSending(ctx, rows[name].UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	typePattern = regexp.MustCompile(`^[a-z_.*]+$`)
+	namePattern = regexp.MustCompile(`^[-a-z0-9*]+$`)
+)
+
+func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error {
+	refuse := func(format string, args ...any) error {
+		return catalog.Refuse(catalog.Invalid, "sink %q: "+format, append([]any{row.Name}, args...)...)
+	}
+	if _, err := matcherOf(row); err != nil {
+		return err
+	}
+	is, err := catalog.Sinks().Decode(row)
+	if err != nil {
+		return err
+	}
+	spec := is.Spec
+	for i, p := range spec.Types {
+		if !typePattern.MatchString(p) {
+			return refuse("spec.types[%d]: %q is no type of an event, in which * stands for any text: docs/events.md lists them", i, p)
+		}
+	}
+	for _, f := range []struct {
+		field    string
+		patterns []string
+	}{{"projects", spec.Projects}, {"clusters", spec.Clusters}, {"services", spec.Services}} {
+		for i, p := range f.patterns {
+			if !namePattern.MatchString(p) {
+				return refuse("spec.%s[%d]: %q is no name, in which * stands for any text", f.field, i, p)
+			}
+		}
+	}
+	t := target{uid: row.UID, name: row.Name, spec: spec}
+	t.credentials, err = h.Catalog.CredentialsOf(row, func(secret string) (store.Resource, error) { return tx.Get(ctx, store.KindSecret, secret) })
+	if err != nil {
+		return err
+	}
+	escape := asIs
+	if spec.Slack != nil {
+		escape = forSlack
+	}
+	if _, err := render("template", spec.Template, newMessage(t, samples(), escape)); spec.Template != "" && err != nil {
+		return refuse("spec.template: %v", err)
+	}
+	if field, err := t.check(); err != nil {
+		return refuse("spec.%s: %v", field, err)
+	}
+	return nil
+}
+
+// check says what is wrong with where it sends to, and in which field.
+func (t target) check() (field string, err error) {
+	ca := ""
+	switch s := t.spec; {
+	case s.Webhook != nil:
+		if _, err := checkURL(s.Webhook.URL); err != nil {
+			return "webhook.url", err
+		}
+		if len(t.credentials[catalog.SinkKey]) < minKey {
+			return "webhook.key", fmt.Errorf("must be at least %d characters: make one with `openssl rand -base64 32`", minKey)
+		}
+		ca = s.Webhook.CA
+	case s.Slack != nil:
+		if _, err := checkURL(t.credentials[catalog.SinkURL]); err != nil {
+			return "slack.url", err
+		}
+		ca = s.Slack.CA
+	case s.Email != nil:
+		if host, port, err := net.SplitHostPort(s.Email.Server); err != nil || host == "" || port == "" {
+			return "email.server", fmt.Errorf("%q: must be host:port", s.Email.Server)
+		}
+		if _, _, err := envelope(s.Email); err != nil {
+			return "email", err
+		}
+		if (s.Email.Username == "") != (t.credentials[catalog.SinkPassword] == "") {
+			return "email.password", fmt.Errorf("goes with email.username: give both, or none")
+		}
+		if s.Email.Subject != "" {
+			if _, err := render("subject", s.Email.Subject, newMessage(t, samples(), asIs)); err != nil {
+				return "email.subject", err
+			}
+		}
+		ca = s.Email.CA
+	}
+	_, err = trust(ca)
+	return t.spec.Kind(), err
+}
+
+// samples are as much as there can be in events: a template that takes these takes others.
+func samples() []*consolev1.Event {
+	e := &consolev1.Event{
+		Id: "sample", Time: timestamppb.New(time.Unix(0, 0)), Type: event.ServiceDegraded, Severity: consolev1.Severity_SEVERITY_ERROR,
+		Project: "shop", Cluster: "edge-1", Service: "web", Source: "shop", Sink: "chat", Message: "1 of 3 objects is not healthy.",
+		Commit: "0123456789abcdef", Digest: "sha256:0123", Actor: "user:ada", Duration: durationpb.New(time.Minute), TraceId: "0123", Count: 1,
+	}
+	return []*consolev1.Event{e, e}
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sending is how far a sink is with the events, and how sending to it goes.
+type Sending struct {
+	Sink string // uid
+	// Seq is the number of an event: all up to it are sent, given up, or not for the sink.
+	Seq int64
+	// Next is when something may be sent again, by the database's clock.
+	Next time.Time
+	// Due says that it is, and that nobody else is at it. Not of ClaimSending.
+	Due bool
+	// Sender is who sends, or sent last.
+	Sender string
+	// Attempts that failed, since the last that did not.
+	Attempts int
+	// Waiting is how many events waited at the last attempt, and Oldest the time of the oldest.
+	Waiting int
+	Oldest  time.Time
+	// SendTime is when something was taken last; zero: never.
+	SendTime time.Time
+	// Sent and Dropped count events.
+	Sent, Dropped int64
+	// Problem is why the last attempt failed; empty: it did not.
+	Problem     string
+	ProblemTime time.Time
+}
+
+const sendingColumns = "sink_uid, seq, next_time, sender, attempts, waiting, oldest_time, send_time, sent, dropped, problem, problem_time"
+
+func scanSending(row interface{ Scan(dest ...any) error }, more ...any) (s Sending, err error) {
+	var next, oldest, send, problem int64
+	err = row.Scan(append([]any{&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Waiting, &oldest, &send, &s.Sent, &s.Dropped, &s.Problem, &problem}, more...)...)
+	s.Next, s.Oldest, s.SendTime, s.ProblemTime = FromMicros(next), FromMicros(oldest), FromMicros(send), FromMicros(problem)
+	return s, err
+}
+
+// Sendings returns how sending goes to all sinks, by uid.
+func (v View) Sendings(ctx context.Context) (map[string]Sending, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+sendingColumns+", CASE WHEN next_time <= "+v.dialect.now+" AND lease_time <= "+v.dialect.now+" THEN 1 ELSE 0 END FROM sinks")
+	list, err := collect(rows, err, func(rows *sql.Rows) (Sending, error) {
+		var due int
+		s, err := scanSending(rows, &due)
+		s.Due = due == 1
+		return s, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read sinks: %w", err)
+	}
+	out := make(map[string]Sending, len(list))
+	for _, s := range list {
+		out[s.Sink] = s
+	}
+	return out, nil
+}
+
+// BeginSending has a new sink begin with what happens from now on, and one that is there tried at once.
+func (t *Tx) BeginSending(ctx context.Context, sink string) error {
+	end, err := t.EventsEnd(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+
+		" ON CONFLICT (sink_uid) DO UPDATE SET next_time = excluded.next_time, attempts = 0", sink, end)
+	if err != nil {
+		return fmt.Errorf("write sink: %w", err)
+	}
+	return nil
+}
+
+// ClaimSending takes sending to a sink on for some time, unless it is not due or another sender has. Clocks of consoles differ: the
+// database's counts.
+func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease time.Duration) (of Sending, mine bool, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		now := s.dialect.now
+		of, err = scanSending(tx.QueryRowContext(ctx, "UPDATE sinks SET sender = $2, lease_time = "+now+" + $3"+ //nolint:gosec // constants only
+			" WHERE sink_uid = $1 AND next_time <= "+now+" AND lease_time <= "+now+" RETURNING "+sendingColumns, sink, sender, lease.Microseconds()))
+		if mine = err == nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return of, false, fmt.Errorf("claim sink: %w", err)
+	}
+	return of, mine, nil
+}
+
+// PutSending keeps what came of a claim, with events about it, and ends the claim. The next one is due after wait, or at once if the
+// sink was changed meanwhile. false: the claim was lost, or the sink is gone, and nothing is kept.
+func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, events ...Event) (kept bool, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.dialect.now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
+			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13"+
+			" WHERE sink_uid = $1 AND sender = $2", of.Sink, of.Sender, Micros(of.Next), wait.Microseconds(),
+			of.Seq, of.Attempts, of.Waiting, Micros(of.Oldest), Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, Micros(of.ProblemTime))
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		if kept = n == 1; err != nil || !kept {
+			return err
+		}
+		return s.insertEvents(ctx, tx, events)
+	})
+	if err != nil {
+		return false, fmt.Errorf("write sink: %w", err)
+	}
+	if kept {
+		s.tellEvents(events)
+	}
+	return kept, nil
+}
