@@ -38,14 +38,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	traced, span := telemetry.Of(r.Context(), caller.TraceParent, p.tracer, "agent.request")
 	defer span.End()
 	ctx, settle := muxhttp.PassInformational(traced, w)
-	resp, err := p.transport.RoundTrip(p.request(ctx, caller, r)) //nolint:contextcheck // with the trace of the OPEN frame
+	resp, err := p.transport.RoundTrip(p.request(ctx, caller, r))
 	settle()
 	describe(span, resp)
 	if err != nil {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // nobody waits for an answer
 		}
-		p.log.WarnContext(traced, "API server does not answer", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
+		p.log.WarnContext(traced, "API server does not answer", "err", err)
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf(
 			"the agent can't reach its API server: %v. Look at the cluster's control plane and at the agent's log", err)})
 		return
@@ -60,14 +60,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.localize(resp.Header)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
-			p.log.DebugContext(traced, "upgraded connection broke off", "err", err) //nolint:contextcheck // with the trace of the OPEN frame
+			p.log.DebugContext(traced, "upgraded connection broke off", "err", err)
 			panic(http.ErrAbortHandler)
 		}
 		return
 	}
 	if _, err := p.copier.Copy(w, resp); err != nil {
 		if broke, ok := errors.AsType[*muxhttp.ReadError](err); ok && r.Context().Err() == nil {
-			p.log.WarnContext(traced, "API server broke off a response", "err", broke.Err) //nolint:contextcheck // with the trace of the OPEN frame
+			p.log.WarnContext(traced, "API server broke off a response", "err", broke.Err)
 			muxhttp.SetAbortCause(w, "the API server broke off the response")
 		}
 		panic(http.ErrAbortHandler)

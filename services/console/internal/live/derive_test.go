@@ -13,7 +13,7 @@ import (
 )
 
 // quiet is a board without a database, with a service of a source at a cluster that a follower looks at.
-func quiet(t *testing.T) (*Board, *row) {
+func quiet(t *testing.T) *Board {
 	t.Helper()
 	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
 	if err != nil {
@@ -28,7 +28,7 @@ func quiet(t *testing.T) (*Board, *row) {
 	b.kind(store.KindService)["web"] = service
 	l := &look{Board: b, exprs: map[store.Kind]*filter.Expr{store.KindService: nil}}
 	b.looks[l] = true
-	return b, service
+	return b
 }
 
 // said puts what is read of a source or cluster on the board.
@@ -45,7 +45,7 @@ func (b *Board) said(kind store.Kind, name string, sum uint64, value any) {
 // What becomes of other refs of a source is nothing to look at a service for.
 func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
 	t.Parallel()
-	b, _ := quiet(t)
+	b := quiet(t)
 	heads := func(main, next string) catalog.Source {
 		head := func(ref, commit string) catalog.Head {
 			return catalog.Head{Ref: ref, Revision: catalog.Revision{Commit: commit}}
@@ -67,7 +67,7 @@ func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
 
 func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
 	t.Parallel()
-	b, _ := quiet(t)
+	b := quiet(t)
 	for n := range 2 {
 		clear(b.later)
 		seen := time.Unix(int64(1000+n), 0)
@@ -81,7 +81,7 @@ func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
 // A board that begins anew may not go by sources that are gone.
 func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
 	t.Parallel()
-	b, _ := quiet(t)
+	b := quiet(t)
 	b.said(store.KindSource, "shop", 1, catalog.Source{Meta: catalog.Meta{Name: "shop"}})
 	b.begin(t.Context(), watch.Event{Kind: watch.Snapshot})
 	if len(b.sources) > 0 {

@@ -170,12 +170,12 @@ func told(what string, err error) *failure {
 func envelope(at *catalog.EmailSink) (from string, to []string, err error) {
 	sender, err := address(at.From)
 	if err != nil {
-		return "", nil, fmt.Errorf("email.from %s", err)
+		return "", nil, fmt.Errorf("email.from %w", err)
 	}
 	for i, text := range at.To {
 		a, err := address(text)
 		if err != nil {
-			return "", nil, fmt.Errorf("email.to[%d] %s", i, err)
+			return "", nil, fmt.Errorf("email.to[%d] %w", i, err)
 		}
 		to = append(to, a.Address)
 	}

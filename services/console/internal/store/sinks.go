@@ -67,7 +67,7 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+
+	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+ //nolint:gosec // constants only
 		" ON CONFLICT (sink_uid) DO UPDATE SET next_time = excluded.next_time, attempts = 0", sink, end)
 	if err != nil {
 		return fmt.Errorf("write sink: %w", err)
@@ -80,7 +80,7 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease time.Duration) (of Sending, mine bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := s.dialect.now
-		of, err = scanSending(tx.QueryRowContext(ctx, "UPDATE sinks SET sender = $2, lease_time = "+now+" + $3"+ //nolint:gosec // constants only
+		of, err = scanSending(tx.QueryRowContext(ctx, "UPDATE sinks SET sender = $2, lease_time = "+now+" + $3"+
 			" WHERE sink_uid = $1 AND next_time <= "+now+" AND lease_time <= "+now+" RETURNING "+sendingColumns, sink, sender, lease.Microseconds()))
 		if mine = err == nil; errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -141,7 +141,7 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else no answer would come before the whole question
 	}
 	ctx, settle := muxhttp.PassInformational(r.Context(), w)
-	resp, failed := x.ask(x.request(ctx, r))
+	resp, failed := x.ask(x.request(ctx, r)) //nolint:contextcheck // that of the request
 	settle()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !x.sent.ended.Load() {
 		// What follows on the connection may be the rest of a body that is malformed, and no request.

@@ -72,8 +72,8 @@ func (s Subject) expect(t *testing.T, path string, want backend.Values) {
 func written(t *testing.T, s Subject) {
 	path := s.Path("written")
 	for _, values := range []backend.Values{
-		{"user": "app", "password": "pa$$ ${word} \"'\n ü 中"},
-		{"user": "app", "password": "another", "empty.not": "true"}, //nolint:gosec // nobody's
+		{"user": "app", "password": "pa$$ ${word} \"'\n ü 中"}, //nolint:gosec // nobody's
+		{"user": "app", "password": "another", "empty.not": "true"},
 		{"only": "01"},
 	} {
 		must(t, s.Put(t.Context(), path, values))
