@@ -342,3 +342,37 @@ func Class(verb string) (class kubehttp.Class, ok bool) {
 	i := slices.Index([]string{kubehttp.Read: "read", kubehttp.Write: "write", kubehttp.Exec: "exec", kubehttp.Secrets: "secrets"}, verb)
 	return kubehttp.Class(i), i >= 0
 }
+
+// Beyond names a grant of one that gives more than any single grant of another; empty: there is none, and whatever the one may, the
+// other may, too.
+func (r *Rules) Beyond(other, one identity.Identity) string {
+	held := r.Of(other)
+	for _, g := range r.Of(one) {
+		if !slices.ContainsFunc(held, func(h *consolev1.Grant) bool { return includes(h.GetSpec(), g.GetSpec()) }) {
+			return g.GetMetadata().GetName()
+		}
+	}
+	return ""
+}
+
+// includes tells whether a grant gives all that another one does.
+func includes(all, some *consolev1.GrantSpec) bool {
+	if all.GetRole() != some.GetRole() && (rankOf(some.GetRole()) < 0 || rankOf(all.GetRole()) < rankOf(some.GetRole())) {
+		return false
+	}
+	if projects := all.GetProjects(); len(projects) > 0 {
+		if len(some.GetProjects()) == 0 || slices.ContainsFunc(some.GetProjects(), func(p string) bool { return !slices.Contains(projects, p) }) {
+			return false
+		}
+	}
+	at, of := all.GetClusters(), some.GetClusters()
+	switch {
+	case at.GetAll():
+		return true
+	case len(of.GetNames()) > 0:
+		return !slices.ContainsFunc(of.GetNames(), func(c string) bool { return !slices.Contains(at.GetNames(), c) })
+	case len(of.GetLabels()) > 0:
+		return len(at.GetLabels()) > 0 && matches(nil, at.GetLabels(), "", of.GetLabels())
+	}
+	return false
+}

@@ -90,7 +90,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleHub
 		case method == "GetRemovals" || method == "ListAuditEvents" || method == "WatchAuditEvents":
 			want = identity.RoleAdmin
-		case strings.HasPrefix(method, "Record"):
+		case strings.HasPrefix(method, "Record") || method == "ApplyFolder":
 			want = identity.RoleDistributor
 		case method == "Watch":
 			want = identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel

@@ -149,8 +149,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	})
 	service.UnpinAfter = strings.Repeat("b", 40)
 	_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}})
-	wantCode(t, err, connect.CodeInvalidArgument, "spec.catalog", "leave it out")
-	service.Catalog, service.Project = false, ""
+	wantCode(t, err, connect.CodeInvalidArgument, "spec.catalog", "leave out spec.cluster")
+	service.Catalog, service.ServiceAccount, service.Project = false, "", ""
 	service.Config = settings{
 		"text": textOf("x"), "number": {Value: &consolev1.ConfigSetting_Number{Number: 0.1}}, "flag": {Value: &consolev1.ConfigSetting_Flag{Flag: true}},
 		"json": {Value: &consolev1.ConfigSetting_Json{Json: `{"a": [1]}`}}, "ref": refTo("a-secret", "token"),

@@ -11,35 +11,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 func anyOf(list ...proto.Message) []*consolev1.Resource {
 	var out []*consolev1.Resource
 	for _, m := range list {
-		switch m := m.(type) {
-		case *consolev1.Secret:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Secret{Secret: m}})
-		case *consolev1.Source:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: m}})
-		case *consolev1.Cluster:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: m}})
-		case *consolev1.Service:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: m}})
-		case *consolev1.Grant:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}})
-		case *consolev1.Project:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}})
-		case *consolev1.Backend:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}})
-		case *consolev1.Sink:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: m}})
-		case *consolev1.ConfigSet:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}})
-		case *consolev1.GlobalService:
-			out = append(out, &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}})
-		default:
-			panic(fmt.Sprintf("no resource: %T", m))
+		r, err := manifest.Resource(m.(manifest.Message))
+		if err != nil {
+			panic(err)
 		}
+		out = append(out, r)
 	}
 	return out
 }

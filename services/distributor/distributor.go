@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/edge"
+	"fairlead.dev/services/distributor/internal/folders"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/ledger"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -55,6 +56,7 @@ type Service struct {
 	seen     *status.Seen
 	hub      *status.Hub
 	gate     *hold.Gate
+	folders  *folders.Folders
 	resolve  *resolve.Resolver
 	metrics  *observe.Metrics
 	tracer   trace.Tracer
@@ -91,6 +93,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.Options(),
 		Bytes: s.replica.Bytes(), Store: s.store, Log: deps.Log,
 	})
+	s.folders = folders.New(folders.Deps{Console: console, Plan: s.plan, Origin: origin, Store: s.store, Log: deps.Log})
 	s.resolve = resolve.New(s.plan, origin, s.learn, s.tracer, deps.Log)
 	s.metrics, err = observe.New(deps.Telemetry.Registry, observe.State{
 		Store: s.store.Stats, Plan: s.plan.Counts, Stale: s.replica.Catalog.Stale, Watchers: s.nudges.Watchers,
@@ -160,7 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.folders.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

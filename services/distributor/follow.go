@@ -89,6 +89,7 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 	s.nudge(ctx, c.Clusters, s.digests(ctx, c.Delivered))
 	s.resolve.Kick()
 	s.hub.Changed(c.Services, c.Lines)
+	s.folders.Changed(c.Services)
 }
 
 // digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it is delivered to. It returns

@@ -571,6 +571,10 @@ func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest
 	return &consolev1.RecordSeenResponse{}, nil
 }
 
+func (c *console) ApplyFolder(context.Context, *consolev1.ApplyFolderRequest) (*consolev1.ApplyFolderResponse, error) {
+	return &consolev1.ApplyFolderResponse{Settled: true}, nil
+}
+
 func (c *console) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -227,7 +227,9 @@ const fewClusters = 20
 func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message) map[string]*timestamppb.Timestamp {
 	names := map[string]bool{}
 	for _, m := range services {
-		names[m.(*consolev1.Service).GetSpec().GetCluster()] = true
+		if cluster := m.(*consolev1.Service).GetSpec().GetCluster(); cluster != "" {
+			names[cluster] = true
+		}
 	}
 	if len(names) == 0 {
 		return nil

@@ -99,8 +99,8 @@ func serviceKind() kind {
 			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
 			return messages(res.GetServices()), res.GetNextPageToken(), err
 		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
+		remove: func(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name, Confirmation: confirmation})
 			return err
 		},
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,6 +130,9 @@ controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of i
 			if err != nil {
 				return err
 			}
+			if got.GetService().GetSpec().GetCatalog() {
+				return a.treeOfCatalog(ctx, h, got.GetService())
+			}
 			found, err := findObjects(ctx, h, objectFlags{service: args[0]}, "")
 			if err != nil {
 				return err
@@ -143,6 +147,28 @@ controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of i
 		})(cmd, args[1:])
 	}
 	return cmd
+}
+
+// treeOfCatalog prints a service with those that its folder declares.
+func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) error {
+	list, err := read(ctx, h, serviceKind(), question{filter: "labels.fairlead.dev/declared-by = " + s.GetMetadata().GetName()}, nil)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "service %s to the catalog: %s\n", s.GetMetadata().GetName(), stateName(s.GetStatus().GetState()))
+	for i, m := range list {
+		branch := "├──"
+		if i == len(list)-1 {
+			branch = "└──"
+		}
+		of := m.(*consolev1.Service)
+		fmt.Fprintf(&b, "%s service %s (%s): %s\n", branch, of.GetMetadata().GetName(), cmp.Or(of.GetSpec().GetCluster(), "catalog"), stateName(of.GetStatus().GetState()))
+	}
+	if len(list) == 0 {
+		b.WriteString("└── declares no services\n")
+	}
+	return a.printf("%s", b.String())
 }
 
 // treeText is a service with its objects for people.

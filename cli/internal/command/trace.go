@@ -81,6 +81,9 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 		t.source, t.noSource = res.GetSource(), reason(err)
 	})
 	wg.Go(func() {
+		if spec.GetCatalog() {
+			return
+		}
 		res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: spec.GetCluster()})
 		t.cluster, t.noCluster = res.GetCluster(), reason(err)
 	})

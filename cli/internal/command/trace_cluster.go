@@ -15,6 +15,10 @@ import (
 func (t *trail) deliveryStep() step {
 	name, c := t.service.GetSpec().GetCluster(), t.cluster
 	s := step{name: "DELIVERY", mark: markOK}
+	if spec := t.service.GetSpec(); spec.GetCatalog() {
+		s.say("to the catalog, with the rights of service account %s", spec.GetServiceAccount())
+		return s
+	}
 	if c == nil {
 		s.mark = markNone
 		s.say("nothing is known of cluster %s (%s)", name, t.noCluster)
@@ -54,13 +58,17 @@ func (t *trail) clusterStep() step {
 	hub, truth := t.service.GetStatus().GetHub(), t.service.GetStatus().GetCluster()
 	r := truth.GetReport()
 	s := step{name: "CLUSTER", mark: markWait, since: r.GetObservedTime()}
+	things := "objects"
+	if t.service.GetSpec().GetCatalog() {
+		s.name, things = "CATALOG", "resources"
+	}
 	if r == nil {
 		s.since = hub.GetResolveTime()
-		s.cause, s.next = "the cluster has not reported on it yet", t.look()
+		s.cause, s.next = fmt.Sprintf("the %s has not reported on it yet", strings.ToLower(s.name)), t.look()
 		s.say("has not reported on it yet")
 		return s
 	}
-	said := fmt.Sprintf("%s, %d of %d objects are healthy", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
+	said := fmt.Sprintf("%s, %d of %d %s are healthy", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
 	s.say("%s", t.since(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
 		s.say("applied: %s", t.truth(r.GetAppliedDigest(), appliedCommit(r), r.GetAppliedTime(), "", nil))
@@ -82,13 +90,12 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	failed := r.GetPhase() == deliveryv1.Phase_PHASE_FAILED || r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
 	switch {
 	case r.GetDigest() != hub.GetDigest():
-		s.cause, s.next, s.since = fmt.Sprintf("the cluster has not taken %s in yet", short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
+		s.cause, s.next, s.since = fmt.Sprintf("the %s has not taken %s in yet", strings.ToLower(s.name), short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
 		s.say("%s", s.cause)
 	case failed:
 		s.mark = markFail
 		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%d of %d objects are healthy", r.GetObjectsHealthy(), r.GetObjectsTotal()))
-		s.next = fmt.Sprintf("put it right in %s of source %s and push, or look into the cluster: fairlead kubeconfig %s",
-			folder(t.service), t.service.GetSpec().GetSource(), t.service.GetSpec().GetCluster())
+		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), t.service.GetSpec().GetSource(), t.lookInto())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK
 	default:
@@ -122,8 +129,13 @@ func firstObject(r *deliveryv1.ServiceReport) string {
 	return ""
 }
 
-func (t *trail) look() string {
-	return fmt.Sprintf("wait, or look into the cluster: fairlead kubeconfig %s", t.service.GetSpec().GetCluster())
+func (t *trail) look() string { return "wait, or " + t.lookInto() }
+
+func (t *trail) lookInto() string {
+	if t.service.GetSpec().GetCatalog() {
+		return fmt.Sprintf("look at what happened: fairlead history service %s", t.service.GetMetadata().GetName())
+	}
+	return fmt.Sprintf("look into the cluster: fairlead kubeconfig %s", t.service.GetSpec().GetCluster())
 }
 
 func folder(s *consolev1.Service) string {
@@ -144,6 +156,9 @@ func (t *trail) verdict(steps []step) string {
 		}
 	}
 	runs := fmt.Sprintf("%s runs in cluster %s and is healthy", short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
+	if t.service.GetSpec().GetCatalog() {
+		runs = short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())) + " is in the catalog"
+	}
 	for _, s := range steps {
 		switch s.mark {
 		case markStale:

@@ -21,7 +21,7 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 		spec, status := s.GetSpec(), s.GetStatus()
 		report := status.GetCluster().GetReport()
 		cells := []string{
-			s.GetMetadata().GetName(), spec.GetCluster(), stateName(status.GetState()),
+			s.GetMetadata().GetName(), destination(s), stateName(status.GetState()),
 			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
 			v.commit(bare(status.GetHub().GetDigest()), status.GetHub().GetResolveTime()),
 			v.commit(appliedCommit(report), report.GetAppliedTime()),
@@ -34,6 +34,14 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 		notes = append(notes, serviceNotes(s)...)
 	}
 	return t, notes
+}
+
+// destination is where a service's folder goes.
+func destination(s *consolev1.Service) string {
+	if s.GetSpec().GetCatalog() {
+		return "(catalog)"
+	}
+	return s.GetSpec().GetCluster()
 }
 
 // refOf is what a service follows, and the pin that keeps it from that.

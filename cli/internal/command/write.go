@@ -12,7 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -80,7 +79,7 @@ func partOf(objects []*manifest.Object) (n int) {
 func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
 	req := &consolev1.ApplyRequest{Set: w.set, Prune: w.prune, DryRun: w.dryRun}
 	for _, o := range objects {
-		r, err := resourceOf(o.Message)
+		r, err := manifest.Resource(o.Message)
 		if err != nil {
 			return err
 		}
@@ -101,19 +100,6 @@ func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
 		}
 	}
 	return nil
-}
-
-// resourceOf puts a message into the one field of a Resource that is for it.
-func resourceOf(m manifest.Message) (*consolev1.Resource, error) {
-	r := &consolev1.Resource{}
-	fields := r.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		if fd := fields.Get(i); fd.Message() == m.ProtoReflect().Descriptor() {
-			r.ProtoReflect().Set(fd, protoreflect.ValueOfMessage(m.ProtoReflect()))
-			return r, nil
-		}
-	}
-	return nil, fmt.Errorf("a %s can't be applied", manifest.KindOf(m))
 }
 
 // located puts what the hub says of resources where they are written.

@@ -1109,10 +1109,14 @@ type ServiceSpec struct {
 	// Commit that sync.pin keeps away, as a rollback writes it: when the ref points to another one that can be
 	// delivered, both go. Empty: the pin stays.
 	UnpinAfter string `protobuf:"bytes,33,opt,name=unpin_after,json=unpinAfter,proto3" json:"unpin_after,omitempty"`
-	// The folder holds resources of Fairlead, which are applied to the catalog with the rights of this service.
-	Catalog       bool `protobuf:"varint,34,opt,name=catalog,proto3" json:"catalog,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The folder holds resources of Fairlead and nothing else. They are applied to the catalog instead of a cluster, all or
+	// nothing, with the rights of service_account, and deleted when they go from the folder.
+	Catalog bool `protobuf:"varint,34,opt,name=catalog,proto3" json:"catalog,omitempty"`
+	// Name of the ServiceAccount whose rights the folder has; with catalog only. Who sets it, or changes where the folder is,
+	// needs every right that the account has.
+	ServiceAccount string `protobuf:"bytes,35,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
@@ -1241,6 +1245,13 @@ func (x *ServiceSpec) GetCatalog() bool {
 		return x.Catalog
 	}
 	return false
+}
+
+func (x *ServiceSpec) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
 }
 
 // ServiceStatus holds the three truths side by side, each with its own time.
@@ -1961,12 +1972,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04skew\x18\x1e \x01(\tR\x04skew\x129\n" +
 	"\n" +
-	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xb9\x02\n" +
+	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xa3\x05\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:q\xbaHn\x1al\n" +
-	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\"\xcf\a\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:\xda\x03\xbaH\xd6\x03\x1al\n" +
+	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\x1a\xa3\x01\n" +
+	"\x0fservice.catalog\x12aspec.catalog: what is in the folder goes to the catalog, not to a cluster: leave out spec.cluster\x1a-!this.spec.catalog || this.spec.cluster == ''\x1a\xbf\x01\n" +
+	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\x81\b\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
@@ -1984,7 +1997,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06config\x18  \x03(\v2,.fairlead.console.v1.ServiceSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x12F\n" +
 	"\vunpin_after\x18! \x01(\tB%\xbaH\"r 2\x1e^([0-9a-f]{40}|[0-9a-f]{64})?$R\n" +
 	"unpinAfter\x12\x18\n" +
-	"\acatalog\x18\" \x01(\bR\acatalog\x1a]\n" +
+	"\acatalog\x18\" \x01(\bR\acatalog\x120\n" +
+	"\x0fservice_account\x18# \x01(\tB\a\xbaH\x04r\x02\x18?R\x0eserviceAccount\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xb7\x03\n" +

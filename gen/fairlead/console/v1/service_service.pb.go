@@ -444,7 +444,9 @@ type DeleteServiceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// If set, it must be the current one.
-	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// What the error of the call before asked to be sent back: a service of the catalog takes along what its folder has declared.
+	Confirmation  string `protobuf:"bytes,3,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,6 +491,13 @@ func (x *DeleteServiceRequest) GetName() string {
 func (x *DeleteServiceRequest) GetEtag() string {
 	if x != nil {
 		return x.Etag
+	}
+	return ""
+}
+
+func (x *DeleteServiceRequest) GetConfirmation() string {
+	if x != nil {
+		return x.Confirmation
 	}
 	return ""
 }
@@ -559,10 +568,11 @@ const file_fairlead_console_v1_service_service_proto_rawDesc = "" +
 	"\x1aBatchUpdateServicesRequest\x12R\n" +
 	"\brequests\x18\x01 \x03(\v2).fairlead.console.v1.UpdateServiceRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\brequests\"g\n" +
 	"\x1bBatchUpdateServicesResponse\x12H\n" +
-	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateServiceResponseR\tresponses\"Q\n" +
+	"\tresponses\x18\x01 \x03(\v2*.fairlead.console.v1.UpdateServiceResponseR\tresponses\"\x7f\n" +
 	"\x14DeleteServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x17\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12,\n" +
+	"\fconfirmation\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fconfirmation\"\x17\n" +
 	"\x15DeleteServiceResponse2\xb7\x04\n" +
 	"\x0eServiceService\x12b\n" +
 	"\n" +

@@ -12,6 +12,7 @@ import (
 	v1 "fairlead.dev/gen/fairlead/delivery/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -593,6 +594,264 @@ func (*RecordHeldResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{10}
 }
 
+type ApplyFolderRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Uid     string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// metadata.revision of the service that the digest was made of.
+	ServiceRevision int64 `protobuf:"varint,3,opt,name=service_revision,json=serviceRevision,proto3" json:"service_revision,omitempty"`
+	// Of the service, as in its HubTruth.
+	Digest   string        `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	Revision *v11.Revision `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Unset: this is to ask whether the folder is wanted.
+	Content       *FolderContent `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyFolderRequest) Reset() {
+	*x = ApplyFolderRequest{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyFolderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyFolderRequest) ProtoMessage() {}
+
+func (x *ApplyFolderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyFolderRequest.ProtoReflect.Descriptor instead.
+func (*ApplyFolderRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ApplyFolderRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ApplyFolderRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ApplyFolderRequest) GetServiceRevision() int64 {
+	if x != nil {
+		return x.ServiceRevision
+	}
+	return 0
+}
+
+func (x *ApplyFolderRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ApplyFolderRequest) GetRevision() *v11.Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *ApplyFolderRequest) GetContent() *FolderContent {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// FolderContent is what a folder holds, or why it can't be read.
+type FolderContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that hold YAML or JSON, in the order of their paths.
+	Files []*FolderFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// Why they are not here; empty: they are.
+	Refusal       string `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FolderContent) Reset() {
+	*x = FolderContent{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FolderContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FolderContent) ProtoMessage() {}
+
+func (x *FolderContent) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FolderContent.ProtoReflect.Descriptor instead.
+func (*FolderContent) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FolderContent) GetFiles() []*FolderFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *FolderContent) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+type FolderFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Within the repository.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FolderFile) Reset() {
+	*x = FolderFile{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FolderFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FolderFile) ProtoMessage() {}
+
+func (x *FolderFile) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FolderFile.ProtoReflect.Descriptor instead.
+func (*FolderFile) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FolderFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FolderFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ApplyFolderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// There is nothing more to do, until digest or service_revision are others.
+	Settled bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	// The call is to be repeated with the content.
+	Wanted bool `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	// When to ask again, if neither.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyFolderResponse) Reset() {
+	*x = ApplyFolderResponse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyFolderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyFolderResponse) ProtoMessage() {}
+
+func (x *ApplyFolderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyFolderResponse.ProtoReflect.Descriptor instead.
+func (*ApplyFolderResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ApplyFolderResponse) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
+func (x *ApplyFolderResponse) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
+}
+
+func (x *ApplyFolderResponse) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
 type RecordSeenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Clusters      []*ClusterSeen         `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
@@ -602,7 +861,7 @@ type RecordSeenRequest struct {
 
 func (x *RecordSeenRequest) Reset() {
 	*x = RecordSeenRequest{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +873,7 @@ func (x *RecordSeenRequest) String() string {
 func (*RecordSeenRequest) ProtoMessage() {}
 
 func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +886,7 @@ func (x *RecordSeenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenRequest.ProtoReflect.Descriptor instead.
 func (*RecordSeenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RecordSeenRequest) GetClusters() []*ClusterSeen {
@@ -653,7 +912,7 @@ type ClusterSeen struct {
 
 func (x *ClusterSeen) Reset() {
 	*x = ClusterSeen{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +924,7 @@ func (x *ClusterSeen) String() string {
 func (*ClusterSeen) ProtoMessage() {}
 
 func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +937,7 @@ func (x *ClusterSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSeen.ProtoReflect.Descriptor instead.
 func (*ClusterSeen) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClusterSeen) GetCluster() string {
@@ -724,7 +983,7 @@ type RecordSeenResponse struct {
 
 func (x *RecordSeenResponse) Reset() {
 	*x = RecordSeenResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +995,7 @@ func (x *RecordSeenResponse) String() string {
 func (*RecordSeenResponse) ProtoMessage() {}
 
 func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,14 +1008,14 @@ func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenResponse.ProtoReflect.Descriptor instead.
 func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{17}
 }
 
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
+	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x0eClusterReports\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12=\n" +
 	"\areports\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceReportR\areports\"d\n" +
@@ -791,7 +1050,27 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\vClusterHeld\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12%\n" +
 	"\bservices\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bservices\"\x14\n" +
-	"\x12RecordHeldResponse\"\\\n" +
+	"\x12RecordHeldResponse\"\x9b\x02\n" +
+	"\x12ApplyFolderRequest\x12!\n" +
+	"\aservice\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\aservice\x12\x19\n" +
+	"\x03uid\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x03uid\x12)\n" +
+	"\x10service_revision\x18\x03 \x01(\x03R\x0fserviceRevision\x12\"\n" +
+	"\x06digest\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06digest\x12:\n" +
+	"\brevision\x18\x05 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12<\n" +
+	"\acontent\x18\x06 \x01(\v2\".fairlead.console.v1.FolderContentR\acontent\"u\n" +
+	"\rFolderContent\x12@\n" +
+	"\x05files\x18\x01 \x03(\v2\x1f.fairlead.console.v1.FolderFileB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05files\x12\"\n" +
+	"\arefusal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\arefusal\"4\n" +
+	"\n" +
+	"FolderFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x83\x01\n" +
+	"\x13ApplyFolderResponse\x12\x18\n" +
+	"\asettled\x18\x01 \x01(\bR\asettled\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\bR\x06wanted\x12:\n" +
+	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
 	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xed\x01\n" +
 	"\vClusterSeen\x12!\n" +
@@ -800,12 +1079,13 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12@\n" +
 	"\x0enext_poll_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x14\n" +
-	"\x12RecordSeenResponse2\xa5\x03\n" +
+	"\x12RecordSeenResponse2\x8c\x04\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
 	"\tRecordHub\x12%.fairlead.console.v1.RecordHubRequest\x1a&.fairlead.console.v1.RecordHubResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
-	"RecordHeld\x12&.fairlead.console.v1.RecordHeldRequest\x1a'.fairlead.console.v1.RecordHeldResponse\"\x03\x90\x02\x02\x12b\n" +
+	"RecordHeld\x12&.fairlead.console.v1.RecordHeldRequest\x1a'.fairlead.console.v1.RecordHeldResponse\"\x03\x90\x02\x02\x12e\n" +
+	"\vApplyFolder\x12'.fairlead.console.v1.ApplyFolderRequest\x1a(.fairlead.console.v1.ApplyFolderResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
 	"RecordSeen\x12&.fairlead.console.v1.RecordSeenRequest\x1a'.fairlead.console.v1.RecordSeenResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
 	"\x17com.fairlead.console.v1B\x12StatusServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -822,7 +1102,7 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
@@ -835,44 +1115,55 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*RecordHeldRequest)(nil),       // 8: fairlead.console.v1.RecordHeldRequest
 	(*ClusterHeld)(nil),             // 9: fairlead.console.v1.ClusterHeld
 	(*RecordHeldResponse)(nil),      // 10: fairlead.console.v1.RecordHeldResponse
-	(*RecordSeenRequest)(nil),       // 11: fairlead.console.v1.RecordSeenRequest
-	(*ClusterSeen)(nil),             // 12: fairlead.console.v1.ClusterSeen
-	(*RecordSeenResponse)(nil),      // 13: fairlead.console.v1.RecordSeenResponse
-	(*v1.ServiceReport)(nil),        // 14: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 15: fairlead.delivery.v1.Acknowledgement
-	(*v11.Revision)(nil),            // 16: fairlead.artifact.v1.Revision
-	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
-	(*HubTruth)(nil),                // 18: fairlead.console.v1.HubTruth
-	(*v1.AgentInfo)(nil),            // 19: fairlead.delivery.v1.AgentInfo
+	(*ApplyFolderRequest)(nil),      // 11: fairlead.console.v1.ApplyFolderRequest
+	(*FolderContent)(nil),           // 12: fairlead.console.v1.FolderContent
+	(*FolderFile)(nil),              // 13: fairlead.console.v1.FolderFile
+	(*ApplyFolderResponse)(nil),     // 14: fairlead.console.v1.ApplyFolderResponse
+	(*RecordSeenRequest)(nil),       // 15: fairlead.console.v1.RecordSeenRequest
+	(*ClusterSeen)(nil),             // 16: fairlead.console.v1.ClusterSeen
+	(*RecordSeenResponse)(nil),      // 17: fairlead.console.v1.RecordSeenResponse
+	(*v1.ServiceReport)(nil),        // 18: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 19: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 20: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 22: fairlead.console.v1.HubTruth
+	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
+	(*v1.AgentInfo)(nil),            // 24: fairlead.delivery.v1.AgentInfo
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	14, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	18, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	15, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	19, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
 	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
 	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
-	16, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
-	17, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
-	18, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	20, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	21, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	22, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
 	9,  // 9: fairlead.console.v1.RecordHeldRequest.clusters:type_name -> fairlead.console.v1.ClusterHeld
-	12, // 10: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	17, // 11: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	19, // 12: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	17, // 13: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
-	1,  // 14: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 15: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 16: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 17: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 18: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 19: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 20: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	13, // 21: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	20, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
+	12, // 11: fairlead.console.v1.ApplyFolderRequest.content:type_name -> fairlead.console.v1.FolderContent
+	13, // 12: fairlead.console.v1.FolderContent.files:type_name -> fairlead.console.v1.FolderFile
+	23, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
+	16, // 14: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
+	21, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	24, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	21, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	1,  // 18: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 19: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 20: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 21: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	15, // 22: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	2,  // 23: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 24: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 25: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 26: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	17, // 27: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -887,7 +1178,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -44,6 +44,7 @@ type Catalog struct {
 	finder Finder
 	// observer is nil in tests only.
 	observer Observer
+	folders  folders
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
@@ -136,11 +137,6 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 // DeleteSource removes a source that no service names.
 func (c *Catalog) DeleteSource(ctx context.Context, by By, name, etag string) error {
 	return Drop(ctx, c, by, store.KindSource, name, etag)
-}
-
-// DeleteService removes a service, and with it its objects from the cluster.
-func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag string) error {
-	return Drop(ctx, c, by, store.KindService, name, etag)
 }
 
 // DeleteSecret removes a secret that no source names.

@@ -33,6 +33,7 @@ const (
 	hasReport                                 // since reported
 	reportsDigest                             // on what the hub hands out
 	appliedDigest                             // and it is applied
+	ofCatalog                                 // it is for the catalog and no cluster
 )
 
 // Essence returns what the state comes of.
@@ -42,6 +43,7 @@ func (s *Service) Essence() Essence {
 		ref: unique.Make(s.Spec.EffectiveRef()), of: unique.Make(store.HubRef{Source: hub.Source, Ref: hub.Ref}),
 		commit: unique.Make(hub.Revision.Commit), resolved: store.Micros(hub.ResolveTime),
 	}
+	e.set(ofCatalog, s.Spec.Catalog)
 	e.set(hasDigest, hub.Digest != "")
 	e.set(followsRef, hub.follows() || hub.ofRef)
 	if p := hub.Problem; p != nil {
@@ -68,6 +70,7 @@ func (s *Service) Essence() Essence {
 type Known struct {
 	UID, Cluster string // uids
 	Ref          string // that it follows in Git
+	Catalog      bool   // it is for the catalog and no cluster
 }
 
 // Renew returns what the states of services come of now, by uid.
@@ -88,6 +91,7 @@ func Renew(ctx context.Context, v store.View, list []Known) (map[string]Essence,
 		}
 		e := s.Essence()
 		e.ref = unique.Make(k.Ref)
+		e.set(ofCatalog, k.Catalog)
 		out[k.UID] = e
 	}
 	return out, nil
@@ -110,7 +114,7 @@ func (e *Essence) Ref() string { return text(e.ref) }
 
 // Judge returns the state of a service of which updated is when people changed it last, and since when it has it.
 func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (State, time.Time) {
-	s := Service{Meta: Meta{UpdateTime: updated}}
+	s := Service{Meta: Meta{UpdateTime: updated}, Spec: ServiceSpec{Catalog: e.has(ofCatalog)}}
 	s.Status.Git = gitTruth(source, text(e.ref))
 	hub := &s.Status.Hub
 	hub.Revision.Commit, hub.ResolveTime = text(e.commit), store.FromMicros(e.resolved)

@@ -59,6 +59,9 @@ func GlobalServices() Type[GlobalSpec] {
 			if g.Spec.Template.Cluster != "" {
 				return refuse(Invalid, "spec.template.cluster %q: leave it out: each cluster that is chosen gets one", g.Spec.Template.Cluster)
 			}
+			if g.Spec.Template.Catalog {
+				return refuse(Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
+			}
 			for _, at := range append([]GlobalOverride{{}}, g.Spec.Overrides...) {
 				spec := g.Spec.Template
 				at.over(&spec)

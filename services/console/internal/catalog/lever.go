@@ -44,8 +44,20 @@ func (s *Service) Guarded(id string) error {
 
 // wishes are the parts of a service's sync options that the catalog itself looks at.
 type wishes struct {
-	Pin       string   `json:"pin"`
-	DependsOn []string `json:"dependsOn"`
+	Pin         string            `json:"pin"`
+	DependsOn   []string          `json:"dependsOn"`
+	Mode        string            `json:"mode"`
+	Reason      string            `json:"reason"`
+	Adoption    string            `json:"adoption"`
+	OnDelete    string            `json:"onDelete"`
+	Impersonate string            `json:"impersonate"`
+	Ignore      []json.RawMessage `json:"ignore"`
+	Health      []json.RawMessage `json:"health"`
+	Prune       struct {
+		Disabled   bool   `json:"disabled"`
+		MaxPercent *int   `json:"maxPercent"`
+		Confirmed  string `json:"confirmed"`
+	} `json:"prune"`
 }
 
 // wishes reads them. What can't be read is as if it were not there: agents and distributors say so.

@@ -94,7 +94,7 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 		if err := decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
-		sourceNames[out[i].Spec.Source], clusterNames[out[i].Spec.Cluster] = true, true
+		sourceNames[out[i].Spec.Source], clusterNames[out[i].Spec.Cluster] = true, !out[i].Spec.Catalog
 	}
 	sources, err := named(ctx, v, store.KindSource, sourceNames, c.sources)
 	if err != nil {

@@ -139,9 +139,11 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 	if err != nil {
 		return err
 	}
-	cluster, err := tx.Get(ctx, store.KindCluster, spec.Cluster)
-	if err != nil {
-		return fmt.Errorf("read cluster %q: %w", spec.Cluster, err)
+	var cluster store.Resource
+	if !spec.Catalog {
+		if cluster, err = tx.Get(ctx, store.KindCluster, spec.Cluster); err != nil {
+			return fmt.Errorf("read cluster %q: %w", spec.Cluster, err)
+		}
 	}
 	if field, why := project.Spec.refuses(spec, cluster.Labels); why != "" {
 		return refuse(Precondition, "service %q: spec.%s: project %q does not allow %s", r.Name, field, spec.Project, why)
@@ -219,6 +221,7 @@ func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, w
 	switch {
 	case !wildcard.Any(p.Sources, s.Source):
 		return "source", fmt.Sprintf("source %q", s.Source)
+	case s.Catalog: // what is in the folder is bounded by itself
 	case !p.Clusters.Fits(s.Cluster, labels):
 		return "cluster", fmt.Sprintf("cluster %q", s.Cluster)
 	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):
@@ -245,7 +248,7 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 		if err := decode(services[name], &specs[i]); err != nil {
 			return err
 		}
-		clusterNames[specs[i].Cluster] = true
+		clusterNames[specs[i].Cluster] = !specs[i].Catalog
 	}
 	clusters, err := tx.Named(ctx, store.KindCluster, trueKeys(clusterNames))
 	if err != nil {

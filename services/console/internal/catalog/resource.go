@@ -169,6 +169,10 @@ type ServiceSpec struct {
 	Config     Settings `json:"config,omitempty"`
 	// UnpinAfter is the commit that a rollback keeps away: when the ref points to another one, the pin goes.
 	UnpinAfter string `json:"unpinAfter,omitempty"`
+	// Catalog says that the folder holds resources of the catalog, which are applied there with the rights of ServiceAccount, and
+	// that Cluster is empty.
+	Catalog        bool   `json:"catalog,omitempty"`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

@@ -48,12 +48,15 @@ func sayBehind(s *Service, _ *Cluster, _ time.Time) string {
 }
 
 func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {
+	if s.Spec.Catalog {
+		return delivered(s) + " is ready; it is not in the catalog yet."
+	}
 	return delivered(s) + " is ready; the cluster has not reported yet."
 }
 
 func sayOlderReport(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	message := fmt.Sprintf("%s is ready; the cluster reports on %s still.", delivered(s), cmp.Or(short(r.Commit), "nothing"))
+	message := fmt.Sprintf("%s is ready; the %s reports on %s still.", delivered(s), s.Spec.destination(), cmp.Or(short(r.Commit), "nothing"))
 	if r.Phase == PhaseFailed {
 		message = join(message, "That failed: "+r.Message)
 	}
@@ -72,6 +75,9 @@ func sayDegraded(s *Service, _ *Cluster, _ time.Time) string {
 
 func sayHealthy(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
+	if s.Spec.Catalog {
+		return join(fmt.Sprintf("%s is applied; its %d resources are in the catalog.", delivered(s), r.ObjectsTotal), r.Message)
+	}
 	return join(fmt.Sprintf("%s is applied; %d objects are healthy.", delivered(s), r.ObjectsTotal), r.Message)
 }
 
@@ -84,6 +90,9 @@ func sayWaiting(s *Service, _ *Cluster, _ time.Time) string {
 }
 
 func sayDiffers(s *Service, _ *Cluster, _ time.Time) string {
+	if s.Spec.Catalog {
+		return s.Status.Cluster.Report.Message
+	}
 	return join(cmp.Or(s.Status.Cluster.Report.Message, "The cluster differs from Git."), fmt.Sprintf("See `fairlead diff service %s`.", s.Meta.Name))
 }
 
@@ -94,6 +103,14 @@ func sayRemoved(*Service, *Cluster, time.Time) string {
 func sayApplying(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
 	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", delivered(s), r.ObjectsHealthy, r.ObjectsTotal))
+}
+
+// destination is where the folder goes.
+func (s *ServiceSpec) destination() string {
+	if s.Catalog {
+		return "catalog"
+	}
+	return "cluster"
 }
 
 // delivered is the commit that the hub hands out.

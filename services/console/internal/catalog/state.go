@@ -63,6 +63,10 @@ func verdictOn(s *Service, cluster *Cluster) verdict {
 		return verdict{Failed, s.Status.ConfigProblem.Since, sayConfigProblem}
 	case hub.Digest == "":
 		return verdict{Pending, git.Head.FetchTime, sayNotResolved}
+	case s.Spec.Catalog && hub.Revision.Commit == git.Head.Revision.Commit:
+		return applied(s)
+	case s.Spec.Catalog:
+		return verdict{Progressing, git.Head.FetchTime, sayBehind}
 	case status.JoinTime.IsZero() && status.LastSeen.IsZero():
 		return verdict{Pending, cluster.Meta.CreateTime, sayNoAgent}
 	case status.LastSeen.IsZero():

@@ -96,7 +96,12 @@ func (s *Service) Draft(want Expectation) (Edit, error) {
 
 // refs are the resources that a service names.
 func (s *ServiceSpec) refs() []store.Ref {
-	refs := []store.Ref{{Kind: store.KindSource, Name: s.Source}, {Kind: store.KindCluster, Name: s.Cluster}}
+	refs := []store.Ref{{Kind: store.KindSource, Name: s.Source}}
+	if s.Catalog {
+		refs = append(refs, store.Ref{Kind: store.KindServiceAccount, Name: s.ServiceAccount})
+	} else {
+		refs = append(refs, store.Ref{Kind: store.KindCluster, Name: s.Cluster})
+	}
 	if s.Project != "" {
 		refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
 	}

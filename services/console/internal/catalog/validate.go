@@ -133,8 +133,16 @@ func (s *Service) validate() (err error) {
 		return badName(s.Meta.Name)
 	case !dnsLabel.MatchString(s.Spec.Source):
 		return refuse(Invalid, "spec.source %q: is not a name of a source", s.Spec.Source)
+	case s.Spec.Catalog:
+		if err := s.Spec.validateCatalog(); err != nil {
+			return err
+		}
+	case s.Spec.ServiceAccount != "":
+		return refuse(Invalid, "spec.serviceAccount: goes with spec.catalog: objects are applied as spec.sync.impersonate says")
 	case !dnsLabel.MatchString(s.Spec.Cluster):
 		return refuse(Invalid, "spec.cluster %q: is not a name of a cluster", s.Spec.Cluster)
+	}
+	switch {
 	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
 		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
 	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
@@ -158,6 +166,33 @@ func (s *Service) validate() (err error) {
 		return err
 	}
 	return validateRef(s.Spec.Ref)
+}
+
+// validateCatalog refuses what has no meaning without a cluster.
+func (s *ServiceSpec) validateCatalog() error {
+	sync := s.wishes()
+	for _, of := range []struct {
+		field string
+		set   bool
+	}{
+		{"cluster", s.Cluster != ""},
+		{"namespace", s.Namespace != ""},
+		{"render", s.Render != nil},
+		{"configSets", len(s.ConfigSets) > 0},
+		{"config", len(s.Config) > 0},
+		{"sync.dependsOn", len(sync.DependsOn) > 0},
+		{"sync.impersonate", sync.Impersonate != ""},
+		{"sync.ignore", len(sync.Ignore) > 0},
+		{"sync.health", len(sync.Health) > 0},
+	} {
+		if of.set {
+			return refuse(Invalid, "spec.%s: leave it out: with spec.catalog the folder goes to the catalog as it is, not to a cluster", of.field)
+		}
+	}
+	if !dnsLabel.MatchString(s.ServiceAccount) {
+		return refuse(Invalid, "spec.serviceAccount %q: name the service account whose rights the folder has", s.ServiceAccount)
+	}
+	return nil
 }
 
 // validateRules refuses what would be no rule in a .gitignore: anything else is one.

@@ -25,6 +25,8 @@ type By struct {
 	TraceID string
 	// Time is when the request came; zero: it is not known.
 	Time time.Time
+	// Reason is why it writes, for the audit trail; empty: because it wants to.
+	Reason string
 }
 
 // Self is the console, at work for somebody or something: it may write anything.

@@ -39,7 +39,7 @@ func (r Recorder) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before
 		return err
 	}
 	act.Before, act.After, act.Cluster = encode(was), encode(is), cluster(of)
-	if by.Self() {
+	if act.Reason = by.Reason; by.Self() {
 		act.Reason = "for " + by.Subject
 	}
 	return tx.Audit(ctx, audit.Event(audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}, tx.Now(), act))

@@ -85,6 +85,9 @@ func (r *Resolver) WroteAll(ctx context.Context, tx *store.Tx, written []catalog
 		if w.Kind != store.KindService {
 			return nil // all are of one kind
 		}
+		if toCatalog(*w.After) {
+			continue
+		}
 		moved, err := moved(w.Before, *w.After)
 		if err != nil {
 			return err
@@ -125,13 +128,19 @@ func moved(before *store.Resource, after store.Resource) (bool, error) {
 // again computes what services get that may get other values.
 func (r *Resolver) again(ctx context.Context, tx *store.Tx, names []string) error {
 	found, err := tx.Named(ctx, store.KindService, names)
-	if err != nil || len(found) == 0 {
+	if maps.DeleteFunc(found, func(_ string, s store.Resource) bool { return toCatalog(s) }); err != nil || len(found) == 0 {
 		return err
 	}
 	return r.compute(ctx, tx, slices.SortedFunc(maps.Values(found), byName), false)
 }
 
 func byName(a, b store.Resource) int { return cmp.Compare(a.Name, b.Name) }
+
+// toCatalog tells services without a cluster, which nothing is configured for.
+func toCatalog(service store.Resource) bool {
+	cluster, err := clusterOf(service)
+	return err == nil && cluster == ""
+}
 
 func clusterOf(service store.Resource) (string, error) {
 	var spec catalog.ServiceSpec

@@ -81,10 +81,7 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 	var out []store.Event
 	if after.Digest != "" && after.Digest != before.Digest {
 		commit := after.Revision.Commit
-		message := "It is ready for the cluster."
-		if commit != "" {
-			message = short(commit) + " is ready for the cluster."
-		}
+		message := fmt.Sprintf("%s is ready for the %s.", cmp.Or(short(commit), "It"), destination(s.Spec))
 		out = append(out, about(s, &consolev1.Event{
 			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
 		}, now, after.Digest, stamp(after.ResolveTime)))
@@ -153,6 +150,14 @@ func phase(was, is catalog.Report) *consolev1.Event {
 	return nil
 }
 
+// destination is where a service's folder goes.
+func destination(s catalog.ServiceSpec) string {
+	if s.Catalog {
+		return "catalog"
+	}
+	return "cluster"
+}
+
 func repaired(n uint64, last *catalog.ObjectReport) string {
 	message := fmt.Sprintf("%d times something that others had changed was put right.", n)
 	if n == 1 {
@@ -199,7 +204,11 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		tx.Tell(stored(e, tx.Now()))
 	}
 	if after == nil {
-		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: "It was deleted; its objects go from the cluster."})
+		message := "It was deleted; its objects go from the cluster."
+		if was.Spec.Catalog {
+			message = "It was deleted, with what its folder declared unless that was to stay."
+		}
+		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message})
 		return nil
 	}
 	_, now, err := service(*after)

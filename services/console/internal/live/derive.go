@@ -90,7 +90,7 @@ func (b *Board) lookedAt(r *row, now time.Time) bool {
 func (b *Board) known(services []*row) []catalog.Known {
 	out := make([]catalog.Known, 0, len(services))
 	for _, r := range services {
-		k := catalog.Known{UID: r.uid, Ref: r.follows.Value()}
+		k := catalog.Known{UID: r.uid, Ref: r.follows.Value(), Catalog: r.cluster.Value() == ""}
 		if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
 			k.Cluster = c.uid
 		}

@@ -399,7 +399,7 @@ func (k *Keeper) AtCluster(ctx context.Context, who platform.Identity, class str
 
 // Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
 // is moved out of, or into, what is somebody else's.
-func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, after *store.Resource) error {
+func (k *Keeper) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
 	if by.Self() || by.Identity.Has(platform.RoleAdmin) {
 		return nil
 	}
@@ -421,6 +421,9 @@ func (k *Keeper) Wrote(ctx context.Context, _ *store.Tx, by catalog.By, before, 
 		if err := k.check(ctx, by, verb, at); err != nil {
 			return err
 		}
+	}
+	if err := k.mayDirect(ctx, tx, by, before, after); err != nil {
+		return err
 	}
 	return k.mayUse(ctx, by, before, after)
 }

@@ -76,9 +76,7 @@ func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 	case *consolev1.Resource_Service:
 		m, kind = r.Service, store.KindService
 		in := decodeService(r.Service)
-		if err = unbuilt("", r.Service.GetSpec()); err == nil {
-			e, err = in.Draft(want(in.Meta))
-		}
+		e, err = in.Draft(want(in.Meta))
 	case *consolev1.Resource_Grant:
 		m, kind = r.Grant, store.KindGrant
 		in := decodeGrant(r.Grant)

@@ -177,9 +177,7 @@ func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfi
 	var p config.Preview
 	var err error
 	if draft := req.GetDraft(); draft != nil {
-		if err = unbuilt("", draft.GetSpec()); err == nil {
-			p, err = s.Config.PreviewDraft(ctx, by(ctx), decodeService(draft))
-		}
+		p, err = s.Config.PreviewDraft(ctx, by(ctx), decodeService(draft))
 	} else {
 		p, err = s.Config.Preview(ctx, req.GetService())
 	}

@@ -173,7 +173,7 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 		Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
 		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
-		UnpinAfter: spec.GetUnpinAfter(),
+		UnpinAfter: spec.GetUnpinAfter(), Catalog: spec.GetCatalog(), ServiceAccount: spec.GetServiceAccount(),
 	}
 }
 
@@ -182,7 +182,7 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
 		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
-		UnpinAfter: s.UnpinAfter,
+		UnpinAfter: s.UnpinAfter, Catalog: s.Catalog, ServiceAccount: s.ServiceAccount,
 	}
 }
 

@@ -132,9 +132,6 @@ func (s *globals) shown(ctx context.Context, list []catalog.GlobalService) ([]*c
 
 func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err error) {
 	spec := g.GetSpec()
-	if err := unbuilt("template: ", spec.GetTemplate()); err != nil {
-		return out, err
-	}
 	out.Meta = decodeMeta(g.GetMetadata())
 	out.Spec = catalog.GlobalSpec{
 		Template: decodeServiceSpec(spec.GetTemplate()), MaxDeletions: int(spec.GetMaxDeletions()),

@@ -66,6 +66,7 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.StatusServiceRecordHubProcedure:     identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordSeenProcedure:    identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordHeldProcedure:    identity.RoleDistributor,
+		consolev1connect.StatusServiceApplyFolderProcedure:   identity.RoleDistributor,
 
 		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
 

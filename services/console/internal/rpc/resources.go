@@ -115,9 +115,6 @@ func (s *services) ListServices(ctx context.Context, req *consolev1.ListServices
 }
 
 func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
-	if err := unbuilt("", req.GetService().GetSpec()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
 	in := decodeService(req.GetService())
 	out, outcome, err := s.Catalog.UpdateService(ctx, by(ctx), in, expectation(in.Meta, req))
 	if err != nil {
@@ -127,11 +124,6 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 }
 
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
-	for _, r := range req.GetRequests() {
-		if err := unbuilt(r.GetService().GetMetadata().GetName()+": ", r.GetService().GetSpec()); err != nil {
-			return nil, s.fail(ctx, err)
-		}
-	}
 	results, err := s.Catalog.UpdateServices(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
 		in := decodeService(r.GetService())
 		return catalog.Update[catalog.Service]{Resource: in, Want: expectation(in.Meta, r)}
@@ -145,7 +137,7 @@ func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.Batch
 }
 
 func (s *services) DeleteService(ctx context.Context, req *consolev1.DeleteServiceRequest) (*consolev1.DeleteServiceResponse, error) {
-	if err := s.Catalog.DeleteService(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
+	if err := s.Catalog.DeleteService(ctx, by(ctx), req.GetName(), req.GetEtag(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteServiceResponse{}, nil

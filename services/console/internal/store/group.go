@@ -142,6 +142,7 @@ func (s *Store) tell(tx *Tx, events []Event) {
 		s.changed()
 	}
 	s.tellTouched(tx.touched)
+	s.tellHealthy(tx.healthy)
 	s.tellEvents(events)
 }
 
@@ -187,7 +188,7 @@ func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *T
 	}
 	end := "RELEASE SAVEPOINT part_of_write"
 	if refused = fn(ctx, &part); refused == nil {
-		t.seq, t.changed, t.touched = part.seq, part.changed, part.touched
+		t.seq, t.changed, t.touched, t.healthy = part.seq, part.changed, part.touched, part.healthy
 		t.events, t.telling = append(t.events, part.events...), append(t.telling, part.telling...)
 	} else if refused = t.store.classify(refused); errors.Is(refused, ErrUnavailable) {
 		return nil, refused

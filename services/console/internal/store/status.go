@@ -170,20 +170,44 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		if healthy, err = stepDeployments(ctx, tx, steps); err != nil {
 			return err
 		}
-		return each(ctx, tx, len(reports), "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"+
-			" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time"+
-			" WHERE excluded.sequence > reports.sequence",
-			func(i int) []any {
-				r := reports[i]
-				return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
-			})
+		return each(ctx, tx, len(reports), s.dialect.putReport(), func(i int) []any {
+			r := reports[i]
+			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+		})
 	})
-	if err == nil && s.healthy != nil {
-		for _, h := range healthy {
-			s.healthy(h.Deployment, h.trace)
-		}
+	if err == nil {
+		s.tellHealthy(healthy)
 	}
 	return err
+}
+
+func (d *dialect) putReport() string {
+	return "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, " + d.now + ")" +
+		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time" +
+		" WHERE excluded.sequence > reports.sequence"
+}
+
+// PutReport keeps a report with what a write did, if its sequence is above the kept one's, and how far deployments are.
+func (t *Tx) PutReport(ctx context.Context, r Report, steps []Step) error {
+	healthy, err := stepDeployments(ctx, t.tx, steps)
+	if err != nil {
+		return err
+	}
+	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport(), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	t.touched.Services = append(t.touched.Services, r.Service)
+	t.healthy = append(t.healthy, healthy...)
+	return nil
+}
+
+func (s *Store) tellHealthy(list []became) {
+	if s.healthy == nil {
+		return
+	}
+	for _, h := range list {
+		s.healthy(h.Deployment, h.trace)
+	}
 }
 
 // PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the

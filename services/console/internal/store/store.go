@@ -303,6 +303,7 @@ type Tx struct {
 	events  []AuditEvent // of the write that runs, for the audit trail
 	telling []Event      // of the write that runs
 	touched Touched
+	healthy []became
 }
 
 // transact runs fn in a transaction on the writer.

@@ -96,6 +96,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM deployments WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
 		"DELETE FROM held_removals WHERE cluster_uid = $1",
+		"DELETE FROM declared WHERE uid = $1",
 	} {
 		if _, err := t.tx.ExecContext(ctx, stmt, r.UID); err != nil {
 			return fmt.Errorf("delete %s: %w", r.Kind, err)

@@ -292,6 +292,21 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	return t, true
 }
 
+// Catalog returns the services whose folders are for the catalog itself, and for no cluster.
+func (p *Plan) Catalog() []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := p.clusters[""]
+	if c == nil {
+		return nil
+	}
+	out := make([]string, len(c.services))
+	for i, s := range c.services {
+		out[i] = s.is.Name
+	}
+	return out
+}
+
 // InUse returns the artifacts that are delivered to some cluster.
 func (p *Plan) InUse() []artifact.Digest {
 	p.mu.RLock()

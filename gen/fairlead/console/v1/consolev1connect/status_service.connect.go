@@ -41,6 +41,9 @@ const (
 	// StatusServiceRecordHeldProcedure is the fully-qualified name of the StatusService's RecordHeld
 	// RPC.
 	StatusServiceRecordHeldProcedure = "/fairlead.console.v1.StatusService/RecordHeld"
+	// StatusServiceApplyFolderProcedure is the fully-qualified name of the StatusService's ApplyFolder
+	// RPC.
+	StatusServiceApplyFolderProcedure = "/fairlead.console.v1.StatusService/ApplyFolder"
 	// StatusServiceRecordSeenProcedure is the fully-qualified name of the StatusService's RecordSeen
 	// RPC.
 	StatusServiceRecordSeenProcedure = "/fairlead.console.v1.StatusService/RecordSeen"
@@ -58,6 +61,11 @@ type StatusServiceClient interface {
 	// RecordHeld records which services distributors do not have removed from clusters, because the catalog may have been
 	// put back to an earlier state: all of each cluster that is named. Called by distributors.
 	RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error)
+	// ApplyFolder brings the folder of a service of the catalog (spec.catalog) into the catalog, all or nothing, with the rights of
+	// the service's account. Called by distributors: first without the files, which are sent if the answer wants them. Of several
+	// distributors one may be behind: what is not of the commit that the console knows is not taken in. Idempotent. What is wrong
+	// with the folder is no error, but in the service's status.
+	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
@@ -94,6 +102,13 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		applyFolder: connect.NewClient[v1.ApplyFolderRequest, v1.ApplyFolderResponse](
+			httpClient,
+			baseURL+StatusServiceApplyFolderProcedure,
+			connect.WithSchema(statusServiceMethods.ByName("ApplyFolder")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		recordSeen: connect.NewClient[v1.RecordSeenRequest, v1.RecordSeenResponse](
 			httpClient,
 			baseURL+StatusServiceRecordSeenProcedure,
@@ -109,6 +124,7 @@ type statusServiceClient struct {
 	recordReports *connect.Client[v1.RecordReportsRequest, v1.RecordReportsResponse]
 	recordHub     *connect.Client[v1.RecordHubRequest, v1.RecordHubResponse]
 	recordHeld    *connect.Client[v1.RecordHeldRequest, v1.RecordHeldResponse]
+	applyFolder   *connect.Client[v1.ApplyFolderRequest, v1.ApplyFolderResponse]
 	recordSeen    *connect.Client[v1.RecordSeenRequest, v1.RecordSeenResponse]
 }
 
@@ -139,6 +155,15 @@ func (c *statusServiceClient) RecordHeld(ctx context.Context, req *v1.RecordHeld
 	return nil, err
 }
 
+// ApplyFolder calls fairlead.console.v1.StatusService.ApplyFolder.
+func (c *statusServiceClient) ApplyFolder(ctx context.Context, req *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error) {
+	response, err := c.applyFolder.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // RecordSeen calls fairlead.console.v1.StatusService.RecordSeen.
 func (c *statusServiceClient) RecordSeen(ctx context.Context, req *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error) {
 	response, err := c.recordSeen.CallUnary(ctx, connect.NewRequest(req))
@@ -160,6 +185,11 @@ type StatusServiceHandler interface {
 	// RecordHeld records which services distributors do not have removed from clusters, because the catalog may have been
 	// put back to an earlier state: all of each cluster that is named. Called by distributors.
 	RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error)
+	// ApplyFolder brings the folder of a service of the catalog (spec.catalog) into the catalog, all or nothing, with the rights of
+	// the service's account. Called by distributors: first without the files, which are sent if the answer wants them. Of several
+	// distributors one may be behind: what is not of the commit that the console knows is not taken in. Idempotent. What is wrong
+	// with the folder is no error, but in the service's status.
+	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 }
@@ -192,6 +222,13 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	statusServiceApplyFolderHandler := connect.NewUnaryHandlerSimple(
+		StatusServiceApplyFolderProcedure,
+		svc.ApplyFolder,
+		connect.WithSchema(statusServiceMethods.ByName("ApplyFolder")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	statusServiceRecordSeenHandler := connect.NewUnaryHandlerSimple(
 		StatusServiceRecordSeenProcedure,
 		svc.RecordSeen,
@@ -207,6 +244,8 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 			statusServiceRecordHubHandler.ServeHTTP(w, r)
 		case StatusServiceRecordHeldProcedure:
 			statusServiceRecordHeldHandler.ServeHTTP(w, r)
+		case StatusServiceApplyFolderProcedure:
+			statusServiceApplyFolderHandler.ServeHTTP(w, r)
 		case StatusServiceRecordSeenProcedure:
 			statusServiceRecordSeenHandler.ServeHTTP(w, r)
 		default:
@@ -228,6 +267,10 @@ func (UnimplementedStatusServiceHandler) RecordHub(context.Context, *v1.RecordHu
 
 func (UnimplementedStatusServiceHandler) RecordHeld(context.Context, *v1.RecordHeldRequest) (*v1.RecordHeldResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordHeld is not implemented"))
+}
+
+func (UnimplementedStatusServiceHandler) ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.ApplyFolder is not implemented"))
 }
 
 func (UnimplementedStatusServiceHandler) RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error) {

@@ -1,0 +1,311 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// declaringKey is of the name of the service whose folder is brought into the catalog, or that goes with what it declared.
+type declaringKey struct{}
+
+func declaring(ctx context.Context, service string) context.Context {
+	return context.WithValue(ctx, declaringKey{}, service)
+}
+
+// Declarations is a Hook: it keeps what comes of a service's folder from being changed past that, and deletes it with the service.
+type Declarations struct{ *Catalog }
+
+// Wrote refuses what the next commit would undo: only how a service is synced is its own.
+func (Declarations) Wrote(ctx context.Context, _ *store.Tx, by By, before, after *store.Resource) error {
+	if by.Self() {
+		return nil
+	}
+	if err := sameDestination(before, after); err != nil {
+		return err
+	}
+	was, is := declarer(before), declarer(after)
+	of, _ := ctx.Value(declaringKey{}).(string)
+	switch {
+	case was == is && (was == "" || was == of), of != "" && was == "" && is == of, of != "" && was == of && is == "":
+		return nil
+	case was == "":
+		return refuse(Invalid, "metadata.labels: %s is the console's own: leave it out", DeclaredLabel)
+	case after == nil:
+		return refuse(Precondition, "%s %q comes of the folder of service %q: take it out of there", before.Kind, before.Name, was)
+	}
+	if before.Kind == store.KindService && maps.Equal(before.Labels, after.Labels) {
+		same, err := sameButLevers(before, after)
+		if err != nil || same {
+			return err
+		}
+	}
+	return refuse(Precondition, "%s %q comes of the folder of service %q: change it there", before.Kind, before.Name, was)
+}
+
+func declarer(r *store.Resource) string {
+	if r == nil {
+		return ""
+	}
+	return r.Labels[DeclaredLabel]
+}
+
+// sameDestination refuses to send the folder of a service elsewhere: what it declared, or applied, would be nobody's.
+func sameDestination(before, after *store.Resource) error {
+	if before == nil || after == nil {
+		return nil
+	}
+	was, errWas := catalogSpec(before)
+	is, errIs := catalogSpec(after)
+	if err := errors.Join(errWas, errIs); err != nil {
+		return err
+	}
+	if (was == nil) != (is == nil) {
+		return refuse(Precondition, "service %q: spec.catalog can't be changed: delete the service and create it anew", after.Name)
+	}
+	return nil
+}
+
+// Clear takes away what a service declared that is about to be deleted, with the rights of who deletes it.
+func (d Declarations) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+	spec, err := catalogSpec(&r)
+	if err != nil || spec == nil {
+		return err
+	}
+	list, err := tx.Labelled(ctx, DeclaredLabel, r.Name)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if ctx.Value(declaringKey{}) == nil && !by.Self() {
+		return refuse(Precondition, "service %q has declared %d resources, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, len(list), r.Name)
+	}
+	edits := make([]Edit, len(list))
+	for i, of := range list {
+		if !spec.keeps() {
+			edits[i] = Removal(of.Kind, of.Name, of.ETag())
+			continue
+		}
+		if edits[i], err = release(ctx, tx.View, of); err != nil {
+			return err
+		}
+		if err := tx.Say(ctx, of.UID, ""); err != nil {
+			return err
+		}
+	}
+	written, err := d.PutIn(declaring(ctx, r.Name), tx, by, edits)
+	if side, ok := ctx.Value(sideKey{}).(*[]Written); ok {
+		*side = append(*side, written...)
+	}
+	return err
+}
+
+// release takes the mark of a folder from a resource, which stays as it is otherwise.
+func release(ctx context.Context, v store.View, r store.Resource) (Edit, error) {
+	refs, err := v.RefsOf(ctx, r.UID)
+	labels := maps.Clone(r.Labels)
+	delete(labels, DeclaredLabel)
+	return Edit{
+		draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels, Refs: refs}, spec: json.RawMessage(r.Spec), want: Expectation{ETag: r.ETag()},
+		finish: func(d *store.Draft, current *store.Resource) error {
+			d.Sealed = current.Sealed
+			return nil
+		},
+	}, err
+}
+
+// DeleteService removes a service, and with it its objects from the cluster, or what its folder declared from the catalog: the
+// caller has to have seen that.
+func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirmation string) error {
+	if !dnsLabel.MatchString(name) {
+		return missing(store.KindService, name)
+	}
+	var written []Written
+	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		asked, err := c.askDeclared(ctx, tx, by, name, confirmation)
+		if err != nil {
+			return err
+		}
+		written, err = c.PutIn(asked, tx, by, []Edit{Removal(store.KindService, name, etag)})
+		return err
+	})
+	if err == nil {
+		c.tell(ctx, by, written)
+	}
+	return err
+}
+
+// askDeclared asks before a service goes whose folder declared something. The context is that of a deletion that was confirmed.
+func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, confirmation string) (context.Context, error) {
+	row, err := tx.Get(ctx, store.KindService, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return ctx, nil // which is told by deleting it
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := catalogSpec(&row)
+	if err != nil || spec == nil {
+		return ctx, err
+	}
+	list, err := tx.Labelled(ctx, DeclaredLabel, name)
+	if err != nil || len(list) == 0 {
+		return ctx, err
+	}
+	fate := "stays, on its own"
+	if !spec.keeps() {
+		fate = "is deleted"
+		if list, err = withDeclared(ctx, tx.View, list); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.mayDelete(ctx, by, append([]store.Resource{row}, list...)...); err != nil { // before they are told
+		return nil, err
+	}
+	stake, lines := []string{"delete service", name, row.ETag()}, []string(nil)
+	for _, r := range list {
+		stake, lines = append(stake, string(r.Kind), r.Name, r.ETag()), append(lines, fmt.Sprintf("%s %q %s", r.Kind, r.Name, fate))
+	}
+	if err := c.confirm(by, confirmation, stake, lines, "service %q has declared %d resources", name, len(list)); err != nil {
+		return nil, err
+	}
+	return declaring(ctx, name), nil
+}
+
+// leverKeys are the fields of a service's sync options that people set by hand: hold, resume, pin, sync, confirm.
+func leverKeys() []string { return []string{"mode", "reason", "pin", "requestTime"} }
+
+// apart takes the levers out of sync options. Both are nil for nothing.
+func apart(sync json.RawMessage, unpinAfter string) (rest, levers map[string]any, err error) {
+	if sync != nil {
+		if err := json.Unmarshal(sync, &rest); err != nil {
+			return nil, nil, fmt.Errorf("decode sync options: %w", err)
+		}
+	}
+	levers = map[string]any{}
+	for _, key := range leverKeys() {
+		if value, ok := rest[key]; ok {
+			levers[key] = value
+			delete(rest, key)
+		}
+	}
+	if prune, ok := rest["prune"].(map[string]any); ok {
+		if value, ok := prune["confirmed"]; ok {
+			levers["confirmed"] = value
+			delete(prune, "confirmed")
+		}
+		if len(prune) == 0 {
+			delete(rest, "prune")
+		}
+	}
+	if unpinAfter != "" {
+		levers["unpinAfter"] = unpinAfter
+	}
+	return rest, levers, nil
+}
+
+// leversOf are the levers of a service in one form; empty: all are as if they were not there.
+func leversOf(spec ServiceSpec) (string, error) {
+	_, levers, err := apart(spec.Sync, spec.UnpinAfter)
+	if err != nil || len(levers) == 0 {
+		return "", err
+	}
+	text, err := json.Marshal(levers)
+	return string(text), err
+}
+
+// sameButLevers says whether nothing of a service changed but its levers.
+func sameButLevers(before, after *store.Resource) (bool, error) {
+	var specs [2]ServiceSpec
+	for i, r := range []*store.Resource{before, after} {
+		if err := decode(*r, &specs[i]); err != nil {
+			return false, err
+		}
+		rest, _, err := apart(specs[i].Sync, "")
+		if err != nil {
+			return false, err
+		}
+		specs[i].UnpinAfter, specs[i].Sync = "", nil
+		if len(rest) > 0 {
+			if specs[i].Sync, err = json.Marshal(rest); err != nil {
+				return false, err
+			}
+		}
+	}
+	was, errWas := json.Marshal(specs[0])
+	is, errIs := json.Marshal(specs[1])
+	return bytes.Equal(was, is), errors.Join(errWas, errIs)
+}
+
+// keepLevers leaves how a service is synced as people have set it by hand, until its folder says something else of that than it did.
+// say is told what the folder says.
+func keepLevers(e *Edit, spec ServiceSpec, current *store.Resource, last map[string]string, say func(string)) error {
+	said, err := leversOf(spec)
+	if err != nil {
+		return err
+	}
+	if current == nil {
+		if said != "" {
+			say(said)
+		}
+		return nil
+	}
+	if said != last[current.UID] {
+		say(said)
+		return nil
+	}
+	var is ServiceSpec
+	if err := decode(*current, &is); err != nil {
+		return err
+	}
+	e.spec, err = withLeversOf(spec, is)
+	return err
+}
+
+// withLeversOf is a spec with the levers of another one.
+func withLeversOf(spec, is ServiceSpec) (ServiceSpec, error) {
+	rest, _, err := apart(spec.Sync, "")
+	if err != nil {
+		return spec, err
+	}
+	_, levers, err := apart(is.Sync, "")
+	if err != nil {
+		return spec, err
+	}
+	if rest == nil {
+		rest = map[string]any{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(levers)) {
+		if key != "confirmed" {
+			rest[key] = levers[key]
+			continue
+		}
+		prune, _ := rest["prune"].(map[string]any)
+		if prune == nil {
+			prune = map[string]any{}
+			rest["prune"] = prune
+		}
+		prune["confirmed"] = levers[key]
+	}
+	spec.UnpinAfter, spec.Sync = is.UnpinAfter, nil
+	if len(rest) == 0 {
+		return spec, nil
+	}
+	text, err := json.Marshal(rest)
+	if err != nil {
+		return spec, err
+	}
+	spec.Sync = text
+	var whole any
+	if is.Sync != nil && json.Unmarshal(is.Sync, &whole) == nil {
+		if same, err := json.Marshal(whole); err == nil && bytes.Equal(same, text) {
+			spec.Sync = is.Sync // what differs only in form is no change
+		}
+	}
+	return spec, nil
+}

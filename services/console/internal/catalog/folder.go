@@ -1,0 +1,562 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// DeclaredLabel says of which service's folder a resource comes.
+	DeclaredLabel = "fairlead.dev/declared-by"
+	// maxNesting is how deep folders may declare services with folders of their own.
+	maxNesting = 4
+	// folderRetry is how soon a folder that was refused is tried again: what it needs may be there by then.
+	folderRetry = 30 * time.Second
+	// folderSoon is how soon to ask again when one of both sides is behind.
+	folderSoon = 2 * time.Second
+	// shownRemovals of a guard.
+	shownRemovals = 20
+	// maxReason is as much as is told of what is wrong with a folder, in bytes.
+	maxReason = 4 << 10
+)
+
+// Modes of sync, as the API calls them.
+const (
+	modeDryRun  = "SYNC_MODE_DRY_RUN"
+	modeHold    = "SYNC_MODE_HOLD"
+	modeSuspend = "SYNC_MODE_SUSPEND"
+
+	adoptNever = "ADOPTION_NEVER"
+	keepObject = "DELETE_POLICY_ORPHAN"
+)
+
+// Delivered is a folder for the catalog, as a distributor has it.
+type Delivered struct {
+	Service, UID string
+	// ServiceRevision is of the service that the digest was made of.
+	ServiceRevision int64
+	Digest          string
+	Revision        Revision
+}
+
+// Content is what such a folder holds.
+type Content struct {
+	Edits []Edit
+	// Refusal is why it can't be read; empty: it can.
+	Refusal string
+	// Locate says of refusals where in the folder they are about.
+	Locate func([]Fault) string
+}
+
+// Answer is what a distributor does next.
+type Answer struct {
+	// Settled: nothing. Wanted: it brings the content. Else it asks again after Retry.
+	Settled, Wanted bool
+	Retry           time.Duration
+}
+
+// Folders are those that were refused, and when they are tried again.
+type folders struct {
+	mu  sync.Mutex // guards what follows
+	due map[string]time.Time
+}
+
+// wait is how long a folder is not tried.
+func (f *folders) wait(d Delivered, now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.due[d.key()].Sub(now)
+}
+
+// refused notes that a folder is tried again later, and forgets those whose time has come.
+func (f *folders) refused(d Delivered, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.due, func(_ string, at time.Time) bool { return at.Before(now) })
+	if f.due == nil {
+		f.due = map[string]time.Time{}
+	}
+	f.due[d.key()] = now.Add(folderRetry)
+}
+
+func (d *Delivered) key() string { return fmt.Sprintf("%s %d %s", d.UID, d.ServiceRevision, d.Digest) }
+
+// AskFolder says whether the content of a folder is wanted.
+func (c *Catalog) AskFolder(ctx context.Context, d Delivered) (a Answer, err error) {
+	if wait := c.folders.wait(d, c.now()); wait > 0 {
+		return Answer{Retry: wait}, nil
+	}
+	var s Service
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		s, a, err = c.folderOf(ctx, v, d)
+		return err
+	})
+	if err != nil || a != (Answer{}) {
+		return a, err
+	}
+	if r := s.Status.Cluster.Report; r != nil && r.Digest == d.Digest && r.Phase != PhaseFailed {
+		return Answer{Settled: true}, nil
+	}
+	return Answer{Wanted: true}, nil
+}
+
+// folderOf returns the service of a folder, or the answer if what is delivered is not what the catalog wants now.
+func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Service, a Answer, err error) {
+	row, err := v.Get(ctx, store.KindService, d.Service)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.UID != d.UID {
+		return s, Answer{Retry: folderSoon}, nil // the distributor will hear of it
+	}
+	if err != nil {
+		return s, a, err
+	}
+	list, err := c.services(ctx, v, []store.Resource{row})
+	if err != nil {
+		return s, a, err
+	}
+	s = list[0]
+	head := s.Status.Git.Head
+	if !s.Spec.Catalog || row.Revision != d.ServiceRevision || head == nil || head.Revision.Commit != d.Revision.Commit || s.Status.Hub.Digest != d.Digest {
+		return s, Answer{Retry: folderSoon}, nil
+	}
+	return s, a, nil
+}
+
+// bringing is a folder on its way into the catalog.
+type bringing struct {
+	*Catalog
+	by        By
+	service   Service
+	delivered Delivered
+	content   Content
+
+	written []Written
+	kept    int    // resources that left the folder and stay
+	guard   *Guard // nil: nothing is to be confirmed
+	dry     bool
+}
+
+// errGuarded undoes what has to be confirmed first.
+var errGuarded = errors.New("has to be confirmed")
+
+// ApplyFolder brings a folder into the catalog, all of it or nothing, and notes in the same transaction how that went.
+func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content, traceID string) (a Answer, err error) {
+	b := &bringing{Catalog: c, delivered: d, content: content}
+	var report Report
+	var refused error
+	err = c.store.Write(ctx, "console", func(ctx context.Context, tx *store.Tx) (err error) {
+		if b.service, a, err = c.folderOf(ctx, tx.View, d); err != nil || a != (Answer{}) {
+			return err
+		}
+		account := platform.ServiceAccount(b.service.Spec.ServiceAccount)
+		b.by = By{
+			Identity: account, Subject: account.Subject(), TraceID: traceID, Time: c.now(),
+			Reason: fmt.Sprintf("for service %q at %s", d.Service, short(d.Revision.Commit)),
+		}
+		mode := b.service.Spec.wishes().Mode
+		held := mode == modeHold || mode == modeSuspend
+		b.dry = mode == modeDryRun
+		if !held {
+			refused, err = tx.Try(ctx, b.by.Subject, b.bring)
+		}
+		if err != nil {
+			return err
+		}
+		if report, err = b.report(tx.Now(), held, refused); err != nil {
+			return err
+		}
+		return b.note(ctx, tx, report)
+	})
+	if err != nil || a != (Answer{}) {
+		return a, err
+	}
+	if refused == nil {
+		c.tell(ctx, b.by, b.written)
+	}
+	if report.Phase == PhaseFailed && content.Refusal == "" {
+		c.folders.refused(d, c.now())
+		return Answer{Retry: folderRetry}, nil
+	}
+	return Answer{Settled: true}, nil
+}
+
+// bring writes what the folder holds, and deletes what it held.
+func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
+	if b.content.Refusal != "" {
+		return refuse(Invalid, "%s", b.content.Refusal)
+	}
+	if len(b.content.Edits) == 0 {
+		return refuse(Invalid, "the folder holds no resources of Fairlead: nothing is deleted for that. Delete the service if that is what is meant")
+	}
+	row, err := tx.Get(ctx, store.KindServiceAccount, b.service.Spec.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	account, err := ServiceAccounts().Decode(row)
+	if err != nil {
+		return err
+	}
+	if account.Spec.Disabled {
+		return refuse(Forbidden, "service account %q is disabled: enable it, or name another one in spec.serviceAccount", row.Name)
+	}
+	ctx = platform.NewContext(declaring(ctx, b.service.Meta.Name), b.by.Identity)
+	edits, said, err := b.prepare(ctx, tx)
+	if err != nil {
+		return err
+	}
+	going, err := b.going(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, r := range going {
+		edits = append(edits, Removal(r.Kind, r.Name, r.ETag()))
+	}
+	if b.written, err = b.PutIn(ctx, tx, b.by, edits); err != nil {
+		return err
+	}
+	if b.dry {
+		return errDry
+	}
+	for i, text := range said {
+		if err := tx.Say(ctx, b.written[i].After.UID, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare looks at what the folder may declare, and returns it with what it says of how services are synced, by index, where that is
+// something else than before.
+func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]string, error) {
+	name := b.service.Meta.Name
+	above, err := declarers(ctx, tx.View, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	current, err := b.current(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var uids []string
+	for _, r := range current {
+		uids = append(uids, r.UID)
+	}
+	last, err := tx.Said(ctx, uids)
+	if err != nil {
+		return nil, nil, err
+	}
+	edits, said := slices.Clone(b.content.Edits), map[int]string{}
+	for i := range edits {
+		e := &edits[i]
+		var is *store.Resource
+		if r, ok := current[e.ref()]; ok {
+			is = &r
+		}
+		if e.broken != nil {
+			continue
+		}
+		if err := b.mayDeclare(ctx, e, is, above); err != nil {
+			refusal, ok := errors.AsType[*Error](err)
+			if !ok {
+				return nil, nil, err
+			}
+			*e = Broken(e.draft.Kind, e.draft.Name, refusal)
+			continue
+		}
+		e.Label(DeclaredLabel, name)
+		if spec, ok := e.spec.(ServiceSpec); ok {
+			if err := keepLevers(e, spec, is, last, func(text string) { said[i] = text }); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return edits, said, nil
+}
+
+// current are the resources that the folder names and that exist.
+func (b *bringing) current(ctx context.Context, tx *store.Tx) (map[store.Ref]store.Resource, error) {
+	names := map[store.Kind][]string{}
+	for i := range b.content.Edits {
+		ref := b.content.Edits[i].ref()
+		names[ref.Kind] = append(names[ref.Kind], ref.Name)
+	}
+	out := map[store.Ref]store.Resource{}
+	for kind, of := range names {
+		found, err := tx.Named(ctx, kind, of)
+		if err != nil {
+			return nil, err
+		}
+		for name, r := range found {
+			out[store.Ref{Kind: kind, Name: name}] = r
+		}
+	}
+	return out, nil
+}
+
+// mayDeclare refuses what has no place in this folder. What the account may is judged when it is written.
+func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resource, above []string) error {
+	ref, name := e.ref(), b.service.Meta.Name
+	if ref.Kind == store.KindSecret {
+		return refuse(Invalid, "a folder in Git is no place for secrets: apply it by hand, or take the values from a Backend")
+	}
+	if spec, ok := e.spec.(configured); ok {
+		for key, set := range spec.settings() {
+			if set.Secret {
+				return refuse(Invalid, "config[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", key)
+			}
+		}
+	}
+	if spec, ok := e.spec.(ServiceSpec); ok {
+		switch {
+		case ref.Name == name:
+			return refuse(Invalid, "service %q declares itself: take it out of its own folder", name)
+		case slices.Contains(above, ref.Name):
+			return refuse(Invalid, "service %q comes of it, by way of %s: services can't declare each other in a circle", name, strings.Join(above, ", "))
+		case spec.Catalog && len(above)+1 >= maxNesting:
+			return refuse(Invalid, "spec.catalog: this would be nested %d deep, and %d is the most: declare it further up", len(above)+2, maxNesting)
+		}
+	}
+	if err := b.inProject(e); err != nil {
+		return err
+	}
+	if current == nil {
+		return nil
+	}
+	if b.reader != nil && b.reader.MayTouch(ctx, b.by, ref, current) != nil {
+		return nil // writing it is refused, in words that tell nothing
+	}
+	switch owner := current.Labels[DeclaredLabel]; {
+	case owner == name:
+		return nil
+	case owner != "":
+		return refuse(Precondition, "%s %q is declared by service %q already: it can be in one folder only", ref.Kind, ref.Name, owner)
+	case current.Labels[GlobalLabel] != "":
+		return refuse(Precondition, "%s %q comes of global service %q: rename one of them", ref.Kind, ref.Name, current.Labels[GlobalLabel])
+	case b.service.Spec.wishes().Adoption == adoptNever:
+		return refuse(Precondition, "%s %q exists already, and spec.sync.adoption of service %q is %s: rename it, or let it be taken over", ref.Kind, ref.Name, name, adoptNever)
+	}
+	return nil
+}
+
+// inProject holds what a service of a project declares within it.
+func (b *bringing) inProject(e *Edit) error {
+	project := b.service.Spec.Project
+	if project == "" {
+		return nil
+	}
+	text, err := json.Marshal(e.spec)
+	if err != nil {
+		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
+	}
+	is, err := ProjectOf(store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Spec: text})
+	switch {
+	case err != nil:
+		return err
+	case e.draft.Kind == store.KindProject, is == "":
+		return refuse(Forbidden, "service %q is of project %q, and declares only what is of it: services, global services and configuration sets with this project", b.service.Meta.Name, project)
+	case is != project:
+		return refuse(Forbidden, "is of project %q: service %q is of project %q, and declares only what is of it", is, b.service.Meta.Name, project)
+	}
+	return nil
+}
+
+// going returns what left the folder, unless a person has to confirm that first.
+func (b *bringing) going(ctx context.Context, tx *store.Tx) ([]store.Resource, error) {
+	all, err := tx.Labelled(ctx, DeclaredLabel, b.service.Meta.Name)
+	if err != nil {
+		return nil, err
+	}
+	stays := make(map[store.Ref]bool, len(b.content.Edits))
+	for i := range b.content.Edits {
+		stays[b.content.Edits[i].ref()] = true
+	}
+	going := slices.DeleteFunc(slices.Clone(all), func(r store.Resource) bool { return stays[store.Ref{Kind: r.Kind, Name: r.Name}] })
+	prune := b.service.Spec.wishes().Prune
+	if prune.Disabled {
+		b.kept = len(going)
+		return nil, nil
+	}
+	lost, err := withDeclared(ctx, tx.View, going)
+	if err != nil {
+		return nil, err
+	}
+	total := len(all) + len(lost) - len(going)
+	free := len(lost) <= 1 || len(lost) <= prunedFreely && len(lost)*10 <= total
+	if most := prune.MaxPercent; most != nil {
+		free = len(lost)*100 <= total**most
+	}
+	guard := guardOf(lost, total)
+	if free || b.dry || prune.Confirmed == guard.ID {
+		return going, nil
+	}
+	b.guard = guard
+	return nil, errGuarded
+}
+
+// guardOf is what is to be confirmed.
+func guardOf(going []store.Resource, total int) *Guard {
+	sum := sha256.New()
+	g := &Guard{Removing: int32(len(going)), ObjectsTotal: int32(total)}
+	for i, r := range going {
+		fmt.Fprintf(sum, "%s %s %s\n", r.Kind, r.Name, r.UID)
+		if i < shownRemovals {
+			g.Sample = append(g.Sample, ManagedObject{Group: "fairlead.dev", Version: "v1", Kind: string(r.Kind), Name: r.Name, UID: r.UID})
+		}
+	}
+	g.ID = hex.EncodeToString(sum.Sum(nil)[:16])
+	return g
+}
+
+// withDeclared returns resources with those that folders of them declare, which go with them.
+func withDeclared(ctx context.Context, v store.View, list []store.Resource) ([]store.Resource, error) {
+	out := slices.Clone(list)
+	for i := 0; i < len(out); i++ {
+		spec, err := catalogSpec(&out[i])
+		if err != nil {
+			return nil, err
+		}
+		if spec == nil || spec.keeps() {
+			continue
+		}
+		of, err := v.Labelled(ctx, DeclaredLabel, out[i].Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, of...)
+	}
+	return out, nil
+}
+
+// catalogSpec is the spec of a service whose folder goes to the catalog; nil: it is another resource.
+func catalogSpec(r *store.Resource) (*ServiceSpec, error) {
+	if r == nil || r.Kind != store.KindService {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	var spec ServiceSpec
+	if err := decode(*r, &spec); err != nil || !spec.Catalog {
+		return nil, err
+	}
+	return &spec, nil
+}
+
+// keeps says whether what the folder declares stays when the service is deleted.
+func (s *ServiceSpec) keeps() bool { return s.wishes().OnDelete == keepObject }
+
+// declarers are the services that a service comes of, the nearest first.
+func declarers(ctx context.Context, v store.View, name string) (above []string, err error) {
+	for len(above) <= maxNesting {
+		row, err := v.Get(ctx, store.KindService, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return above, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name = row.Labels[DeclaredLabel]; name == "" {
+			return above, nil
+		}
+		above = append(above, name)
+	}
+	return above, nil
+}
+
+// report says how it went.
+func (b *bringing) report(now time.Time, held bool, refused error) (Report, error) {
+	d, before := b.delivered, b.service.Status.Cluster.Report
+	r := Report{Service: d.Service, Digest: d.Digest, Commit: d.Revision.Commit, ObservedTime: now, Traceparent: d.Revision.Traceparent, Sequence: 1}
+	if before != nil {
+		r.Sequence = before.Sequence + 1
+		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = before.AppliedDigest, before.AppliedCommit, before.AppliedTime
+		r.ObjectsTotal, r.ObjectsHealthy = before.ObjectsTotal, before.ObjectsHealthy
+	}
+	refusal, isRefusal := errors.AsType[*Error](refused)
+	switch {
+	case held:
+		r.Phase, r.Message = PhaseHeld, b.service.Spec.wishes().Reason
+	case errors.Is(refused, errDry):
+		r.Phase = PhaseHealthy
+		if change := summary(b.written); change != "" {
+			r.Phase, r.Message = PhaseDiffers, "The catalog differs from Git: "+change+"."
+			break
+		}
+		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = d.Digest, d.Revision.Commit, now
+	case errors.Is(refused, errGuarded):
+		r.Phase, r.Guard = PhaseWaiting, b.guard
+		r.Message = fmt.Sprintf("%d of %d resources would be deleted from the catalog, and nothing of %s is applied before. If that is meant: fairlead confirm prune %s %s",
+			b.guard.Removing, b.guard.ObjectsTotal, short(d.Revision.Commit), d.Service, b.guard.ID)
+	case isRefusal:
+		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied: "+b.told(refusal)
+	case refused != nil:
+		return r, refused
+	default:
+		r.Phase, r.AppliedDigest, r.AppliedCommit, r.AppliedTime = PhaseHealthy, d.Digest, d.Revision.Commit, now
+		r.ObjectsTotal = int32(len(b.content.Edits))
+		r.ObjectsHealthy = r.ObjectsTotal
+		if b.kept > 0 {
+			r.Message = fmt.Sprintf("%d resources that left the folder stay, for spec.sync.prune.disabled is set.", b.kept)
+		}
+	}
+	return r, nil
+}
+
+// told is a refusal, with where in the folder it is about.
+func (b *bringing) told(refusal *Error) string {
+	text := refusal.Message
+	if len(refusal.Faults) > 0 && b.content.Locate != nil {
+		if located := b.content.Locate(refusal.Faults); located != "" {
+			text = located
+		}
+	}
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
+	}
+	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "?") {
+		text += "."
+	}
+	return text
+}
+
+// summary says what a write did, in words.
+func summary(written []Written) string {
+	counts := map[Outcome]int{}
+	for _, w := range written {
+		counts[w.Outcome]++
+	}
+	var parts []string
+	for _, of := range []struct {
+		outcome Outcome
+		words   string
+	}{{Created, "would be created"}, {Updated, "would be changed"}, {Removed, "would be deleted"}} {
+		if n := counts[of.outcome]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, of.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// note keeps a report, if it says anything new.
+func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
+	before := b.service.Status.Cluster.Report
+	if before != nil && before.Digest == r.Digest && before.Phase == r.Phase && before.Message == r.Message && before.AppliedDigest == r.AppliedDigest && r.Guard == nil {
+		return nil
+	}
+	row, err := encodeReport(b.service.Meta.UID, "", r)
+	if err != nil {
+		return err
+	}
+	if b.observer != nil {
+		tx.Tell(b.observer.ClusterSaid(b.service, before, r)...)
+	}
+	return tx.PutReport(ctx, row, stepsOf(row.Service, r))
+}

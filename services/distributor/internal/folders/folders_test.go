@@ -1,0 +1,201 @@
+package folders_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/distributor/internal/folders"
+	"fairlead.dev/services/distributor/internal/plan"
+)
+
+// console answers as it is told, and says what it was asked.
+type console struct {
+	answers chan *consolev1.ApplyFolderResponse // nil: it fails
+	asked   chan *consolev1.ApplyFolderRequest
+}
+
+func (c *console) ApplyFolder(ctx context.Context, req *consolev1.ApplyFolderRequest) (*consolev1.ApplyFolderResponse, error) {
+	select {
+	case a := <-c.answers:
+		c.asked <- req
+		if a == nil {
+			return nil, errors.New("away")
+		}
+		return a, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// truths is a plan of services for the catalog.
+type truths struct {
+	mu  sync.Mutex
+	all map[string]plan.Truth // guarded by mu
+}
+
+func (p *truths) set(name string, t plan.Truth) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[name] = t
+}
+
+func (p *truths) Catalog() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.all {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (p *truths) Truth(name string) (plan.Truth, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.all[name]
+	return t, ok
+}
+
+type local struct{}
+
+func (local) Warm(context.Context, plan.Want, artifact.Digest) error { return nil }
+
+// pack puts an artifact into the store.
+func pack(t *testing.T, s *artifact.Store, write func(*artifact.Writer)) artifact.Digest {
+	t.Helper()
+	var tar bytes.Buffer
+	w := artifact.NewWriter(&tar, artifact.Limits{})
+	write(w)
+	sum, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), sum.Digest, &tar); err != nil {
+		t.Fatal(err)
+	}
+	return sum.Digest
+}
+
+func file(t *testing.T, w *artifact.Writer, path, content string) {
+	t.Helper()
+	if err := w.File(path, false, int64(len(content)), strings.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truthOf(d artifact.Digest, digest string) plan.Truth {
+	return plan.Truth{UID: "u", Revision: 1, Delivery: &plan.Delivery{
+		Service: "fleet", Want: plan.Want{Path: "teams/fleet"}, Revision: plan.Revision{Commit: "c1"}, Artifact: plan.Artifact{Digest: d}, Digest: digest,
+	}}
+}
+
+// bench is Folders that run.
+type bench struct {
+	*console
+	*truths
+	store   *artifact.Store
+	folders *folders.Folders
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{
+		console: &console{answers: make(chan *consolev1.ApplyFolderResponse), asked: make(chan *consolev1.ApplyFolderRequest, 10)},
+		truths:  &truths{all: map[string]plan.Truth{}}, store: store,
+	}
+	b.folders = folders.New(folders.Deps{Console: b.console, Plan: b.truths, Origin: local{}, Store: store, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.folders.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// changed says that a service is delivered otherwise.
+func (b *bench) changed(name string, t plan.Truth) {
+	b.set(name, t)
+	b.folders.Changed(map[string]struct{}{name: {}})
+}
+
+func (b *bench) answer(a *consolev1.ApplyFolderResponse) *consolev1.ApplyFolderRequest {
+	b.answers <- a
+	return <-b.asked
+}
+
+func TestFolderIsSentWhenItIsWanted(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	d := pack(t, b.store, func(w *artifact.Writer) {
+		file(t, w, "README.md", "no")
+		file(t, w, "a.yaml", "a: 1")
+		file(t, w, "sub/b.json", "{}")
+	})
+	b.changed("fleet", truthOf(d, "d1"))
+	if req := b.answer(&consolev1.ApplyFolderResponse{Wanted: true}); req.GetContent() != nil || req.GetDigest() != "d1" || req.GetRevision().GetCommit() != "c1" {
+		t.Errorf("asked with %v", req)
+	}
+	var got []string
+	for _, f := range b.answer(&consolev1.ApplyFolderResponse{Settled: true}).GetContent().GetFiles() {
+		got = append(got, f.GetPath()+" "+string(f.GetData()))
+	}
+	if text := fmt.Sprint(got); text != "[teams/fleet/a.yaml a: 1 teams/fleet/sub/b.json {}]" {
+		t.Error(text)
+	}
+	// Settled, it is told again when something changed, and not for others.
+	b.folders.Changed(map[string]struct{}{"other": {}})
+	b.changed("fleet", truthOf(d, "d2"))
+	if req := b.answer(&consolev1.ApplyFolderResponse{Settled: true}); req.GetDigest() != "d2" {
+		t.Errorf("asked with %v", req)
+	}
+}
+
+func TestFolderIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.changed("fleet", truthOf(pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") }), "d1"))
+	for range 3 {
+		if req := b.answer(&consolev1.ApplyFolderResponse{RetryAfter: durationpb.New(time.Millisecond)}); req.GetContent() != nil {
+			t.Errorf("sent unasked: %v", req)
+		}
+	}
+	b.answer(&consolev1.ApplyFolderResponse{Settled: true})
+}
+
+func TestFolderThatCantBeReadIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, write := range map[string]func(*artifact.Writer){
+		"more than 3 MiB": func(w *artifact.Writer) { file(t, w, "a.yaml", strings.Repeat("#", 3<<20+1)) },
+		"teams/fleet/b.yaml: is a link": func(w *artifact.Writer) {
+			file(t, w, "a.yaml", "a: 1")
+			if err := w.Symlink("b.yaml", "a.yaml"); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		b := start(t)
+		b.changed("fleet", truthOf(pack(t, b.store, write), "d1"))
+		b.answer(&consolev1.ApplyFolderResponse{Wanted: true})
+		if c := b.answer(&consolev1.ApplyFolderResponse{Settled: true}).GetContent(); !strings.Contains(c.GetRefusal(), want) || len(c.GetFiles()) > 0 {
+			t.Errorf("want %q, got %v", want, c)
+		}
+	}
+}
