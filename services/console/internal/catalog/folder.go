@@ -334,7 +334,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 		return nil
 	}
 	if b.reader != nil && b.reader.MayTouch(ctx, b.by, ref, current) != nil {
-		return nil // writing it is refused, in words that tell nothing
+		return nil //nolint:nilerr // writing it is refused, in words that tell nothing
 	}
 	switch owner := current.Labels[DeclaredLabel]; {
 	case owner == name:

@@ -69,8 +69,7 @@ func declared(files []*consolev1.FolderFile) ([]*manifest.Object, error) {
 	var objects []*manifest.Object
 	var problems manifest.Problems
 	collect := func(err error) {
-		var some manifest.Problems
-		if errors.As(err, &some) {
+		if some, ok := errors.AsType[manifest.Problems](err); ok {
 			problems = append(problems, some...)
 		}
 	}

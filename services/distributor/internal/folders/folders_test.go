@@ -130,10 +130,10 @@ func start(t *testing.T) *bench {
 	return b
 }
 
-// changed says that a service is delivered otherwise.
-func (b *bench) changed(name string, t plan.Truth) {
-	b.set(name, t)
-	b.folders.Changed(map[string]struct{}{name: {}})
+// changed says that the service is delivered otherwise.
+func (b *bench) changed(t plan.Truth) {
+	b.set("fleet", t)
+	b.folders.Changed(map[string]struct{}{"fleet": {}})
 }
 
 func (b *bench) answer(a *consolev1.ApplyFolderResponse) *consolev1.ApplyFolderRequest {
@@ -149,7 +149,7 @@ func TestFolderIsSentWhenItIsWanted(t *testing.T) {
 		file(t, w, "a.yaml", "a: 1")
 		file(t, w, "sub/b.json", "{}")
 	})
-	b.changed("fleet", truthOf(d, "d1"))
+	b.changed(truthOf(d, "d1"))
 	if req := b.answer(&consolev1.ApplyFolderResponse{Wanted: true}); req.GetContent() != nil || req.GetDigest() != "d1" || req.GetRevision().GetCommit() != "c1" {
 		t.Errorf("asked with %v", req)
 	}
@@ -162,7 +162,7 @@ func TestFolderIsSentWhenItIsWanted(t *testing.T) {
 	}
 	// Settled, it is told again when something changed, and not for others.
 	b.folders.Changed(map[string]struct{}{"other": {}})
-	b.changed("fleet", truthOf(d, "d2"))
+	b.changed(truthOf(d, "d2"))
 	if req := b.answer(&consolev1.ApplyFolderResponse{Settled: true}); req.GetDigest() != "d2" {
 		t.Errorf("asked with %v", req)
 	}
@@ -171,7 +171,7 @@ func TestFolderIsSentWhenItIsWanted(t *testing.T) {
 func TestFolderIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.changed("fleet", truthOf(pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") }), "d1"))
+	b.changed(truthOf(pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") }), "d1"))
 	for range 3 {
 		if req := b.answer(&consolev1.ApplyFolderResponse{RetryAfter: durationpb.New(time.Millisecond)}); req.GetContent() != nil {
 			t.Errorf("sent unasked: %v", req)
@@ -192,7 +192,7 @@ func TestFolderThatCantBeReadIsRefused(t *testing.T) {
 		},
 	} {
 		b := start(t)
-		b.changed("fleet", truthOf(pack(t, b.store, write), "d1"))
+		b.changed(truthOf(pack(t, b.store, write), "d1"))
 		b.answer(&consolev1.ApplyFolderResponse{Wanted: true})
 		if c := b.answer(&consolev1.ApplyFolderResponse{Settled: true}).GetContent(); !strings.Contains(c.GetRefusal(), want) || len(c.GetFiles()) > 0 {
 			t.Errorf("want %q, got %v", want, c)
