@@ -2,13 +2,16 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -205,7 +209,7 @@ func TestFullSpoolIsCountedAndTold(t *testing.T) {
 	}
 	c.setDown(nil)
 	c.await(t, "what fits, and how many did not", func(events []*consolev1.AuditEvent, _ int) bool {
-		lost := named(events, "audit.lost")
+		lost := named(events, actionLost)
 		return len(named(events, "test")) > 0 && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "2 events are lost")
 	})
 }
@@ -219,24 +223,185 @@ func TestRefusedEventDoesNotHoldOthersUp(t *testing.T) {
 	}
 	run(t, r)
 	c.await(t, "all but one", func(events []*consolev1.AuditEvent, _ int) bool {
-		return len(named(events, "test")) == 19 && len(named(events, "audit.lost")) == 1
+		return len(named(events, "test")) == 19 && len(named(events, actionLost)) == 1
 	})
 }
 
-func TestDamagedFileDoesNotHoldOthersUp(t *testing.T) {
-	t.Parallel()
-	c, dir := newConsole(), t.TempDir()
-	for i, data := range []string{"", magic, magic + strings.Repeat("x", 100)} {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", i, extension)), []byte(data), 0o600); err != nil {
+// leftBehind is what a process leaves that recorded so many events, each in a batch of its own, and where they end.
+func leftBehind(t *testing.T, events int, closed bool) (data []byte, ends []int) {
+	t.Helper()
+	for i := range events {
+		record, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test", Name: fmt.Sprint(i)}.Proto()})
+		if err != nil {
 			t.Fatal(err)
 		}
+		data = append(data, record...)
+		ends = append(ends, len(data))
+	}
+	if closed {
+		data = append(data, closing()...)
+	}
+	return data, ends
+}
+
+// sent lets a recorder work on what another left until it has ended, and returns what the console then has.
+func sent(t *testing.T, left []byte) (names string, lost []string) {
+	t.Helper()
+	c, dir := newConsole(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), left, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	r := open(t, dir, c)
-	r.Record(Event{Action: "test"})
+	r.Record(Event{Action: "test", Name: "new"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil { // writes and sends all, and ends
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		for _, e := range c.events {
+			if e.GetAction() == "test" && e.GetName() == fmt.Sprint(i) {
+				names += e.GetName()
+			}
+		}
+	}
+	if slices.ContainsFunc(named(slices.Collect(maps.Values(c.events)), "test"), func(e *consolev1.AuditEvent) bool { return e.GetName() == "new" }) {
+		names += " new"
+	}
+	for _, e := range named(slices.Collect(maps.Values(c.events)), actionLost) {
+		lost = append(lost, e.GetReason())
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("all was sent, and there still are %v, %v", files, err)
+	}
+	return names, lost
+}
+
+// A process is killed, or the power goes, when so many bytes are on the disk.
+func TestSegmentCutAtEachByteKeepsTheBatchesBefore(t *testing.T) {
+	t.Parallel()
+	data, ends := leftBehind(t, 3, true)
+	for cut := range len(data) {
+		want := ""
+		for i, end := range ends {
+			if end <= cut {
+				want += fmt.Sprint(i)
+			}
+		}
+		if names, lost := sent(t, data[:cut]); names != want+" new" || len(lost) == 0 || !strings.Contains(strings.Join(lost, "\n"), "was killed") {
+			t.Errorf("cut at %d of %d: the console has %q, not %q, and %q is lost", cut, len(data), names, want+" new", lost)
+		}
+	}
+	if names, lost := sent(t, data); names != "012 new" || len(lost) > 0 {
+		t.Errorf("whole: the console has %q, and %q is lost", names, lost)
+	}
+}
+
+func TestDamageAtAnyByteIsTold(t *testing.T) {
+	t.Parallel()
+	data, ends := leftBehind(t, 3, true)
+	for at := range data {
+		bad := slices.Clone(data)
+		bad[at] ^= 0x10
+		want := ""
+		for i, end := range ends {
+			if end <= at {
+				want += fmt.Sprint(i)
+			}
+		}
+		if names, lost := sent(t, bad); !strings.HasPrefix(names, want) || !strings.HasSuffix(names, " new") || len(lost) == 0 {
+			t.Errorf("damaged at %d of %d: the console has %q, which shall begin with %q, and %q is lost", at, len(data), names, want, lost)
+		}
+	}
+}
+
+// full makes a disk without room of the place where the next segment will be.
+func full(t *testing.T, r *Recorder, dir string) (room func()) {
+	t.Helper()
+	at := filepath.Join(dir, fmt.Sprintf("%016x%s", r.spool.next, extension))
+	if err := os.Symlink("/dev/full", at); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(at); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWithAFullDiskEventsGoStraightToTheConsole(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(), t.TempDir()
+	r := open(t, dir, c)
+	room := full(t, r, dir)
 	run(t, r)
-	c.await(t, "the good one, and a word about the others", func(events []*consolev1.AuditEvent, _ int) bool {
-		return len(named(events, "test")) == 1 && len(named(events, "audit.lost")) > 0
+	for i := range 3 {
+		r.Record(Event{Action: "test"})
+		c.await(t, "the event", func(events []*consolev1.AuditEvent, _ int) bool { return len(events) == i+1 })
+	}
+	if n := testutil.ToFloat64(r.total.WithLabelValues("spooled")); n > 0 {
+		t.Errorf("the disk has taken %g events", n)
+	}
+	room()
+	r.Record(Event{Action: "test"})
+	c.await(t, "one that was on the disk", func(events []*consolev1.AuditEvent, _ int) bool {
+		return len(events) == 4 && testutil.ToFloat64(r.total.WithLabelValues("spooled")) == 1
 	})
+}
+
+func TestWithAFullDiskAndNoConsoleWhatIsLostIsTold(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(), t.TempDir()
+	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
+	r := open(t, dir, c)
+	full(t, r, dir)
+	stop := run(t, r)
+	c.await(t, "an attempt", func(_ []*consolev1.AuditEvent, calls int) bool {
+		r.Record(Event{Action: "test"})
+		return calls > 0
+	})
+	for testutil.ToFloat64(r.total.WithLabelValues("lost")) < 5 {
+		r.Record(Event{Action: "test"})
+	}
+	c.setDown(nil)
+	c.await(t, "what there was room for, and how many there was none for", func(events []*consolev1.AuditEvent, _ int) bool {
+		lost := named(events, actionLost)
+		return len(named(events, "test")) == maxMemory && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "5 events are lost")
+	})
+	// What is in memory when it has to end is lost, and the next one says so.
+	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
+	r.Record(Event{Action: "last"})
+	stop()
+	c.setDown(nil)
+	run(t, open(t, dir, c))
+	c.await(t, "a word about it", func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 2 })
+}
+
+// A long absence of the console fills many segments; all are sent, and none is left.
+func TestSegmentsAreBegunAndRemoved(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(), t.TempDir()
+	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
+	r := open(t, dir, c)
+	stop := run(t, r)
+	const events = 6000
+	for range events {
+		r.Record(Event{Action: "test", Reason: strings.Repeat("x", 2000)})
+	}
+	synced(t, r)
+	stop()
+	if files, err := os.ReadDir(dir); err != nil || len(files) < 3 {
+		t.Errorf("%d segments, %v", len(files), err)
+	}
+	c.setDown(nil)
+	stop = run(t, open(t, dir, c))
+	c.await(t, "all events and no other", func(all []*consolev1.AuditEvent, _ int) bool {
+		return len(all) == events && len(named(all, "test")) == events
+	})
+	stop()
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
 }
 
 func TestStrangeTextIsTakenIn(t *testing.T) {
@@ -313,20 +478,49 @@ func TestSyncedEventSurvivesKill(t *testing.T) {
 				return false
 			}
 		}
-		return true
+		lost := named(events, actionLost)
+		return len(lost) == 1 && strings.Contains(lost[0].GetReason(), "was killed")
 	})
 }
 
-func FuzzSpoolFile(f *testing.F) {
+func TestKillBeforeTheFirstEventIsTold(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(), t.TempDir()
+	killed, _, err := openSpool(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := killed.begin(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, open(t, dir, c))
+	c.await(t, "a word about it", func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 1 })
+}
+
+func FuzzSegment(f *testing.F) {
 	good, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test"}.Proto()})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(magic))
+	f.Add(closing())
+	f.Add(slices.Concat(good, good, closing()))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := decode(data); err != nil && !errors.Is(err, errDamaged) {
-			t.Fatal(err)
+		s := &spool{}
+		in := &segment{}
+		whole, _, err := s.index(in, bytes.NewReader(data), int64(len(data)))
+		if err != nil || in.size > int64(len(data)) || whole != (in.size == int64(len(data))) {
+			t.Fatalf("whole %t, up to %d of %d: %v", whole, in.size, len(data), err)
+		}
+		var at int64
+		for _, b := range s.batches {
+			if b.at < at || b.at+b.size > in.size {
+				t.Fatalf("%+v after %d of %d", b, at, in.size)
+			}
+			at = b.at + b.size
+			if _, err := decode(data[b.at:at]); err != nil && !errors.Is(err, errDamaged) {
+				t.Fatal(err)
+			}
 		}
 	})
 }
@@ -344,4 +538,21 @@ func BenchmarkRecord(b *testing.B) {
 	}
 	cancel()
 	<-done
+}
+
+func BenchmarkAppend(b *testing.B) {
+	s, _, err := openSpool(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := make([]*consolev1.AuditEvent, 100)
+	for i := range events {
+		events[i] = Event{ID: NewID(), Time: time.Now(), Action: "tunnel.request", Cluster: "edge-1", Resource: "pods", Verb: "list"}.Proto()
+	}
+	for b.Loop() {
+		if err := s.append(events); err != nil {
+			b.Fatal(err)
+		}
+		s.drop()
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
 )
@@ -22,7 +19,7 @@ import (
 const (
 	// gather is how long events wait for others to share a flush of the disk.
 	gather = 200 * time.Millisecond
-	// maxBatch is how many events go into a file and a call; the console takes no more.
+	// maxBatch is how many events go into a record of the spool and a call; the console takes no more.
 	maxBatch = 1000
 	// maxMemory is how many events wait for the disk: some seconds of 1,000 requests a second on one that hangs.
 	maxMemory = 16_384
@@ -32,6 +29,10 @@ const (
 	lastSend = 3 * time.Second
 	// retryDisk is how soon a disk that refused is tried again.
 	retryDisk = time.Second
+
+	actionLost = "audit.lost"
+	whyDamaged = "a file of the spool was damaged"
+	whyRefused = "the console refused them"
 )
 
 // Console is the part of the console's AuditService that takes events in.
@@ -44,6 +45,7 @@ type Console interface {
 type Recorder struct {
 	console Console
 	log     *slog.Logger
+	spool   *spool
 	backoff hub.Backoff // the sender's
 
 	wake    chan struct{} // there is something in memory
@@ -54,16 +56,15 @@ type Recorder struct {
 	lost    int64 // since the last audit.lost
 	why     string
 	taken   uint64 // events that Record took
-	written uint64 // of them, those that are on the disk or lost
+	written uint64 // of them, those that are on the disk, at the console, or lost
 	moved   chan struct{}
-	spool   *spool
 
 	total *prometheus.CounterVec
 }
 
 // New opens the spool in dir and registers metrics. Events that an earlier process left there are sent by Run.
 func New(dir string, console Console, metrics prometheus.Registerer, log *slog.Logger) (*Recorder, error) {
-	s, err := openSpool(dir)
+	s, left, err := openSpool(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +77,15 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_audit_spool_bytes", Help: "Audit events on the disk that wait for the console, in bytes.",
-	}, func() float64 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return float64(r.spool.bytes)
-	})
+	}, func() float64 { return float64(s.waiting()) })
 	if err := errors.Join(metrics.Register(r.total), metrics.Register(waiting)); err != nil {
 		return nil, fmt.Errorf("register audit metrics: %w", err)
+	}
+	if left.killed {
+		r.Record(Event{Action: actionLost, Reason: "the process before this one was killed, or could not keep what it had: events of its last moments may be missing"})
+	}
+	for range left.damaged {
+		r.lose(1, whyDamaged) // how many there were is not known
 	}
 	return r, nil
 }
@@ -101,7 +104,8 @@ func (r *Recorder) Record(e Event) {
 	r.mu.Lock()
 	r.taken++
 	if len(r.memory) >= maxMemory {
-		r.loseLocked(1, "the disk is too slow")
+		r.written++
+		r.loseLocked(1, "the disk is too slow, or takes nothing")
 	} else {
 		r.memory = append(r.memory, e)
 	}
@@ -140,122 +144,140 @@ func (r *Recorder) Run(ctx context.Context) error {
 	writing.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
 	defer cancel()
-	for {
-		if more, err := r.sendOldest(last); err != nil || !more {
-			return nil // what is left waits on the disk for the next start
+	for more, err := true, error(nil); more && err == nil; { // what is left waits on the disk for the next start
+		for again := true; again; {
+			again, _ = r.writeBatch(last)
 		}
+		more, err = r.sendOldest(last)
 	}
+	r.mu.Lock()
+	well := len(r.memory) == 0 && r.lost == 0
+	r.mu.Unlock()
+	if err := r.spool.end(well); err != nil || !well {
+		r.log.Error("audit events may be lost: the next start tells of it", "err", err)
+	}
+	return nil
 }
 
-// write brings events from memory to the disk until ctx ends, and the rest then.
+// write brings events from memory to the disk until ctx ends.
 func (r *Recorder) write(ctx context.Context) {
-	failing := false
+	_, err := r.spool.begin() // else nobody would see that this process was killed before its first event was written
+	failing := r.tell(false, err)
 	for {
-		wait := gather
 		select {
 		case <-r.wake:
 		case <-ctx.Done():
-			for more := true; more; {
-				more, _ = r.writeBatch() // whatever can't be written now is gone with this process
-			}
 			return
 		}
+		wait := gather
 		if failing {
 			wait = retryDisk
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
+			return
 		}
-		more, err := r.writeBatch()
-		for err == nil && more {
-			more, err = r.writeBatch()
+		for more := true; more; {
+			more, err = r.writeBatch(ctx)
 		}
-		if err != nil {
-			if !failing {
-				r.log.Error("audit events can't be written: they are kept in memory as far as there is room", "err", err)
-			}
-			signal(r.wake)
-		}
-		failing = err != nil
+		failing = r.tell(failing, err)
 	}
 }
 
-// writeBatch writes one file, if there is something to write, and says whether there may be more.
-func (r *Recorder) writeBatch() (more bool, err error) {
+// tell logs when the disk begins to refuse events, and when it takes them again.
+func (r *Recorder) tell(failing bool, err error) bool {
+	switch {
+	case failing && err == nil:
+		r.log.Info("audit events are written again")
+	case err != nil && !failing:
+		r.log.Error("audit events can't be written: make room in the data folder; until then they go to the console at once, and are kept in memory as far as there is room", "err", err)
+	}
+	return err != nil
+}
+
+// writeBatch writes one batch, if there is something to write, and says whether there may be more. What the disk does not
+// take the console may: an error says that the disk is not well, whether it did or not.
+func (r *Recorder) writeBatch(ctx context.Context) (more bool, err error) {
 	r.mu.Lock()
-	batch := r.memory[:min(len(r.memory), maxBatch)]
+	taken := r.memory[:min(len(r.memory), maxBatch)]
 	lost, why := r.lost, r.why
 	r.mu.Unlock()
-	events := make([]*consolev1.AuditEvent, 0, len(batch)+1)
-	if lost > 0 && len(batch) < maxBatch {
+	events := make([]*consolev1.AuditEvent, 0, len(taken)+1)
+	if lost > 0 && len(taken) < maxBatch {
 		events = append(events, Event{
-			ID: NewID(), Time: time.Now(), Action: "audit.lost", Reason: fmt.Sprintf("%d events are lost: %s", lost, why),
+			ID: NewID(), Time: time.Now(), Action: actionLost, Reason: fmt.Sprintf("%d events are lost: %s", lost, why),
 		}.Proto())
 	} else {
 		lost = 0
 	}
-	for _, e := range batch {
+	for _, e := range taken {
 		events = append(events, e.Proto())
 	}
 	if len(events) == 0 {
 		return false, nil
 	}
-	data, err := encode(events)
-	if err != nil {
-		return false, err
-	}
-	err = r.keep(data, events)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	lose, whyLost := 0, ""
+	err = r.spool.append(events)
 	switch {
+	case err == nil:
+		r.total.WithLabelValues("spooled").Add(float64(len(taken)))
+		signal(r.spooled)
 	case errors.Is(err, errFull):
-		if r.lost == 0 {
+		if lost == 0 {
 			r.log.Error("audit events are lost until the console takes some in", "err", err)
 		}
-		r.loseLocked(len(batch), "the console did not take them in, and the spool is full")
-	case err != nil:
-		return false, err
+		lost, lose, whyLost, err = 0, len(taken), "the console did not take them in, and the spool is full", nil
 	default:
-		r.lost -= lost
-		r.written += uint64(len(batch))
-		r.total.WithLabelValues("spooled").Add(float64(len(batch)))
+		refused, undelivered := r.deliver(ctx, events)
+		if undelivered != nil {
+			signal(r.wake)
+			return false, errors.Join(err, undelivered)
+		}
+		r.total.WithLabelValues("sent").Add(float64(len(events) - refused))
+		lose, whyLost = refused, whyRefused
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost -= lost
+	r.loseLocked(lose, whyLost)
+	r.written += uint64(len(taken))
 	// Records went behind the batch meanwhile. What is left moves to the front, so that the array doesn't grow.
-	n := copy(r.memory, r.memory[len(batch):])
+	n := copy(r.memory, r.memory[len(taken):])
 	clear(r.memory[n:])
 	r.memory = r.memory[:n]
 	close(r.moved)
 	r.moved = make(chan struct{})
-	return n > 0, nil
+	return n > 0, err
 }
 
-// keep makes a file of the spool.
-func (r *Recorder) keep(data []byte, events []*consolev1.AuditEvent) error {
+func (r *Recorder) lose(n int, why string) {
 	r.mu.Lock()
-	name, err := r.spool.reserve(int64(len(data)))
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(filepath.Join(r.spool.dir, name), data, 0o600); err != nil {
-		return fmt.Errorf("write audit events: %w", err)
-	}
-	r.mu.Lock()
-	r.spool.add(spoolFile{name, int64(len(data)), events})
-	r.mu.Unlock()
-	signal(r.spooled)
-	return nil
+	defer r.mu.Unlock()
+	r.loseLocked(n, why)
 }
 
 func (r *Recorder) loseLocked(n int, why string) {
+	if n == 0 {
+		return
+	}
 	r.lost += int64(n)
 	r.why = why
-	r.written += uint64(n)
 	r.total.WithLabelValues("lost").Add(float64(n))
+	signal(r.wake)
 }
 
-// send brings files to the console until ctx ends.
+// dropped is the end of the oldest batch: now there may be room to tell what was lost.
+func (r *Recorder) dropped() {
+	r.spool.drop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost > 0 {
+		signal(r.wake)
+	}
+}
+
+// send brings batches to the console until ctx ends.
 func (r *Recorder) send(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
@@ -286,19 +308,20 @@ func (r *Recorder) send(ctx context.Context) {
 	}
 }
 
-// sendOldest sends the oldest file; more is false if there was none.
+// sendOldest sends the oldest batch; more is false if there was none.
 func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
-	r.mu.Lock()
-	if len(r.spool.files) == 0 {
-		r.mu.Unlock()
+	b, ok := r.spool.oldest()
+	if !ok {
 		return false, nil
 	}
-	name, events := r.spool.files[0].name, r.spool.files[0].events
-	r.mu.Unlock()
+	events := b.events
 	if events == nil {
-		if events, err = r.read(name); err != nil {
+		if events, err = b.read(); err != nil {
 			// It is not there any more, or the disk is broken: it can't keep the others from being sent.
-			return true, r.give(name, 0, err)
+			r.log.Error("audit events on the disk can't be read", "file", b.in.path, "at", b.at, "err", err)
+			r.lose(1, whyDamaged) // how many there were is not known
+			r.dropped()
+			return true, nil
 		}
 	}
 	refused, err := r.deliver(ctx, events)
@@ -306,15 +329,9 @@ func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
 		return true, err
 	}
 	r.total.WithLabelValues("sent").Add(float64(len(events) - refused))
-	return true, r.give(name, refused, nil)
-}
-
-func (r *Recorder) read(name string) ([]*consolev1.AuditEvent, error) {
-	data, err := os.ReadFile(filepath.Join(r.spool.dir, name))
-	if err != nil {
-		return nil, err
-	}
-	return decode(data)
+	r.lose(refused, whyRefused)
+	r.dropped()
+	return true, nil
 }
 
 // deliver sends events. Those that the console refuses for good are counted: the others shall not wait for them.
@@ -338,25 +355,6 @@ func (r *Recorder) deliver(ctx context.Context, events []*consolev1.AuditEvent) 
 		refused += n
 	}
 	return refused, nil
-}
-
-// give is the end of a file: it was sent, but for some events, or can't be.
-func (r *Recorder) give(name string, refused int, damage error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if damage != nil {
-		r.log.Error("audit events on the disk can't be read", "file", name, "err", damage)
-		r.loseLocked(0, "a file of the spool was damaged")
-		r.lost++ // how many there were is not known
-	}
-	if refused > 0 {
-		r.loseLocked(0, "the console refused them")
-		r.lost += int64(refused)
-	}
-	if r.lost > 0 {
-		signal(r.wake) // there is room now to tell of it
-	}
-	return r.spool.drop(name)
 }
 
 func signal(c chan struct{}) {
