@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test race e2e smoke checklist chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -60,6 +60,9 @@ e2e: install build ## Run only the tests across services
 
 smoke: build ## A commit travels to two clusters, on built binaries; prints how long it took
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/smoke $(ARGS)
+
+checklist: install build ## kubectl through the tunnel in full size: 1 GB both ways, 100,000 aborted requests (some 20 minutes)
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 120m fairlead.dev/e2e/tunnel -args -long $(ARGS)
 
 chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
 	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)

@@ -274,4 +274,7 @@ func (h *hub) testRollingRestart(t *testing.T) {
 	stop()
 	running.Wait()
 	t.Logf("%d GETs and %d execs over 4 restarts; the watch was resumed %d times, its longest gap was %s", gets.Load(), execs.Load(), watch.resumed, watch.gap)
+	if *long && watch.gap >= time.Second {
+		t.Error("the gap is a second or more")
+	}
 }

@@ -43,6 +43,9 @@ metadata: {name: many}
 	if _, err := world.kube.Kubectl(ctx, "", "wait", "--for=condition=Ready", "pod", "--field-selector=metadata.name=web", "-A", "--timeout=60s"); err != nil {
 		return err
 	}
+	if err := aggregate(ctx, world.aggregated); err != nil {
+		return err
+	}
 	// By several, for one after the other takes its time.
 	const hands = 10
 	group, ctx := errgroup.WithContext(ctx)

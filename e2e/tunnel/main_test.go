@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,6 +29,8 @@ var world struct {
 	bins stack.Binaries
 	kube *kubetest.Cluster
 	hub  *hub
+
+	aggregated *httptest.Server
 }
 
 func TestMain(m *testing.M) {
@@ -41,6 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	if world.kube != nil {
 		world.kube.Stop()
+		world.aggregated.Close()
 	}
 	if code == 0 {
 		_ = os.RemoveAll(world.dir)
@@ -72,6 +76,7 @@ func startWorld() (err error) {
 	if world.kube, err = kubetest.Start(ctx, filepath.Join(world.dir, "kube"), "edge", "--exec", "--audit-log"); err != nil {
 		return err
 	}
+	world.aggregated = newAggregated()
 	filled := make(chan error, 1)
 	go func() { filled <- fill(ctx) }()
 	if world.hub, err = startHub(ctx, filepath.Join(world.dir, "hub"), true); err != nil {
