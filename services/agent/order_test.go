@@ -297,6 +297,43 @@ func TestHooksMayShareAName(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, "migrate")
 }
 
+// A hook of two moments is run at both: once for each, whoever is killed in between.
+func TestHookOfTwoMomentsIsRunAtBoth(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]string{
+		"ours": `fairlead.dev/hook: "pre-sync,post-sync"`, "Helm": `helm.sh/hook: "pre-install,post-install"`, "Argo CD": "argocd.argoproj.io/hook: \"PreSync,PostSync\"",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			kill := w.process()
+			name := w.service("hooked")
+			digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("check", hook) + annotated("config", "1", "")})
+			uids := map[types.UID]bool{}
+			for _, after := range []bool{false, true} {
+				w.eventually("the hook's next object", func() bool {
+					found, err := w.get("batch/v1", "Job", w.namespace, "check")
+					if err != nil || found.GetDeletionTimestamp() != nil || uids[found.GetUID()] {
+						return false
+					}
+					uids[found.GetUID()] = true
+					return true
+				})
+				if _, err := w.get("v1", "ConfigMap", w.namespace, "config"); (err == nil) != after {
+					t.Errorf("the service's object is there: %t, want %t", err == nil, after)
+				}
+				kill()
+				kill = w.process()
+				w.end("check", "Complete")
+			}
+			w.hub.awaitPhase(t, name, digest, healthy)
+			if made := w.api.patches("/jobs/check"); made != 2 {
+				t.Errorf("%d hooks were made, want 2", made)
+			}
+		})
+	}
+}
+
 func TestFailedHookStopsTheSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -41,6 +41,20 @@ const (
 	PostDelete
 )
 
+// Moments are its bits one by one; that of no hook is 0.
+func (h Hook) Moments() []Hook {
+	if h == 0 {
+		return []Hook{0}
+	}
+	var moments []Hook
+	for one := PreSync; one <= PostDelete; one <<= 1 {
+		if h&one != 0 {
+			moments = append(moments, one)
+		}
+	}
+	return moments
+}
+
 // Flags are the other wishes of an object that are yes or no: a set of bits.
 type Flags uint16
 

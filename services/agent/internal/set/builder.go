@@ -145,11 +145,15 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	return b.append(item)
 }
 
+// append adds an item: a hook once for each of its moments, as hooks that share a name.
 func (b *Builder) append(item Item) error {
-	if len(b.items) >= manifest.MaxDocuments {
+	moments := item.Hook.Moments()
+	if len(b.items)+len(moments) > manifest.MaxDocuments {
 		return &manifest.Error{Position: item.Position, Problem: fmt.Sprintf("the service has more than %d objects. Split it", manifest.MaxDocuments)}
 	}
-	b.items = append(b.items, item)
+	for _, item.Hook = range moments {
+		b.items = append(b.items, item)
+	}
 	return nil
 }
 

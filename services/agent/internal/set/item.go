@@ -21,7 +21,7 @@ type Item struct {
 	Sum object.Sum
 	// Wave orders items: lower ones come first.
 	Wave int32
-	// Hook says when an item that is a hook is applied; 0: it is none.
+	// Hook is the one moment when an item that is a hook is applied; 0: it is none.
 	Hook  Hook
 	Flags Flags
 	// Nth of the hooks of the same name, from 0. Items fills it in.

@@ -211,6 +211,31 @@ func TestHooksThatShareANameAreCounted(t *testing.T) {
 	}
 }
 
+// A hook of several moments is run at each of them, also when its text was copied from the set before.
+func TestHookOfSeveralMomentsIsOneOfEach(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/hook: \"pre-install,pre-upgrade,post-install,post-delete,test\"}}"
+	first := must(t, store, "1", text, nil)
+	for _, s := range []*set.Set{first, must(t, store, "2", text, first)} {
+		items, err := s.Items()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, item := range items {
+			obj, _, err := s.Object(item)
+			if err != nil || obj.GetName() != "a" {
+				t.Errorf("got %v, %v", obj, err)
+			}
+			got = append(got, fmt.Sprint(item.Hook, item.Nth))
+		}
+		if want := []string{fmt.Sprint(object.PreSync, 0), fmt.Sprint(object.PostSync, 1), fmt.Sprint(object.PostDelete, 2)}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
 // A set is found again by another process, and only the ones that are named stay.
 func TestSetsAreKept(t *testing.T) {
 	t.Parallel()
