@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/join"
+	"fairlead.dev/services/agent/internal/journal"
 	"fairlead.dev/services/agent/internal/lead"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/prune"
@@ -145,6 +146,7 @@ type Agent struct {
 	desired      *desired.Store
 	artifacts    *artifact.Store
 	sets         *set.Store
+	journal      *journal.Journal
 	renderer     []string
 	reporter     *report.Reporter
 	details      *report.Details
@@ -329,6 +331,9 @@ func (a *Agent) open() error {
 	if a.sets, err = set.OpenStore(filepath.Join(a.cfg.DataDir, "sets")); err != nil {
 		return err
 	}
+	if a.journal, err = journal.Open(filepath.Join(a.cfg.DataDir, "repairs")); err != nil {
+		return err
+	}
 	if a.reporter, err = report.Open(filepath.Join(a.cfg.DataDir, "reports"), a.distributors, a.telemetry.Registry, a.log); err != nil {
 		return err
 	}
@@ -352,6 +357,7 @@ func (a *Agent) wire() {
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
 		Inventory: a.inventory,
+		Journal:   a.journal,
 		Sets:      a.sets,
 		Renderer:  render.New(a.renderer...),
 		Scope:     a.scope,

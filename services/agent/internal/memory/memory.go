@@ -304,6 +304,20 @@ func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object
 	})
 }
 
+// Recall notes how an object was after an apply of an earlier process, of which the inventory does not know.
+func (m *Memory) Recall(key object.Key, manifest object.Sum, uid types.UID, owned object.Sum) {
+	m.update(key, func(id uint32, r *record) {
+		if r.manifest != manifest || r.flags&wrote != 0 {
+			return
+		}
+		r.owned = owned
+		r.flags |= wrote
+		if r.flags&seen == 0 {
+			m.setUID(id, uid)
+		}
+	})
+}
+
 // Saw notes an object as it is in the cluster. Without a state its health stays as it was.
 func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content object.Sum, h health.Health) {
 	key := object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: meta.GetNamespace(), Name: meta.GetName()}

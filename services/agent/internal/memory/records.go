@@ -34,7 +34,7 @@ type flags uint8
 const (
 	live      flags = 1 << iota // not on the free list
 	seen                        // by a watch or in an answer
-	wrote                       // an apply of ours was answered in this process
+	wrote                       // an apply of ours was answered, that the inventory need not know of
 	gone                        // not in the cluster
 	held                        // by its annotation
 	stripped                    // it does not carry the service's label

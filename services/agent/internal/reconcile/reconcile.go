@@ -7,6 +7,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"slices"
@@ -27,6 +28,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/journal"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/notice"
@@ -68,6 +70,7 @@ type Deps struct {
 	Desired   *desired.Store
 	Artifacts Artifacts
 	Inventory *inventory.Store
+	Journal   *journal.Journal
 	Sets      *set.Store
 	Renderer  *render.Renderer
 	// Scope is what the templates of a service see; Lookup reads the cluster for them, as the service may.
@@ -199,6 +202,7 @@ func (c *Controller) load(ctx context.Context) bool {
 	for {
 		err := c.Inventory.Load(ctx)
 		if err == nil {
+			c.recall()
 			close(c.loaded)
 			return true
 		}
@@ -211,6 +215,26 @@ func (c *Controller) load(ctx context.Context) bool {
 			return false
 		case <-time.After(wait):
 		}
+	}
+}
+
+// recall takes over which objects were put right after the inventories were written.
+func (c *Controller) recall() {
+	services, err := c.Journal.Services()
+	for _, service := range services {
+		record, ok := c.Inventory.Glance(service)
+		if !ok {
+			err = errors.Join(err, c.Journal.Forget(service))
+			continue
+		}
+		repairs, problem := c.Journal.Recall(service, record.Repairs)
+		err = errors.Join(err, problem)
+		for _, one := range repairs {
+			c.Memory.Recall(one.Key, one.Sum, one.UID, one.Owned)
+		}
+	}
+	if err != nil {
+		c.Log.Warn("repairs of before the restart may be made again", "err", err)
 	}
 }
 
@@ -231,8 +255,6 @@ type keeper struct {
 	settled atomic.Bool
 	// lacking: repairs need content that is not on the disk.
 	lacking atomic.Bool
-	// repaired counts the repairs that the inventory does not know of.
-	repaired atomic.Int64
 	// repair is the last one.
 	repair atomic.Pointer[mended]
 

@@ -71,6 +71,9 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if err := k.Sets.Keep(k.name); err != nil {
 		k.log.Warn("old manifests stay on disk", "err", err)
 	}
+	if err := k.Journal.Forget(k.name); err != nil {
+		k.log.Warn("repairs of a service that left stay on disk", "err", err)
+	}
 	if err := k.Details.Forget(k.name); err != nil {
 		k.log.Warn("details of a service that left stay on disk", "err", err)
 	}

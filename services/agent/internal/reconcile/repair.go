@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/journal"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
@@ -26,8 +27,12 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// repairsNoted is how long the inventory may be behind the repairs: a restart within it repeats them, to no effect.
-const repairsNoted = time.Minute
+const (
+	// repairsNoted is how long the inventory may be behind the repairs. Until then they are in the journal.
+	repairsNoted = time.Minute
+	// mostJournaled bounds the repairs for which peace is waited before they are noted.
+	mostJournaled = 1000
+)
 
 // prepareSoon is how long the hub may take to hand over something new before what is applied is repaired meanwhile.
 const prepareSoon = 5 * time.Second
@@ -51,11 +56,14 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 				return err
 			}
 		}
-		if _, problem := k.Applier.One(ctx, request, item, false); problem != nil {
+		answer, problem := k.Applier.One(ctx, request, item, false)
+		if problem != nil {
 			return k.failure(problem.Text)
 		}
 		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields})
-		k.repaired.Add(1)
+		if err := k.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
+			k.log.Warn("a restart makes this repair again", "err", err)
+		}
 		return nil
 	})
 	return outcome, err
@@ -193,7 +201,7 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 	if last == nil || summary.Drifted+summary.Missing > 0 {
 		return
 	}
-	report.Repairs = record.Repairs + uint64(k.repaired.Load())
+	report.Repairs = record.Repairs + uint64(k.Journal.Count(k.name))
 	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
 	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
 	if known, ok := k.Memory.Get(last.ref.Key); ok {
@@ -206,11 +214,11 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
 // there is nothing to note.
 func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
-	count := k.repaired.Load()
+	count := k.Journal.Count(k.name)
 	if count == 0 {
 		return 0
 	}
-	if wait := repairsNoted - time.Since(k.looks.noted); wait > 0 || summary.Drifted+summary.Missing > 0 {
+	if wait := repairsNoted - time.Since(k.looks.noted); wait > 0 || summary.Drifted+summary.Missing > 0 && count < mostJournaled {
 		return max(wait, retryFloor)
 	}
 	for i, entry := range record.Entries {
@@ -224,7 +232,9 @@ func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summa
 		k.log.Warn("the inventory does not know of repairs yet", "err", err)
 		return repairsNoted
 	}
-	k.repaired.Add(-count)
+	if err := k.Journal.Drop(k.name, count, record.Repairs); err != nil {
+		k.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
+	}
 	return 0
 }
 
