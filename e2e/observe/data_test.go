@@ -27,6 +27,7 @@ func never() map[string]string {
 type expression struct {
 	where, expr string
 	legend      string // of a panel
+	exemplars   bool   // a panel shows them, which lead to traces
 }
 
 // panels are the queries of all dashboards, as Grafana sends them.
@@ -44,7 +45,10 @@ func panels(t *testing.T) (all []expression) {
 		var board struct {
 			Panels []struct {
 				Title   string
-				Targets []struct{ Expr, LegendFormat string }
+				Targets []struct {
+					Expr, LegendFormat string
+					Exemplar           bool
+				}
 			}
 		}
 		if err := json.Unmarshal(text, &board); err != nil {
@@ -53,7 +57,7 @@ func panels(t *testing.T) (all []expression) {
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
 				expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "30m") // all of the test
-				all = append(all, expression{filepath.Base(file) + ": " + panel.Title, expr, target.LegendFormat})
+				all = append(all, expression{filepath.Base(file) + ": " + panel.Title, expr, target.LegendFormat, target.Exemplar})
 			}
 		}
 	}

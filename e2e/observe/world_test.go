@@ -140,25 +140,30 @@ type sample struct {
 
 // query asks Prometheus as Grafana does.
 func (w *world) query(ctx context.Context, expr string) ([]sample, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.prometheus+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+	var answer struct{ Result []sample }
+	err := w.ask(ctx, "query", url.Values{"query": {expr}}, &answer)
+	return answer.Result, err
+}
+
+// ask reads the data of an answer of Prometheus' API.
+func (w *world) ask(ctx context.Context, what string, about url.Values, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.prometheus+"/api/v1/"+what+"?"+about.Encode(), http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", resp.Status, body)
+		return fmt.Errorf("%s: %s", resp.Status, body)
 	}
-	var answer struct{ Data struct{ Result []sample } }
-	err = json.Unmarshal(body, &answer)
-	return answer.Data.Result, err
+	return json.Unmarshal(body, &struct{ Data any }{into})
 }
 
 func start(t *testing.T, p *process.Process) {
