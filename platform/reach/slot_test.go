@@ -119,7 +119,7 @@ func TestConnectionsToTheAPIServer(t *testing.T) {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	kinds := map[string]map[string]bool{}
-	for kind, target := range map[string]string{"plain": "/api", "watch": "/api?watch=true", "log": "/log?follow=1", "upgrade": "/exec"} {
+	for kind, target := range map[string]string{"plain": "/api?watch=false", "watch": "/api?watch", "log": "/log?follow=yes", "upgrade": "/exec"} {
 		kinds[kind] = map[string]bool{}
 		for range 6 {
 			u, err := url.Parse(s.URL + target)

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 
+	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/reach/http1"
 )
@@ -68,12 +68,7 @@ func lasts(r *http.Request) bool {
 		return false
 	}
 	query := r.URL.Query()
-	for _, name := range [...]string{"watch", "follow"} {
-		if on, err := strconv.ParseBool(query.Get(name)); err == nil && on {
-			return true
-		}
-	}
-	return false
+	return kubehttp.IsSet(query, "watch") || kubehttp.IsSet(query, "follow")
 }
 
 // CloseIdleConnections ends what nobody uses.

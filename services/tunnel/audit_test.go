@@ -79,7 +79,8 @@ func TestWatchIsAuditedWhenItBegins(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	resp, err := h.client().Do(h.request("GET", "/clusters/edge-1/api/v1/pods?watch=1", nil))
+	// As an API server reads it: all but false and 0 is yes.
+	resp, err := h.client().Do(h.request("GET", "/clusters/edge-1/api/v1/pods?watch", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

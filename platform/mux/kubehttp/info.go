@@ -30,9 +30,9 @@ func InfoOf(method, path string, query url.Values) Info {
 		i.Verb = strings.ToLower(method)
 		return i
 	}
-	watch := query.Get("watch") == "true" || query.Get("watch") == "1"
+	watch, old := IsSet(query, "watch"), false
 	if parts[0] == "watch" && len(parts) > 1 { // the old spelling
-		watch, parts = true, parts[1:]
+		old, parts = true, parts[1:]
 	}
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		i.Namespace = parts[1]
@@ -47,8 +47,13 @@ func InfoOf(method, path string, query url.Values) Info {
 	if len(parts) > 2 {
 		i.Subresource = parts[2]
 	}
-	i.Verb = verb(method, i.Name != "", watch)
+	i.Verb = verb(method, i.Name != "", old || watch && i.Name == "")
 	return i
+}
+
+// IsSet reads a parameter as the API server does, which takes for yes whatever is neither "false" nor "0".
+func IsSet(query url.Values, name string) bool {
+	return query.Has(name) && query.Get(name) != "0" && !strings.EqualFold(query.Get(name), "false")
 }
 
 func verb(method string, named, watch bool) string {

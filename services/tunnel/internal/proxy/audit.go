@@ -64,7 +64,7 @@ func (rec *record) end() {
 
 // lasts says whether a request changes something, or goes on until somebody ends it.
 func lasts(r *http.Request, class kubehttp.Class, info kubehttp.Info) bool {
-	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && r.URL.Query().Get("follow") != "" {
+	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && kubehttp.IsSet(r.URL.Query(), "follow") {
 		return true
 	}
 	return class != kubehttp.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
