@@ -73,6 +73,7 @@ type Repair struct {
 	news     *notice.Board
 	seconds  prometheus.Histogram
 	results  *prometheus.CounterVec
+	verified *prometheus.CounterVec
 	slots    chan struct{}
 	// done gets a value when a repair has ended.
 	done chan struct{}
@@ -112,9 +113,10 @@ func New(m *memory.Memory, repairer Repairer, verifier Verifier, now func() time
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fairlead_agent_repair_seconds", Help: "Time from the news of a change to its repair.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
 		}),
-		results: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_repairs_total", Help: "Repairs of objects, by result."}, []string{"result"}), "repaired", "failed"),
+		results:  telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_repairs_total", Help: "Repairs of objects, by result."}, []string{"result"}), "repaired", "failed"),
+		verified: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_verifications_total", Help: "Objects that were compared by a dry run with what is believed of them, by result."}, []string{"result"}), "same", "different", "failed"),
 	}
-	metrics.MustRegister(r.seconds, r.results)
+	metrics.MustRegister(r.seconds, r.results, r.verified)
 	return r
 }
 
@@ -325,7 +327,14 @@ func (r *Repair) verify(ctx context.Context, cursor uint32) uint32 {
 		return 0
 	}
 	same, err := r.verifier.Verify(ctx, service, key)
-	if err == nil && !same {
+	switch {
+	case errors.Is(err, ErrNotNow):
+	case err != nil:
+		r.verified.WithLabelValues("failed").Inc()
+	case same:
+		r.verified.WithLabelValues("same").Inc()
+	default:
+		r.verified.WithLabelValues("different").Inc()
 		r.log.Warn("an object was not as it was believed to be", "service", service, "object", key.String())
 		r.memory.Distrust(key)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,9 +31,10 @@ var kind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployme
 
 // world is a cluster at the edge: its objects have a field that is ours, or somebody else's.
 type world struct {
-	memory *memory.Memory
-	repair *repair.Repair
-	jump   atomic.Int64 // of the clock
+	memory  *memory.Memory
+	repair  *repair.Repair
+	jump    atomic.Int64 // of the clock
+	metrics *prometheus.Registry
 
 	mu       sync.Mutex // guards what follows
 	version  int
@@ -44,9 +47,9 @@ type world struct {
 }
 
 func newWorld(objects int) *world {
-	w := &world{repairs: map[string]int{}, verified: map[string]int{}, same: true}
+	w := &world{metrics: prometheus.NewRegistry(), repairs: map[string]int{}, verified: map[string]int{}, same: true}
 	w.memory = memory.New(func(service string) { w.repair.Notice(service) })
-	w.repair = repair.New(w.memory, w, w, func() time.Time { return time.Now().Add(time.Duration(w.jump.Load())) }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w.repair = repair.New(w.memory, w, w, func() time.Time { return time.Now().Add(time.Duration(w.jump.Load())) }, slog.New(slog.DiscardHandler), w.metrics)
 	var entries []inventory.Entry
 	for i := range objects {
 		entries = append(entries, inventory.Entry{Ref: object.Ref{Key: key(fmt.Sprint("o", i)), Version: "v1"}, Sum: 1})
@@ -319,10 +322,23 @@ func TestVerificationFindsAWrongCache(t *testing.T) {
 		<-time.After(14 * time.Hour)
 		synctest.Wait()
 		w.mu.Lock()
+		all := 0
 		for i := range 10 {
-			if n := w.verified[fmt.Sprint("o", i)]; n < 1 || n > 2 {
+			n := w.verified[fmt.Sprint("o", i)]
+			if n < 1 || n > 2 {
 				t.Errorf("o%d was compared %d times", i, n)
 			}
+			all += n
+		}
+		want := fmt.Sprintf(`
+# HELP fairlead_agent_verifications_total Objects that were compared by a dry run with what is believed of them, by result.
+# TYPE fairlead_agent_verifications_total counter
+fairlead_agent_verifications_total{result="different"} 0
+fairlead_agent_verifications_total{result="failed"} 0
+fairlead_agent_verifications_total{result="same"} %d
+`, all)
+		if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(want), "fairlead_agent_verifications_total"); err != nil {
+			t.Error(err)
 		}
 		w.same = false
 		w.mu.Unlock()
