@@ -1,12 +1,17 @@
 package tunnel_test
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/identity"
 )
 
@@ -143,4 +148,39 @@ func TestUsersDoWhatTheyAreGranted(t *testing.T) {
 		resp, _ := h.do(h.requestAs(bob("dev"), "GET", pods))
 		return resp.StatusCode == http.StatusForbidden
 	})
+}
+
+// With the console away a replica is killed after somebody has changed something.
+func TestTrailSurvivesKill(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	redis, dir := redistest.Start(t), t.TempDir()
+	base := newHub(t, "edge-1")
+	base.setAway(true)
+	h, process := base.process(redis.URL(), dir)
+	h.agent(eventAPI(t), "edge-1")
+	h.spread("edge-1", 1)
+	if resp, body := h.do(h.request("DELETE", "/clusters/edge-1/api/v1/namespaces/x/pods/web", nil)); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, body)
+	}
+	h.await("both events are on the disk", func() bool {
+		var spooled []byte
+		files, err := filepath.Glob(filepath.Join(dir, "audit", "*"))
+		for _, file := range files {
+			data, readErr := os.ReadFile(file)
+			spooled, err = append(spooled, data...), errors.Join(err, readErr)
+		}
+		return err == nil && bytes.Contains(spooled, []byte("tunnel.request.begin")) && bytes.Contains(spooled, []byte("tunnel.request.end"))
+	})
+	process.Kill()
+	base.setAway(false)
+	h, _ = base.process(redis.URL(), dir)
+	h.await("they are in the trail, and so is that it was killed", func() bool {
+		return len(h.audited("tunnel.request.begin")) == 1 && len(h.audited("tunnel.request.end")) == 1 && len(h.audited("audit.lost")) == 1
+	})
+	if e := h.audited("tunnel.request.end")[0]; e.GetVerb() != "delete" || e.GetName() != "web" || e.GetCode() != http.StatusOK {
+		t.Errorf("end: %v", e)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -60,6 +61,7 @@ type console struct {
 	clusters []string
 	grants   []*consolev1.Grant
 	events   []*consolev1.AuditEvent
+	away     bool          // no events are taken in
 	changed  chan struct{} // closed and made anew with each change
 }
 
@@ -135,8 +137,17 @@ func (c *console) setGrants(grants ...*consolev1.Grant) {
 func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.away {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	}
 	c.events = append(c.events, req.GetEvents()...)
 	return &consolev1.RecordAuditEventsResponse{}, nil
+}
+
+func (c *console) setAway(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = away
 }
 
 // audited returns the events of an action that have been recorded.

@@ -42,14 +42,14 @@ func runTunnel() {
 }
 
 // process starts a replica of the tunnel as a process of its own.
-func (h *hub) process(redis string) (*hub, *subprocess.Process) {
+func (h *hub) process(redis, dir string) (*hub, *subprocess.Process) {
 	h.t.Helper()
 	addresses, err := freeport.Addresses(1)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	at, c := addresses[0], h.config
-	cmd := exec.Command(os.Args[0], "--listen", at, "--data-dir", h.t.TempDir(), "--console-url", c.ConsoleURL, "--hub-ca-file", c.HubCAFile,
+	cmd := exec.Command(os.Args[0], "--listen", at, "--data-dir", dir, "--console-url", c.ConsoleURL, "--hub-ca-file", c.HubCAFile,
 		"--hub-secret-file", c.HubSecretFile, "--redis-url", redis, "--tls-cert", c.Server.CertFile, "--tls-key", c.Server.KeyFile, "--drain-timeout", "60s")
 	more := &hub{console: h.console, t: h.t, ca: h.ca, config: c, url: "https://" + at, logs: &syncBuffer{}}
 	cmd.Env = append(os.Environ(), asTunnel+"=1")
@@ -276,7 +276,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	base := newHub(t, "edge-1")
 	replicas, processes := make([]*hub, 2), make([]*subprocess.Process, 2)
 	for i := range replicas {
-		replicas[i], processes[i] = base.process(redis.URL())
+		replicas[i], processes[i] = base.process(redis.URL(), t.TempDir())
 	}
 	lb := newBalancer(t)
 	lb.set(replicas...)
@@ -317,7 +317,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 		if err := processes[i].Wait(); err != nil {
 			t.Errorf("the replica: %v\n%s", err, replicas[i].logs)
 		}
-		replicas[i], processes[i] = base.process(redis.URL())
+		replicas[i], processes[i] = base.process(redis.URL(), t.TempDir())
 		lb.set(replicas...)
 		front.spread("edge-1", 2)
 	}
