@@ -17,10 +17,22 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
+// Reader reads files that together may hold no more than one: aliases make much of little.
+type Reader struct {
+	nodes   int
+	stopped bool
+}
+
+// Stopped says that a limit was met: nothing more is to be read.
+func (r *Reader) Stopped() bool { return r.stopped }
+
+// Decode reads all documents of one file.
+func Decode(file string, data []byte) ([]*Object, error) { return new(Reader).Decode(file, data) }
+
 // Decode reads all documents of a file. The error is Problems. What has no problem by itself is
 // returned besides the error, for Validate to find problems there, too.
-func Decode(file string, data []byte) ([]*Object, error) {
-	d := &decoder{file: file}
+func (r *Reader) Decode(file string, data []byte) ([]*Object, error) {
+	d := &decoder{Reader: r, file: file}
 	if len(data) > MaxFileBytes {
 		d.report(1, "is larger than %d MiB: split the file", MaxFileBytes>>20)
 		return nil, d.problems
@@ -103,15 +115,14 @@ func clearer(line int, message string, data []byte) (int, string) {
 }
 
 type decoder struct {
+	*Reader
 	file     string
 	objects  []*Object
 	problems Problems
-	stopped  bool // A limit was met: nothing more is read.
 
 	// Of the document at hand:
 	object  *Object
 	subject string
-	nodes   int
 }
 
 func (d *decoder) report(line int, format string, args ...any) {
@@ -292,10 +303,10 @@ func join(a, b string) string {
 
 // bounded counts a node and reports when it is one too many or too deep.
 func (d *decoder) bounded(n *yaml.Node, depth int) bool {
-	d.nodes++
+	d.nodes += 1 + len(n.Value)/nodeBytes
 	if d.nodes > maxNodes || depth > maxDepth {
 		if !d.stopped {
-			d.report(n.Line, "nested too deep, or too large")
+			d.report(n.Line, "nested too deep, or too large with what aliases repeat: split it")
 		}
 		d.stopped = true
 	}
@@ -354,7 +365,9 @@ func (d *decoder) eachKey(n *yaml.Node, at path, f func(key, value *yaml.Node)) 
 			continue
 		}
 		seen[key.Value] = key.Line
-		f(key, value)
+		if d.bounded(key, 0) {
+			f(key, value)
+		}
 	}
 }
 

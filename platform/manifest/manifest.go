@@ -26,7 +26,8 @@ const APIVersion = "fairlead.dev/v1"
 const (
 	MaxFileBytes = 16 << 20
 	maxObjects   = 10_000
-	maxNodes     = 1_000_000 // Per file, counting what aliases repeat.
+	maxNodes     = 1_000_000 // Of files that are read together, counting what aliases repeat.
+	nodeBytes    = 32        // Of text that count as one node more.
 	maxDepth     = 32
 	maxProblems  = 20 // As many as a person reads.
 )

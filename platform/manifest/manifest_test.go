@@ -158,6 +158,7 @@ func TestBombsAreRefusedQuickly(t *testing.T) {
 	laughs.WriteString("spec: *x39\n")
 	for name, in := range map[string]string{
 		"aliases": laughs.String(),
+		"texts":   "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: a}\nspec: {sources: [&x " + strings.Repeat("x", 100<<10) + strings.Repeat(", *x", 2000) + "]}\n",
 		"depth":   strings.Repeat("a: {", 5000) + strings.Repeat("}", 5000),
 		"size":    strings.Repeat("#", manifest.MaxFileBytes+1),
 		"number":  strings.Repeat("{apiVersion: fairlead.dev/v1, kind: Cluster, metadata: {name: a}}\n---\n", 10_001),
@@ -172,6 +173,22 @@ func TestBombsAreRefusedQuickly(t *testing.T) {
 				t.Errorf("took %v", took)
 			}
 		})
+	}
+}
+
+func TestFilesOfOneReaderAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	var entries strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&entries, "k%d: {text: v}, ", i)
+	}
+	in := "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: a}\nspec: {overrides: [&x {config: {" + entries.String() + "}}" + strings.Repeat(", *x", 200) + "]}\n"
+	var r manifest.Reader
+	if _, err := r.Decode("a.yaml", []byte(in)); err != nil || r.Stopped() {
+		t.Fatalf("the first: %v", err)
+	}
+	if _, err := r.Decode("b.yaml", []byte(in)); err == nil || !strings.Contains(err.Error(), "b.yaml:4: globalservice \"a\": nested too deep, or too large") || !r.Stopped() {
+		t.Errorf("the second: %v", err)
 	}
 }
 

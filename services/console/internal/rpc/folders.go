@@ -73,8 +73,12 @@ func declared(files []*consolev1.FolderFile) ([]*manifest.Object, error) {
 			problems = append(problems, some...)
 		}
 	}
+	var reader manifest.Reader
 	for _, f := range files {
-		found, err := manifest.Decode(f.GetPath(), f.GetData())
+		if reader.Stopped() {
+			break
+		}
+		found, err := reader.Decode(f.GetPath(), f.GetData())
 		collect(err)
 		if objects = append(objects, found...); len(objects) > maxDeclared {
 			return nil, fmt.Errorf("it declares more than %d resources: make several services of it, of a folder each", maxDeclared)
