@@ -293,6 +293,86 @@ func TestFolderThatLosesMuchWaitsForAPerson(t *testing.T) {
 	})
 }
 
+func TestWhatGoesWithGlobalServicesAndClustersIsGuarded(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.empower(t, "fleet", "admin", everywhere())
+		p.admin.must(t, declare("fleet", "fleet"), newCluster("p1", "env", "prod"), newCluster("p2", "env", "prod"))
+		p.admin.putGlobal(t, newGlobal("probe", prod()))
+		p.push(t, commitA)
+		const cluster = "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: p3, labels: {env: prod}}\n---\n"
+		logs := func(more string) string {
+			return "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: logs}\nspec: {clusters: {labels: {env: prod}}, template: {source: shop}" + more + "}\n---\n"
+		}
+		all := yaml("a", "") + yaml("b", "")
+		p.healthy(t, "fleet", "d1", files{"x.yaml": all + cluster + logs("")})
+		// One for each cluster goes with the global service, those of two global services with the cluster, and none is counted twice.
+		for digest, c := range map[string]struct{ of, want string }{
+			"d2": {all + cluster, "4 of 7 resources would be deleted"},
+			"d3": {all + logs(""), "3 of 6 resources would be deleted"},
+			"d4": {all, "6 of 8 resources would be deleted"},
+		} {
+			if state, message := p.bring(t, "fleet", digest, files{"x.yaml": c.of}); state != "WAITING" || !strings.Contains(message, c.want) {
+				t.Errorf("%s is %s: %s", digest, state, message)
+			}
+		}
+		p.healthy(t, "fleet", "d5", files{"x.yaml": all + cluster + logs(", onLeave: ON_LEAVE_DETACH")})
+		p.healthy(t, "fleet", "d6", files{"x.yaml": all + cluster})
+		if got := p.admin.names(t, "", ""); got != "a b fleet logs-p1 logs-p2 logs-p3 probe-p1 probe-p2 probe-p3 web" {
+			t.Errorf("left are %s", got)
+		}
+	})
+}
+
+func TestWhatIsNotPrunedIsOnItsOwn(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.empower(t, "fleet", "operator", everywhere())
+		careful := declare("careful", "fleet")
+		careful.Spec.Sync = &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Disabled: true}}
+		p.admin.must(t, careful, declare("other", "fleet"))
+		p.push(t, commitA)
+		p.healthy(t, "careful", "d1", files{"x.yaml": yaml("a", "  sync: {mode: SYNC_MODE_HOLD}\n") + yaml("b", "") + yaml("c", "")})
+		if state, message := p.bring(t, "careful", "d2", files{"x.yaml": yaml("c", "")}); state != "HEALTHY" || !strings.HasSuffix(message, "2 resources that left the folder stay, on their own, for spec.sync.prune.disabled is set.") {
+			t.Errorf("it is %s: %s", state, message)
+		}
+		p.expect(t, "careful/c:")
+		// People change it, and another folder takes it over.
+		b := newService("b", "shop", "edge-1")
+		b.Spec.Path = "mine"
+		p.admin.must(t, b)
+		p.healthy(t, "other", "d1", files{"x.yaml": yaml("a", "")})
+		p.expect(t, "other/a:,HOLD careful/c:")
+		if p.healthy(t, "careful", "d3", files{"x.yaml": yaml("c", "  path: x\n")}); strings.Contains(p.admin.service(t, "careful").GetStatus().GetStateMessage(), "stay") {
+			t.Errorf("it still says that something stays: %v", p.admin.service(t, "careful").GetStatus())
+		}
+	})
+}
+
+func TestOneDigestIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", everywhere())
+	p.admin.must(t, declare("fleet", "fleet"))
+	p.push(t, commitA)
+	// Two distributors were told that it is wanted, and bring it one after the other.
+	twice := func(digest, first, second string) *consolev1.ApplyFolderResponse {
+		t.Helper()
+		p.bring(t, "fleet", digest, files{"x.yaml": first})
+		req := p.told(t, "fleet", digest)
+		req.Content = &consolev1.FolderContent{Files: []*consolev1.FolderFile{{Path: "x.yaml", Data: []byte(second)}}}
+		return p.ask(t, req)
+	}
+	if res := twice("d1", yaml("a", ""), yaml("b", "")); !res.GetSettled() {
+		t.Errorf("what is applied: %v", res)
+	}
+	p.expect(t, "fleet/a:")
+	if res := twice("d2", strings.Replace(yaml("c", ""), "edge-1", "edge-9", 1), yaml("d", "")); res.GetSettled() || res.GetRetryAfter().AsDuration() <= 0 {
+		t.Errorf("what was refused just now: %v", res)
+	}
+	p.expect(t, "fleet/a:")
+}
+
 func TestFoldersDeclareFolders(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
@@ -355,6 +435,21 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		p.push(t, commitA)
 		inProject := func(name, project string) string { return yaml(name, "  project: "+cmp.Or(project, `""`)+"\n") }
 		p.healthy(t, "mine", "d1", files{"x.yaml": inProject("a", "shop")})
+		// Whoever made an account is free to give it rights later, and does not give them to who has named it before.
+		p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("new")})
+		wantCode(t, kim.tryService(t, of("early", "new")), connect.CodePermissionDenied, `service account "new" has no grants yet`)
+		// What is of another project stays there, though the account may change it.
+		p.empower(t, "both", "operator", everywhere(), "shop", "bank")
+		p.admin.must(t, of("greedy", "both"))
+		vault := newService("vault", "shop", "edge-1")
+		vault.Spec.Project = "bank"
+		p.admin.must(t, vault)
+		state, message := p.bring(t, "greedy", "d1", files{"x.yaml": inProject("vault", "shop")})
+		if state != "FAILED" || !strings.Contains(message, `the name is taken by one that you may not see`) || strings.Contains(message, "bank") {
+			t.Errorf("another project's: %s: %s", state, message)
+		}
+		// Global services of the project are declared with rights in it.
+		p.healthy(t, "greedy", "d2", files{"x.yaml": "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: logs}\nspec: {clusters: {names: [edge-1]}, template: {project: shop, source: shop}}\n"})
 		for project, want := range map[string]string{"bank": `is of project "bank"`, "": "declares only what is of it"} {
 			if state, message := p.bring(t, "mine", "d2"+project, files{"x.yaml": inProject("a", "shop") + inProject("b", project)}); state != "FAILED" || !strings.Contains(message, want) {
 				t.Errorf("project %q: %s: %s", project, state, message)

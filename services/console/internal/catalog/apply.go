@@ -52,7 +52,11 @@ func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Wr
 			if err := c.mayDelete(ctx, by, old...); err != nil {
 				return err
 			}
-			if err := c.mayPrune(by, a, old, total); err != nil {
+			lost, err := withTaken(ctx, tx.View, old)
+			if err != nil {
+				return err
+			}
+			if err := c.mayPrune(by, a, lost, total+len(lost)-len(old)); err != nil {
 				return err
 			}
 			for _, r := range old {

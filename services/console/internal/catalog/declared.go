@@ -85,24 +85,33 @@ func (d Declarations) Clear(ctx context.Context, tx *store.Tx, by By, r store.Re
 	if ctx.Value(declaringKey{}) == nil && !by.Self() {
 		return refuse(Precondition, "service %q has declared %d resources, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, len(list), r.Name)
 	}
-	edits := make([]Edit, len(list))
-	for i, of := range list {
-		if !spec.keeps() {
-			edits[i] = Removal(of.Kind, of.Name, of.ETag())
-			continue
-		}
-		if edits[i], err = release(ctx, tx.View, of); err != nil {
-			return err
-		}
-		if err := tx.Say(ctx, of.UID, ""); err != nil {
-			return err
-		}
+	edits, err := leave(ctx, tx, list, spec.keeps())
+	if err != nil {
+		return err
 	}
 	written, err := d.PutIn(declaring(ctx, r.Name), tx, by, edits)
 	if side, ok := ctx.Value(sideKey{}).(*[]Written); ok {
 		*side = append(*side, written...)
 	}
 	return err
+}
+
+// leave makes of what is declared no more that it is deleted, or stays on its own.
+func leave(ctx context.Context, tx *store.Tx, list []store.Resource, stay bool) (edits []Edit, err error) {
+	edits = make([]Edit, len(list))
+	for i, r := range list {
+		if !stay {
+			edits[i] = Removal(r.Kind, r.Name, r.ETag())
+			continue
+		}
+		if edits[i], err = release(ctx, tx.View, r); err != nil {
+			return nil, err
+		}
+		if err := tx.Say(ctx, r.UID, ""); err != nil {
+			return nil, err
+		}
+	}
+	return edits, nil
 }
 
 // release takes the mark of a folder from a resource, which stays as it is otherwise.
@@ -160,7 +169,7 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 	fate := "stays, on its own"
 	if !spec.keeps() {
 		fate = "is deleted"
-		if list, err = withDeclared(ctx, tx.View, list); err != nil {
+		if list, err = withTaken(ctx, tx.View, list); err != nil {
 			return nil, err
 		}
 	}

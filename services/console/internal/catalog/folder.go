@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,8 +23,11 @@ const (
 	DeclaredLabel = "fairlead.dev/declared-by"
 	// maxNesting is how deep folders may declare services with folders of their own.
 	maxNesting = 4
-	// folderRetry is how soon a folder that was refused is tried again: what it needs may be there by then.
-	folderRetry = 30 * time.Second
+	// folderRetry is how soon a folder that was refused is tried again, as what it needs may be there by then; each time twice as long
+	// passes, up to folderRetryMost.
+	folderRetry, folderRetryMost = 30 * time.Second, 5 * time.Minute
+	// folderTime is how long a folder may take to be written: nobody else writes meanwhile, and the store gives up after three times that.
+	folderTime = 5 * time.Second
 	// folderSoon is how soon to ask again when one of both sides is behind.
 	folderSoon = 2 * time.Second
 	// shownRemovals of a guard.
@@ -67,53 +71,57 @@ type Answer struct {
 	Retry           time.Duration
 }
 
-// Folders are those that were refused, and when they are tried again.
+// folders are those that were refused.
 type folders struct {
-	mu  sync.Mutex // guards what follows
-	due map[string]time.Time
+	mu     sync.Mutex // guards what follows
+	before map[string]refusal
+}
+
+// refusal is when a folder is tried again, and how long that was after it was refused last.
+type refusal struct {
+	due   time.Time
+	after time.Duration
 }
 
 // wait is how long a folder is not tried.
 func (f *folders) wait(d Delivered, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.due[d.key()].Sub(now)
+	return f.before[d.key()].due.Sub(now)
 }
 
-// refused notes that a folder is tried again later, and forgets those whose time has come.
-func (f *folders) refused(d Delivered, now time.Time) {
+// refused says when a folder is tried again, and forgets those that nobody has brought since.
+func (f *folders) refused(d Delivered, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.due, func(_ string, at time.Time) bool { return at.Before(now) })
-	if f.due == nil {
-		f.due = map[string]time.Time{}
+	maps.DeleteFunc(f.before, func(_ string, r refusal) bool { return now.Sub(r.due) > 2*folderRetryMost })
+	if f.before == nil {
+		f.before = map[string]refusal{}
 	}
-	f.due[d.key()] = now.Add(folderRetry)
+	after := min(max(folderRetry, 2*f.before[d.key()].after), folderRetryMost)
+	f.before[d.key()] = refusal{now.Add(after), after}
+	return after
 }
 
 func (d *Delivered) key() string { return fmt.Sprintf("%s %d %s", d.UID, d.ServiceRevision, d.Digest) }
 
 // AskFolder says whether the content of a folder is wanted.
 func (c *Catalog) AskFolder(ctx context.Context, d Delivered) (a Answer, err error) {
-	if wait := c.folders.wait(d, c.now()); wait > 0 {
-		return Answer{Retry: wait}, nil
-	}
-	var s Service
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		s, a, err = c.folderOf(ctx, v, d)
+		_, a, err = c.folderOf(ctx, v, d)
 		return err
 	})
 	if err != nil || a != (Answer{}) {
 		return a, err
-	}
-	if r := s.Status.Cluster.Report; r != nil && r.Digest == d.Digest && r.Phase != PhaseFailed {
-		return Answer{Settled: true}, nil
 	}
 	return Answer{Wanted: true}, nil
 }
 
 // folderOf returns the service of a folder, or the answer if what is delivered is not what the catalog wants now.
 func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Service, a Answer, err error) {
+	if wait := c.folders.wait(d, c.now()); wait > 0 {
+		return s, Answer{Retry: wait}, nil
+	}
 	row, err := v.Get(ctx, store.KindService, d.Service)
 	if errors.Is(err, store.ErrNotFound) || err == nil && row.UID != d.UID {
 		return s, Answer{Retry: folderSoon}, nil // the distributor will hear of it
@@ -129,6 +137,9 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 	head := s.Status.Git.Head
 	if !s.Spec.Catalog || row.Revision != d.ServiceRevision || head == nil || head.Revision.Commit != d.Revision.Commit || s.Status.Hub.Digest != d.Digest {
 		return s, Answer{Retry: folderSoon}, nil
+	}
+	if r := s.Status.Cluster.Report; r != nil && r.Digest == d.Digest && r.Phase != PhaseFailed {
+		return s, Answer{Settled: true}, nil
 	}
 	return s, a, nil
 }
@@ -153,7 +164,6 @@ var errGuarded = errors.New("has to be confirmed")
 // ApplyFolder brings a folder into the catalog, all of it or nothing, and notes in the same transaction how that went.
 func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content, traceID string) (a Answer, err error) {
 	b := &bringing{Catalog: c, delivered: d, content: content}
-	var report Report
 	var refused error
 	err = c.store.Write(ctx, "console", func(ctx context.Context, tx *store.Tx) (err error) {
 		if b.service, a, err = c.folderOf(ctx, tx.View, d); err != nil || a != (Answer{}) {
@@ -173,22 +183,20 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 		if err != nil {
 			return err
 		}
-		if report, err = b.report(tx.Now(), held, refused); err != nil {
+		report, err := b.report(tx.Now(), held, refused)
+		if err != nil {
 			return err
+		}
+		a = Answer{Settled: true}
+		if report.Phase == PhaseFailed && content.Refusal == "" {
+			a = Answer{Retry: c.folders.refused(d, c.now())} // before another one brings the same
 		}
 		return b.note(ctx, tx, report)
 	})
-	if err != nil || a != (Answer{}) {
-		return a, err
-	}
-	if refused == nil {
+	if err == nil && refused == nil {
 		c.tell(ctx, b.by, b.written)
 	}
-	if report.Phase == PhaseFailed && content.Refusal == "" {
-		c.folders.refused(d, c.now())
-		return Answer{Retry: folderRetry}, nil
-	}
-	return Answer{Settled: true}, nil
+	return a, err
 }
 
 // bring writes what the folder holds, and deletes what it held.
@@ -219,10 +227,12 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range going {
-		edits = append(edits, Removal(r.Kind, r.Name, r.ETag()))
+	gone, err := leave(ctx, tx, going, b.kept > 0)
+	if err != nil {
+		return err
 	}
-	if b.written, err = b.PutIn(ctx, tx, b.by, edits); err != nil {
+	edits = append(edits, gone...)
+	if b.written, err = b.PutIn(until(ctx, b.now().Add(folderTime)), tx, b.by, edits); err != nil {
 		return err
 	}
 	if b.dry {
@@ -322,16 +332,18 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 		case ref.Name == name:
 			return refuse(Invalid, "service %q declares itself: take it out of its own folder", name)
 		case slices.Contains(above, ref.Name):
-			return refuse(Invalid, "service %q comes of it, by way of %s: services can't declare each other in a circle", name, strings.Join(above, ", "))
+			return refuse(Invalid, "service %q comes of it: services can't declare each other in a circle", name)
 		case spec.Catalog && len(above)+1 >= maxNesting:
 			return refuse(Invalid, "spec.catalog: this would be nested %d deep, and %d is the most: declare it further up", len(above)+2, maxNesting)
 		}
 	}
-	if err := b.inProject(e); err != nil {
+	if err := b.inProject(e); err != nil || current == nil {
 		return err
 	}
-	if current == nil {
-		return nil
+	if project := b.service.Spec.Project; project != "" {
+		if is, err := ProjectOf(*current); err != nil || is != project {
+			return cmp.Or(err, taken(ref))
+		}
 	}
 	if b.reader != nil && b.reader.MayTouch(ctx, b.by, ref, current) != nil {
 		return nil //nolint:nilerr // writing it is refused, in words that tell nothing
@@ -371,7 +383,7 @@ func (b *bringing) inProject(e *Edit) error {
 	return nil
 }
 
-// going returns what left the folder, unless a person has to confirm that first.
+// going returns what left the folder, unless it is to be deleted and a person has to confirm that first.
 func (b *bringing) going(ctx context.Context, tx *store.Tx) ([]store.Resource, error) {
 	all, err := tx.Labelled(ctx, DeclaredLabel, b.service.Meta.Name)
 	if err != nil {
@@ -385,9 +397,9 @@ func (b *bringing) going(ctx context.Context, tx *store.Tx) ([]store.Resource, e
 	prune := b.service.Spec.wishes().Prune
 	if prune.Disabled {
 		b.kept = len(going)
-		return nil, nil
+		return going, nil
 	}
-	lost, err := withDeclared(ctx, tx.View, going)
+	lost, err := withTaken(ctx, tx.View, going)
 	if err != nil {
 		return nil, err
 	}
@@ -418,24 +430,40 @@ func guardOf(going []store.Resource, total int) *Guard {
 	return g
 }
 
-// withDeclared returns resources with those that folders of them declare, which go with them.
-func withDeclared(ctx context.Context, v store.View, list []store.Resource) ([]store.Resource, error) {
-	out := slices.Clone(list)
+// withTaken returns resources that are to be deleted with those that go with them, each once.
+func withTaken(ctx context.Context, v store.View, list []store.Resource) ([]store.Resource, error) {
+	out, there := slices.Clone(list), map[string]bool{}
+	for _, r := range list {
+		there[r.UID] = true
+	}
 	for i := 0; i < len(out); i++ {
-		spec, err := catalogSpec(&out[i])
+		of, err := takenBy(ctx, v, out[i])
 		if err != nil {
 			return nil, err
 		}
-		if spec == nil || spec.keeps() {
-			continue
+		for _, r := range of {
+			if !there[r.UID] {
+				out, there[r.UID] = append(out, r), true
+			}
 		}
-		of, err := v.Labelled(ctx, DeclaredLabel, out[i].Name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, of...)
 	}
 	return out, nil
+}
+
+// takenBy are the resources that a deletion takes along: what a folder declares, and what global services made.
+func takenBy(ctx context.Context, v store.View, r store.Resource) ([]store.Resource, error) {
+	if r.Kind != store.KindService {
+		made, stay, err := madeFor(ctx, v, r)
+		if stay {
+			made = nil
+		}
+		return made, err
+	}
+	spec, err := catalogSpec(&r)
+	if err != nil || spec == nil || spec.keeps() {
+		return nil, err
+	}
+	return v.Labelled(ctx, DeclaredLabel, r.Name)
 }
 
 // catalogSpec is the spec of a service whose folder goes to the catalog; nil: it is another resource.
@@ -495,6 +523,10 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.Phase, r.Guard = PhaseWaiting, b.guard
 		r.Message = fmt.Sprintf("%d of %d resources would be deleted from the catalog, and nothing of %s is applied before. If that is meant: fairlead confirm prune %s %s",
 			b.guard.Removing, b.guard.ObjectsTotal, short(d.Revision.Commit), d.Service, b.guard.ID)
+	case errors.Is(refused, errLate):
+		r.Phase = PhaseFailed
+		r.Message = fmt.Sprintf("Nothing of it was applied: writing its %d resources takes more than %s, in which nobody else can write. Make several services of it, of a folder each.",
+			len(b.content.Edits), folderTime)
 	case isRefusal:
 		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied: "+b.told(refusal)
 	case refused != nil:
@@ -504,7 +536,7 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.ObjectsTotal = int32(len(b.content.Edits))
 		r.ObjectsHealthy = r.ObjectsTotal
 		if b.kept > 0 {
-			r.Message = fmt.Sprintf("%d resources that left the folder stay, for spec.sync.prune.disabled is set.", b.kept)
+			r.Message = fmt.Sprintf("%d resources that left the folder stay, on their own, for spec.sync.prune.disabled is set.", b.kept)
 		}
 	}
 	return r, nil

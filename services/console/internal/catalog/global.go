@@ -436,44 +436,50 @@ func ofGlobal(ctx context.Context, v store.View, name string) ([]store.Resource,
 // Clear takes the services of a cluster or a global service away that is about to be deleted: they can't stay, or
 // name it.
 func (g Globals) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	var edits []Edit
+	services, stay, err := madeFor(ctx, tx.View, r)
+	if err != nil {
+		return err
+	}
+	edits := make([]Edit, len(services))
+	for i, s := range services {
+		if stay {
+			edits[i] = Detach(s)
+		} else {
+			edits[i] = Removal(s.Kind, s.Name, "")
+		}
+	}
+	return g.put(ctx, tx, by, edits)
+}
+
+// madeFor are the services that a global service made, or that global services made for a cluster, and whether they stay, on their
+// own, when it is deleted.
+func madeFor(ctx context.Context, v store.View, r store.Resource) (services []store.Resource, stay bool, err error) {
 	switch r.Kind {
 	case store.KindGlobalService:
 		global, err := GlobalServices().Decode(r)
 		if err != nil {
-			return err
+			return nil, false, err
 		}
-		services, err := ofGlobal(ctx, tx.View, r.Name)
-		if err != nil {
-			return err
-		}
-		for _, s := range services {
-			if global.Spec.Detach {
-				edits = append(edits, Detach(s))
-			} else {
-				edits = append(edits, Removal(s.Kind, s.Name, ""))
-			}
-		}
+		services, err := ofGlobal(ctx, v, r.Name)
+		return services, global.Spec.Detach, err
 	case store.KindCluster:
-		globals, err := tx.List(ctx, store.KindGlobalService, "", maxReferrers)
+		globals, err := v.List(ctx, store.KindGlobalService, "", maxReferrers)
 		if err != nil {
-			return err
+			return nil, false, err
 		}
-		var names []string
-		for _, global := range globals {
-			names = append(names, nameAt(global.Name, r.Name))
+		names := make([]string, len(globals))
+		for i, global := range globals {
+			names[i] = nameAt(global.Name, r.Name)
 		}
-		services, err := tx.Named(ctx, store.KindService, names)
-		if err != nil {
-			return err
-		}
+		found, err := v.Named(ctx, store.KindService, names)
 		for _, name := range names {
-			if s, ok := services[name]; ok && s.Labels[GlobalLabel] != "" {
-				edits = append(edits, Removal(s.Kind, s.Name, ""))
+			if s, ok := found[name]; ok && s.Labels[GlobalLabel] != "" {
+				services = append(services, s)
 			}
 		}
+		return services, false, err
 	}
-	return g.put(ctx, tx, by, edits)
+	return nil, false, nil
 }
 
 // GlobalStatus is how the services of a global service are.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"fairlead.dev/services/console/internal/store"
@@ -79,58 +82,123 @@ func (s *ServiceSpec) EffectiveRef() string {
 // Dependencies is a Hook: the services that one waits for exist in its cluster, and none waits for itself.
 type Dependencies struct{}
 
-// Wrote looks at services.
+// Wrote looks at what a service waits for.
 func (Dependencies) Wrote(ctx context.Context, tx *store.Tx, _ By, _, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
 	var spec ServiceSpec
-	if err := decode(*after, &spec); err != nil || len(spec.wishes().DependsOn) == 0 {
+	if err := decode(*after, &spec); err != nil {
 		return err
 	}
-	return (&chain{tx: tx, cluster: spec.Cluster, path: []string{after.Name}, done: map[string]bool{}}).follow(ctx, spec.wishes().DependsOn)
-}
-
-// chain walks along what services wait for.
-type chain struct {
-	tx      *store.Tx
-	cluster string
-	path    []string
-	done    map[string]bool
-}
-
-func (c *chain) follow(ctx context.Context, names []string) error {
-	found, err := c.tx.Named(ctx, store.KindService, names)
+	names := spec.wishes().DependsOn
+	found, err := tx.Named(ctx, store.KindService, names)
 	if err != nil {
 		return err
 	}
-	first := c.path[0]
 	for _, name := range names {
 		r, ok := found[name]
-		var spec ServiceSpec
-		switch {
-		case name == first:
-			return refuse(Precondition, "service %q: spec.sync.dependsOn: it would wait for itself: %s -> %s", first, strings.Join(c.path, " -> "), name)
-		case c.done[name]:
-			continue
-		case !ok && len(c.path) == 1:
-			return refuse(Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", first, name)
-		case !ok:
-			continue // of another one, and gone since
+		if !ok {
+			return refuse(Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
 		}
-		if err := decode(r, &spec); err != nil {
+		var of ServiceSpec
+		if err := decode(r, &of); err != nil {
 			return err
 		}
-		if len(c.path) == 1 && spec.Cluster != c.cluster {
+		if of.Cluster != spec.Cluster {
 			return refuse(Precondition, "service %q: spec.sync.dependsOn: service %q is for cluster %q, and this one for %q: only services of one cluster can wait for each other",
-				first, name, spec.Cluster, c.cluster)
+				after.Name, name, of.Cluster, spec.Cluster)
 		}
-		c.path = append(c.path, name)
-		if err := c.follow(ctx, spec.wishes().DependsOn); err != nil {
+	}
+	return nil
+}
+
+// WroteAll implements Batcher: it looks for circles, so that each service is walked over once however many are written together.
+func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Written) error {
+	waits, from := map[string][]string{}, []string(nil)
+	for _, w := range written {
+		if w.Kind != store.KindService {
+			return nil // all are of one kind
+		}
+		if err := waitsOf(waits, *w.After); err != nil {
 			return err
 		}
-		c.path = c.path[:len(c.path)-1]
-		c.done[name] = true
+		from = append(from, w.Name)
+	}
+	for ahead := unknown(waits, from); len(ahead) > 0; {
+		found, err := tx.Named(ctx, store.KindService, ahead)
+		if err != nil {
+			return err
+		}
+		for _, name := range ahead {
+			waits[name] = nil // also of one that is gone since
+			if r, ok := found[name]; ok {
+				if err := waitsOf(waits, r); err != nil {
+					return err
+				}
+			}
+		}
+		ahead = unknown(waits, ahead)
+	}
+	circle := circleIn(waits, from)
+	if circle == nil {
+		return nil
+	}
+	// There was none before, so one that was written is in it.
+	begin := slices.IndexFunc(circle, func(name string) bool { return slices.Contains(from, name) })
+	circle = append(slices.Clone(circle[begin:]), circle[:begin+1]...)
+	ref := store.Ref{Kind: store.KindService, Name: circle[0]}
+	refusal := &Error{Reason: Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s", ref.Name, strings.Join(circle, " -> "))}
+	return together([]Fault{{Index: slices.Index(from, ref.Name), Ref: ref, Err: refusal}})
+}
+
+// waitsOf notes what a service waits for.
+func waitsOf(waits map[string][]string, r store.Resource) error {
+	var spec ServiceSpec
+	err := decode(r, &spec)
+	waits[r.Name] = spec.wishes().DependsOn
+	return err
+}
+
+// unknown are the services that some wait for and of which nothing is noted.
+func unknown(waits map[string][]string, of []string) []string {
+	names := map[string]bool{}
+	for _, name := range of {
+		for _, next := range waits[name] {
+			if _, ok := waits[next]; !ok {
+				names[next] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// circleIn returns names that wait for each other in a circle, each once; nil: there are none.
+func circleIn(waits map[string][]string, from []string) []string {
+	var path []string
+	walked := map[string]bool{} // true: all behind it
+	var follow func(name string) []string
+	follow = func(name string) []string {
+		if done, begun := walked[name]; done {
+			return nil
+		} else if begun {
+			return path[slices.Index(path, name):]
+		}
+		walked[name] = false
+		path = append(path, name)
+		for _, next := range waits[name] {
+			if circle := follow(next); circle != nil {
+				return circle
+			}
+		}
+		walked[name] = true
+		path = path[:len(path)-1]
+		return nil
+	}
+	for _, name := range from {
+		if circle := follow(name); circle != nil {
+			return circle
+		}
 	}
 	return nil
 }

@@ -296,7 +296,12 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 	if err := w.reader.MayMake(ctx, w.by, draft); err != nil || current == nil {
 		return err
 	}
-	return refuse(Forbidden, "%s %q can't be made: the name is taken by one that you may not see", e.draft.Kind, e.draft.Name)
+	return taken(e.ref())
+}
+
+// taken refuses to make what there is already, and tells nothing of it.
+func taken(ref store.Ref) error {
+	return refuse(Forbidden, "%s %q can't be made: the name is taken by one that you may not see", ref.Kind, ref.Name)
 }
 
 // expected compares what is there with what the caller believes.
@@ -374,7 +379,22 @@ type Clearer interface {
 // sideKey is of a *[]Written, for what hooks write.
 type sideKey struct{}
 
+// untilKey is of the time by which a write has to end.
+type untilKey struct{}
+
+// until ends a write with errLate that takes longer. It is looked at between resources: a database that is left in the middle of a
+// statement may undo more than that.
+func until(ctx context.Context, end time.Time) context.Context {
+	return context.WithValue(ctx, untilKey{}, end)
+}
+
+// errLate undoes a write that takes too long.
+var errLate = errors.New("takes too long")
+
 func (w *writing) hook(ctx context.Context, i int) error {
+	if end, ok := ctx.Value(untilKey{}).(time.Time); ok && w.now().After(end) {
+		return errLate
+	}
 	ctx = context.WithValue(ctx, sideKey{}, &w.out[i].Side)
 	for _, hook := range w.hooks {
 		if err := hook.Wrote(ctx, w.tx, w.by, w.out[i].Before, w.out[i].After); err != nil {
@@ -387,15 +407,16 @@ func (w *writing) hook(ctx context.Context, i int) error {
 // Batcher is a hook with work that is cheaper for many resources at once.
 type Batcher interface {
 	// WroteAll is called within the transaction when all resources of a kind are written and Wrote was called for each, unless
-	// something is wrong with one of them.
+	// something is wrong with one of them. An *Error that it returns may say by the indices of its faults which it is about.
 	WroteAll(ctx context.Context, tx *store.Tx, written []Written) error
 }
 
 func (w *writing) hookAll(ctx context.Context, of []int) error {
 	var written []Written
+	var which []int
 	for _, i := range of {
 		if w.out[i].Outcome != Unchanged {
-			written = append(written, w.out[i])
+			written, which = append(written, w.out[i]), append(which, i)
 		}
 	}
 	if len(written) == 0 || len(w.faults) > 0 {
@@ -403,9 +424,18 @@ func (w *writing) hookAll(ctx context.Context, of []int) error {
 	}
 	for _, hook := range w.hooks {
 		if b, ok := hook.(Batcher); ok {
-			if err := b.WroteAll(ctx, w.tx, written); err != nil {
-				return err
+			err := b.WroteAll(ctx, w.tx, written)
+			refusal, ok := errors.AsType[*Error](err)
+			if !ok || len(refusal.Faults) == 0 {
+				if err != nil {
+					return err
+				}
+				continue
 			}
+			for _, f := range refusal.Faults {
+				_ = w.fault(which[f.Index], f.Err) // a refusal is noted
+			}
+			return nil
 		}
 	}
 	return nil

@@ -94,6 +94,9 @@ func (k *Keeper) mayActAs(ctx context.Context, by catalog.By, account, why strin
 	if err != nil {
 		return err
 	}
+	if !rules.Any(platform.ServiceAccount(account)) {
+		return catalog.Refuse(catalog.Forbidden, "%s: service account %q has no grants yet, and whoever names it now would have those that it gets: ask an administrator to grant it something first", why, account)
+	}
 	beyond := rules.Beyond(by.Identity, platform.ServiceAccount(account))
 	if beyond == "" {
 		return nil

@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+func TestRefusedFolderIsTriedMoreAndMoreRarely(t *testing.T) {
+	t.Parallel()
+	var f folders
+	now := time.Unix(1e9, 0)
+	one, other := Delivered{UID: "u", Digest: "d1"}, Delivered{UID: "u", Digest: "d2"}
+	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
+		if got := f.refused(one, now); got != want || f.wait(one, now) != want || f.wait(other, now) > 0 {
+			t.Errorf("tried after %s, which is in %s, want %s; another digest in %s", got, f.wait(one, now), want, f.wait(other, now))
+		}
+		now = now.Add(2 * want)
+	}
+	now = now.Add(time.Hour)
+	if got := f.refused(other, now); got != folderRetry || len(f.before) != 1 {
+		t.Errorf("another one after %s; known are %v", got, f.before)
+	}
+}
+
+func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
+	t.Parallel()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1e9, 0)
+	c := New(s, nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	c.Use(hooked(func() { now = now.Add(2 * time.Second) }))
+	edits := make([]Edit, 5)
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		if edits[i], err = Projects().Draft(Project{Meta: Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.PutAll(until(t.Context(), now.Add(folderTime)), Self("test"), edits, false); !errors.Is(err, errLate) {
+		t.Errorf("five: %v", err)
+	}
+	if _, err := c.PutAll(until(t.Context(), now.Add(folderTime)), Self("test"), edits[:3], false); err != nil {
+		t.Errorf("three: %v", err)
+	}
+	b := bringing{content: Content{Edits: edits}}
+	if r, err := b.report(now, false, errLate); err != nil || r.Phase != PhaseFailed || !strings.Contains(r.Message, "writing its 5 resources takes more than 5s") {
+		t.Errorf("the report: %v, %v", r, err)
+	}
+}
+
+func TestCirclesAreFound(t *testing.T) {
+	t.Parallel()
+	waits := map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": nil, "x": {"y"}, "y": {"z", "a"}, "z": {"y"}}
+	if got := circleIn(waits, []string{"a", "b", "c", "d"}); got != nil {
+		t.Errorf("there is none, got %v", got)
+	}
+	if got := strings.Join(circleIn(waits, []string{"a", "x"}), " "); got != "y z" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// hooked is a hook that only takes time.
+type hooked func()
+
+func (h hooked) Wrote(context.Context, *store.Tx, By, *store.Resource, *store.Resource) error {
+	h()
+	return nil
+}
