@@ -312,6 +312,86 @@ func TestLivenessDependsOnNothing(t *testing.T) {
 	}
 }
 
+// TestPagesShowValuesThatWork: what pages say to put into values of the hub's chart is taken, and nothing is lost by it.
+func TestPagesShowValuesThatWork(t *testing.T) {
+	t.Parallel()
+	for page, shown := range map[string]string{"install.md": "(?s)```yaml\n   # values.yaml\n(.*?)```", "observe.md": "(?m)((?:^    (?:console|networkPolicy): .*\n)+)"} {
+		text, err := os.ReadFile(filepath.Join("../../docs/operate", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(shown).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s shows no values", page)
+		}
+		values := map[string]any{}
+		if err := yaml.UnmarshalStrict(found[1], &values); err != nil {
+			t.Fatalf("%s: %v", page, err)
+		}
+		rendered, err := helm(chartDir("hub"), "fairlead", values)
+		if err != nil {
+			t.Errorf("%s: %v", page, err)
+		}
+		for _, object := range documents(t, rendered) {
+			if object["kind"] == "NetworkPolicy" && !strings.Contains(fmt.Sprint(at(object, "spec", "egress")), "port:6379") && at(object, "spec", "egress", 0, "ports") != nil {
+				t.Errorf("%s: %v may not dial Redis", page, at(object, "metadata", "name"))
+			}
+		}
+	}
+}
+
+// TestPodsAreSpreadAndShutIn: each has an account of its own, a policy of its network and bounds; with several there is a disruption budget.
+// Those of the hub can't ask the Kubernetes API.
+func TestPodsAreSpreadAndShutIn(t *testing.T) {
+	t.Parallel()
+	for name, text := range manifests(t, monitoring) {
+		objects := documents(t, text)
+		covers := func(kind string, selector []any, workload map[string]any) bool {
+			return slices.ContainsFunc(objects, func(o map[string]any) bool {
+				wanted, _ := at(o, selector...).(map[string]any)
+				labels, _ := at(workload, "spec", "template", "metadata", "labels").(map[string]any)
+				for label, value := range wanted {
+					if labels[label] != value {
+						return false
+					}
+				}
+				return o["kind"] == kind && len(wanted) > 0
+			})
+		}
+		for _, o := range objects {
+			pod := at(o, "spec", "template", "spec")
+			if pod == nil {
+				continue
+			}
+			where := fmt.Sprintf("%s %v", name, at(o, "metadata", "name"))
+			account, hub := at(pod, "serviceAccountName"), !strings.Contains(name, "agent/")
+			if !slices.ContainsFunc(objects, func(o map[string]any) bool {
+				return o["kind"] == "ServiceAccount" && at(o, "metadata", "name") == account
+			}) {
+				t.Errorf("%s: account %v is not there", where, account)
+			}
+			if hub && (at(pod, "automountServiceAccountToken") != false || strings.Contains(text, "rbac.authorization.k8s.io")) {
+				t.Errorf("%s may ask the Kubernetes API", where)
+			}
+			if name != "agent/bare" && !covers("NetworkPolicy", []any{"spec", "podSelector", "matchLabels"}, o) {
+				t.Errorf("%s: no policy for its network", where)
+			}
+			replicas, _ := at(o, "spec", "replicas").(float64)
+			if many := replicas > 1 || o["kind"] != "DaemonSet" && at(o, "spec", "replicas") == nil; many && !covers("PodDisruptionBudget", []any{"spec", "selector", "matchLabels"}, o) {
+				t.Errorf("%s: no disruption budget for %v replicas", where, replicas)
+			}
+			if spread, _ := at(pod, "topologySpreadConstraints").([]any); len(spread) == 0 && o["kind"] != "DaemonSet" {
+				t.Errorf("%s is not spread", where)
+			}
+			container := at(pod, "containers", 0)
+			if at(container, "resources", "limits", "memory") == nil || at(container, "resources", "requests", "cpu") == nil || at(container, "securityContext", "allowPrivilegeEscalation") != false ||
+				fmt.Sprint(at(container, "securityContext", "capabilities")) != "map[drop:[ALL]]" || at(pod, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
+				t.Errorf("%s is not bounded: %v", where, container)
+			}
+		}
+	}
+}
+
 var flagName = regexp.MustCompile(`^--([a-z][a-z-]*)(?:=|$)`)
 
 // Every flag and variable that the charts set is one that the program has.
