@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 const declaredBy = "fairlead.dev/declared-by"
@@ -347,6 +349,44 @@ func TestWhatIsNotPrunedIsOnItsOwn(t *testing.T) {
 			t.Errorf("it still says that something stays: %v", p.admin.service(t, "careful").GetStatus())
 		}
 	})
+}
+
+// TestDeclaringIsAsItIsWritten does what docs/declaring.md says, word for word.
+func TestDeclaringIsAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	text, err := os.ReadFile("../../docs/declaring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	objects, err := manifest.Decode("declaring.md", []byte(block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.Kind() == manifest.Source {
+			continue // that of the test, which has commits
+		}
+		p.admin.must(t, o.Message)
+	}
+	p.admin.must(t, newCluster("edge-2", "env", "prod"))
+	p.push(t, commitA)
+	folder := files{}
+	for _, name := range []string{"web.yaml", "logs.yaml"} {
+		text, err := os.ReadFile("../../docs/examples/fleet/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder["fleet/"+name] = string(text)
+	}
+	p.healthy(t, "shop-fleet", "d1", folder)
+	if got := p.admin.names(t, "", ""); got != "shop-fleet shop-logs-edge-2 shop-web web" {
+		t.Errorf("services are %s", got)
+	}
+	p.healthy(t, "shop-fleet", "d2", files{"fleet/web.yaml": folder["fleet/web.yaml"] + "---\n" + strings.Replace(folder["fleet/logs.yaml"], "spec:", "spec:\n  onLeave: ON_LEAVE_DETACH", 1)})
+	p.healthy(t, "shop-fleet", "d3", files{"fleet/web.yaml": folder["fleet/web.yaml"]})
 }
 
 func TestOneDigestIsAppliedOnce(t *testing.T) {

@@ -31,8 +31,11 @@ const (
 	maxFiles = 10_000
 	// callTimeout bounds one call: thousands of resources in one transaction.
 	callTimeout = time.Minute
-	// retryTime is how soon a call that failed is repeated, twice that at most.
-	retryTime = 5 * time.Second
+	// retryTime is how soon a call that failed is repeated. What is not settled is asked again after twice as long each time, up to
+	// retryMost unless the console says later, and up to twice that for the jitter.
+	retryTime, retryMost = 5 * time.Second, time.Minute
+	// maxAtOnce is how many folders are brought at the same time: the console writes one after the other, and one may be slow to come here.
+	maxAtOnce = 4
 )
 
 // Console takes folders in.
@@ -93,18 +96,36 @@ type state struct {
 	key     string
 	settled bool
 	due     time.Time
+	after   time.Duration // that was waited for last
+}
+
+// brought is what became of a folder.
+type brought struct {
+	service, key string
+	after        time.Duration // 0: it is settled
+}
+
+// run is a Run on its way. One goroutine owns it.
+type run struct {
+	*Folders
+	known map[string]state    // by service
+	busy  map[string]struct{} // services whose folder is on its way
+	done  chan brought        // capacity maxAtOnce
 }
 
 // Run works until ctx ends.
 func (f *Folders) Run(ctx context.Context) error {
-	known := map[string]state{} // by service; owned by this goroutine
+	r := &run{Folders: f, known: map[string]state{}, busy: map[string]struct{}{}, done: make(chan brought, maxAtOnce)}
+	var work sync.WaitGroup
+	defer work.Wait()
 	for {
-		wait := f.pass(ctx, known)
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(r.pass(ctx, &work))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
+		case b := <-r.done:
+			r.take(b)
 		case <-f.signal:
 		case <-timer.C:
 		}
@@ -112,40 +133,69 @@ func (f *Folders) Run(ctx context.Context) error {
 	}
 }
 
-// pass brings what is due, and says how long nothing will be.
-func (f *Folders) pass(ctx context.Context, known map[string]state) time.Duration {
-	f.mu.Lock()
-	changed := f.changed
-	f.changed = map[string]struct{}{}
-	f.mu.Unlock()
-	names := f.Plan.Catalog()
+// pass begins to bring what is due, as far as there is room, and says how long nothing more will be.
+func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
+	known := r.known
+	r.mu.Lock()
+	changed := r.changed
+	r.changed = map[string]struct{}{}
+	r.mu.Unlock()
+	names := r.Plan.Catalog()
 	maps.DeleteFunc(known, func(name string, _ state) bool {
 		_, again := changed[name] // a console that was put back has forgotten it
 		return again || !slices.Contains(names, name)
 	})
 	wait := time.Hour
 	for _, name := range names {
-		truth, ok := f.Plan.Truth(name)
+		truth, ok := r.Plan.Truth(name)
 		if !ok || truth.Delivery == nil || ctx.Err() != nil {
 			continue
+		}
+		if _, busy := r.busy[name]; busy {
+			continue // it counts for nothing if something changed since
 		}
 		is := known[name]
 		if key := fmt.Sprint(truth.UID, truth.Revision, truth.Delivery.Digest); is.key != key {
 			is = state{key: key}
 		}
-		if !is.settled && !is.due.After(time.Now()) {
-			after, err := f.bring(ctx, name, truth)
-			if err != nil && ctx.Err() == nil {
-				f.Log.InfoContext(ctx, "bring a folder to the catalog", "service", name, "err", err)
-				after = retryTime
-			}
-			is.settled, is.due = err == nil && after == 0, time.Now().Add(after+rand.N(after+1)) //nolint:gosec // jitter is no secret
-		}
-		if known[name] = is; !is.settled {
-			wait = min(wait, time.Until(is.due))
+		known[name] = is
+		due := time.Until(is.due)
+		switch {
+		case is.settled:
+		case due > 0:
+			wait = min(wait, due)
+		case len(r.busy) < maxAtOnce: // else there is room when one is done
+			r.busy[name] = struct{}{}
+			work.Go(func() { r.done <- r.try(ctx, name, is.key, truth) })
 		}
 	}
-	return max(wait, 0)
+	return wait
+}
+
+// try brings a folder.
+func (f *Folders) try(ctx context.Context, service, key string, t plan.Truth) brought {
+	after, err := f.bring(ctx, service, t)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.Log.InfoContext(ctx, "bring a folder to the catalog", "service", service, "err", err)
+		}
+		after = retryTime
+	}
+	return brought{service, key, after}
+}
+
+// take notes what became of a folder, unless there is other content by now.
+func (r *run) take(b brought) {
+	delete(r.busy, b.service)
+	is := r.known[b.service]
+	if is.key != b.key {
+		return
+	}
+	if is.settled = b.after == 0; !is.settled {
+		is.after = max(b.after, min(2*is.after, retryMost))
+		is.due = time.Now().Add(is.after + rand.N(is.after)) //nolint:gosec // jitter is no secret
+	}
+	r.known[b.service] = is
 }
 
 // bring tells the console of a folder, and sends it if it is wanted. It returns when to do that again; 0: it is settled.

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,9 +25,12 @@ import (
 type console struct {
 	answers chan *consolev1.ApplyFolderResponse // nil: it fails
 	asked   chan *consolev1.ApplyFolderRequest
+	waiting atomic.Int32
 }
 
 func (c *console) ApplyFolder(ctx context.Context, req *consolev1.ApplyFolderRequest) (*consolev1.ApplyFolderResponse, error) {
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
 	select {
 	case a := <-c.answers:
 		c.asked <- req
@@ -178,6 +183,68 @@ func TestFolderIsAskedForAgain(t *testing.T) {
 		}
 	}
 	b.answer(&consolev1.ApplyFolderResponse{Settled: true})
+}
+
+func TestFoldersAreAskedForMoreAndMoreRarely(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		truth := truthOf(pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") }), "d1")
+		var asked []time.Time
+		b.changed(truth)
+		for range 12 {
+			b.answer(&consolev1.ApplyFolderResponse{RetryAfter: durationpb.New(2 * time.Second)}) // of a service that is not there
+			asked = append(asked, time.Now())
+		}
+		for i := 1; i < len(asked); i++ {
+			least := min(2*time.Second<<(i-1), time.Minute)
+			if after := asked[i].Sub(asked[i-1]); after < least || after > 2*least {
+				t.Errorf("asked again after %s, want %s to twice that", after, least)
+			}
+		}
+		// Something new is asked at once.
+		b.changed(truthOf(truth.Delivery.Artifact.Digest, "d2"))
+		b.answer(&consolev1.ApplyFolderResponse{Settled: true})
+		if after := time.Since(asked[len(asked)-1]); after > 0 {
+			t.Errorf("another digest was asked for after %s", after)
+		}
+	})
+}
+
+func TestSlowFolderHoldsUpNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") })
+		changed := map[string]struct{}{}
+		for i := range 10 {
+			name := fmt.Sprint("f", i)
+			b.set(name, truthOf(d, "d"))
+			changed[name] = struct{}{}
+		}
+		b.folders.Changed(changed)
+		synctest.Wait()
+		if n := b.waiting.Load(); n != 4 {
+			t.Errorf("%d calls at once, want 4", n)
+		}
+		// Three are never answered here, and the fourth place is enough for the others.
+		for range 7 {
+			b.answer(&consolev1.ApplyFolderResponse{Settled: true})
+		}
+		synctest.Wait()
+		if n := b.waiting.Load(); n != 3 {
+			t.Errorf("%d calls are left, want 3", n)
+		}
+		// What changes while it is on its way is brought again when that has ended.
+		b.folders.Changed(changed)
+		for range 3 + 10 {
+			b.answer(&consolev1.ApplyFolderResponse{Settled: true})
+		}
+		synctest.Wait()
+		if n := b.waiting.Load(); n != 0 {
+			t.Errorf("%d calls are left when all is settled", n)
+		}
+	})
 }
 
 func TestFolderThatCantBeReadIsRefused(t *testing.T) {
