@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -25,6 +26,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -116,6 +118,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.ids = append(r.ids, e.ID)
 	}
 	w.WriteHeader(r.say)
+}
+
+// anAuthority is one in PEM, whichever.
+func anAuthority() string {
+	other := httptest.NewTLSServer(http.NotFoundHandler())
+	defer other.Close()
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw}))
 }
 
 func (r *receiver) answers(status int) {
@@ -236,6 +245,102 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 	}
 }
 
+// A sink that is corrected says that it takes events again.
+func TestASinkThatIsCorrectedRecovers(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	h := newHub(t, "")
+	r := h.withSinks(t)
+	admin := r.admin(t)
+	hook := webhook("hook", "http://127.0.0.1:1/")
+	if err := admin.putSink(t, hook); err != nil {
+		t.Fatal(err)
+	}
+	h.tell(t, degraded("a", "", "web"))
+	events := r.events(t, r.adminToken(t))
+	await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
+	hook.Spec.GetWebhook().Url = to.URL
+	if err := admin.putSink(t, hook); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
+	await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing sink.recovered" })
+}
+
+// A changed filter begins with what happens from then on; what waits still has to fit the one before, and comes if it fits both.
+func TestAChangedFilterBeginsNow(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	h := newHub(t, "")
+	r := h.withSinks(t)
+	admin := r.admin(t)
+	hook := webhook("hook", to.URL)
+	hook.Spec.Types = []string{"service.degraded"}
+	change := func(types ...string) {
+		t.Helper()
+		hook.Spec.Types = types
+		if err := admin.putSink(t, hook); err != nil {
+			t.Fatal(err)
+		}
+	}
+	healthy := func(id string) *consolev1.Event {
+		return &consolev1.Event{Id: id, Type: "service.healthy", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"}
+	}
+	change("service.degraded")
+	h.tell(t, healthy("old"), degraded("a", "", "web"))
+	await(t, "the first comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
+	h.tell(t, healthy("before"))
+	change("service.*")
+	h.tell(t, healthy("b"))
+	await(t, "what happens then comes", func() bool { return len(to.got(t)) >= 2 })
+
+	to.answers(http.StatusServiceUnavailable)
+	h.tell(t, healthy("not any more"), degraded("c", "", "web"))
+	await(t, "they wait", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 2 })
+	change("service.degraded")
+	h.tell(t, healthy("not now"), degraded("d", "", "web"))
+	change("service.*")
+	h.tell(t, healthy("e"))
+	to.answers(http.StatusNoContent)
+	await(t, "all have come", func() bool { return len(to.got(t)) >= 5 })
+	await(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 5 })
+	if got := to.got(t); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A sink that can't be read, as one of another release, is told of and holds up no other.
+func TestASinkThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	h := newHub(t, "")
+	s, err := store.New(h.db, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.withSinks(t)
+	admin := r.admin(t)
+	for name, spec := range map[string]string{"bad-filter": `{"webhook":{"url":"https://x.invalid/"},"filter":"(("}`, "bad-spec": `{"webhook":7}`} {
+		err = errors.Join(err, s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
+			list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: name, Spec: []byte(spec)})
+			if err != nil {
+				return err
+			}
+			return tx.BeginSending(ctx, list[0].UID)
+		}))
+	}
+	if err = errors.Join(err, s.Close(), admin.putSink(t, webhook("good", to.URL))); err != nil {
+		t.Fatal(err)
+	}
+	h.tell(t, degraded("a", "", "web"))
+	await(t, "the good one gets it", func() bool { return slices.Contains(to.got(t), "a") })
+	events := r.events(t, r.adminToken(t))
+	await(t, "the others are told of", func() bool {
+		list := listEvents(t, events, "type = sink.failing")
+		return len(list) == 2 && strings.Contains(list[0].GetMessage()+list[1].GetMessage(), "spec.filter: ")
+	})
+}
+
 // Two consoles send each event once between them.
 func TestTwoConsolesSendOnce(t *testing.T) {
 	t.Parallel()
@@ -305,7 +410,7 @@ func TestSinksWaitForNoOther(t *testing.T) {
 		t.Errorf("said %q", text)
 	}
 	// Without its authority it is not believed, and the URL is in nothing that is told.
-	slack.Spec.GetSlack().Ca, slack.Spec.GetSlack().Url = "", secret("")
+	slack.Spec.GetSlack().Ca = ""
 	if err := admin.putSink(t, slack); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +473,7 @@ func TestSinksOfAProject(t *testing.T) {
 	look := grant("look", "deployer", all)
 	look.Spec.Subjects, look.Spec.Projects = []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "vic"}}}, []string{"shop"}
 	admin.must(t, &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{}}, &consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
-		team, look, &consolev1.Secret{Metadata: meta("keys"), Data: map[string]string{"k": plantedKey}})
+		team, look, &consolev1.Secret{Metadata: meta("keys"), Data: map[string]string{"k": plantedKey, "other": plantedKey}})
 	eve, vic := r.user(t, "eve"), r.user(t, "vic")
 
 	hub := webhook("all", to.URL)
@@ -388,6 +493,31 @@ func TestSinksOfAProject(t *testing.T) {
 	wantCode(t, eve.putSink(t, borrowed), connect.CodePermissionDenied, `view secret "keys"`)
 	if err := admin.putSink(t, borrowed); err != nil {
 		t.Fatal(err)
+	}
+	// Who may change a sink has what another gave it signed or sent for that receiver only.
+	for field, change := range map[string]func(*consolev1.WebhookSink){
+		"url": func(w *consolev1.WebhookSink) { w.Url += "/elsewhere" },
+		"ca":  func(w *consolev1.WebhookSink) { w.Ca = anAuthority() },
+		"key": func(w *consolev1.WebhookSink) { w.Key.GetRef().Key = "other" },
+	} {
+		other := proto.CloneOf(borrowed)
+		change(other.GetSpec().GetWebhook())
+		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), `view secret "keys"`) {
+			t.Errorf("eve changes the %s: %v", field, err)
+		}
+		if field == "key" {
+			continue
+		}
+		other = proto.CloneOf(own)
+		change(other.GetSpec().GetWebhook())
+		other.Spec.GetWebhook().Key = secret("")
+		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "spec.webhook.key.secret: write it again") {
+			t.Errorf("eve changes the %s: %v", field, err)
+		}
+	}
+	borrowed.Spec.Types = []string{"service.*"}
+	if err := eve.putSink(t, borrowed); err != nil {
+		t.Errorf("eve changes the rest: %v", err)
 	}
 	if got := vic.sink(t, "own"); got.GetSpec().GetWebhook().GetKey().GetSecret() != "" {
 		t.Errorf("vic sees %v", got)

@@ -355,7 +355,7 @@ type isSinkSecret_Value interface {
 }
 
 type SinkSecret_Secret struct {
-	// Write-only, sealed in the database. Empty: what is there stays, as long as it goes to the same place.
+	// Write-only, sealed in the database. Empty: what is there stays, as long as it is for the same receiver.
 	Secret string `protobuf:"bytes,1,opt,name=secret,proto3,oneof"`
 }
 
@@ -652,7 +652,7 @@ type SinkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When a message was taken last.
 	SendTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=send_time,json=sendTime,proto3" json:"send_time,omitempty"`
-	// Why the last one was not taken; unset: it was.
+	// Why the last one was not taken, or not for all recipients of a mail; unset: it was.
 	Problem *Problem `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	// How many events wait while there is a problem (1000: or more), how many were given up, and how many were sent.
 	Waiting int64 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`

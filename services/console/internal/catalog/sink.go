@@ -77,12 +77,24 @@ func (s SinkSpec) Kind() string {
 
 func (s SinkSpec) settings() Settings { return s.Credentials }
 
-// target is where credentials go to. That of Slack says so itself, and the key of a webhook goes nowhere.
-func (s SinkSpec) target() string {
-	if s.Email == nil {
-		return ""
+// Filters are those fields that say which events there are for.
+func (s SinkSpec) Filters() SinkSpec {
+	return SinkSpec{
+		Project: s.Project, Types: s.Types, Projects: s.Projects, Clusters: s.Clusters, Services: s.Services, Severity: s.Severity, Filter: s.Filter,
 	}
-	return s.Email.Server + "\n" + s.Email.CA
+}
+
+// target is who gets credentials, or what is signed with them. For the rest the URL of Slack says so itself.
+func (s SinkSpec) target() string {
+	switch {
+	case s.Webhook != nil:
+		return s.Webhook.URL + "\n" + s.Webhook.CA
+	case s.Slack != nil:
+		return s.Slack.CA
+	case s.Email != nil:
+		return s.Email.Server + "\n" + s.Email.CA
+	}
+	return ""
 }
 
 // Sink is such a resource.
@@ -134,20 +146,28 @@ func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Re
 		case is.Kind() != was.Kind() || !was.Credentials[name].Secret:
 			return refuse(Invalid, "%s.%s.secret: has no value: write it once", at, name)
 		case is.target() != was.target():
-			return refuse(Invalid, "%s.%s.secret: write it again: it would go to another server than before", at, name)
+			return refuse(Invalid, "%s.%s.secret: write it again: it would be for another receiver than before", at, name)
 		}
 	}
 	return c.sealSettings(d, is.Credentials, current)
 }
 
-// MovesCredentials tells whether what a sink names is sent to another place than before.
+// MovesCredentials tells whether a sink names other values than before, or has what it names for another receiver.
 func MovesCredentials(before, after store.Resource) (bool, error) {
 	was, err := Sinks().Decode(before)
 	if err != nil {
 		return false, err
 	}
 	is, err := Sinks().Decode(after)
-	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target(), err
+	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target() || !maps.EqualFunc(was.Spec.Credentials, is.Spec.Credentials, sameValue), err
+}
+
+// sameValue tells whether two settings name the same, if they name something.
+func sameValue(a, b Setting) bool {
+	if a.Ref == nil || b.Ref == nil {
+		return a.Ref == b.Ref
+	}
+	return *a.Ref == *b.Ref
 }
 
 // CredentialsOf returns the values of a sink's credentials by name.

@@ -11,11 +11,10 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// SinkFails says that a sink takes nothing, once since it does not.
-func SinkFails(sink, project, uid, problem string, since, now time.Time) store.Event {
+// SinkFails says how a sink does not take what it should, once since it does not.
+func SinkFails(sink, project, uid, how string, since, now time.Time) store.Event {
 	return stored(&consolev1.Event{
-		Type: SinkFailing, Severity: failing, Sink: sink, Project: project,
-		Message: "It does not take events; they wait for it: " + problem,
+		Type: SinkFailing, Severity: failing, Sink: sink, Project: project, Message: how,
 	}, now, uid, stamp(since))
 }
 

@@ -74,14 +74,11 @@ func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*
 		return nil, s.fail(ctx, err)
 	}
 	began := time.Now()
-	answer, problem, err := s.Sinks.Test(ctx, req.GetName(), actor(ctx))
+	answer, accepted, err := s.Sinks.Test(ctx, req.GetName(), actor(ctx))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	if problem != nil {
-		answer = problem.Error()
-	}
-	return &consolev1.TestSinkResponse{Answer: answer, Accepted: problem == nil, Duration: durationpb.New(time.Since(began))}, nil
+	return &consolev1.TestSinkResponse{Answer: answer, Accepted: accepted, Duration: durationpb.New(time.Since(began))}, nil
 }
 
 // shown are sinks with their statuses.

@@ -36,8 +36,8 @@ const (
 	behind = 1000
 	// Backoff doubles from minBackoff to maxBackoff, with full jitter.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// aloneAfter so many failures the oldest event is tried alone, and after rejections so many it is given up if it is the event that is
-	// not taken. failingAfter so many there is an event.
+	// aloneAfter so many failures the oldest event is tried alone, and if alone it is itself not taken for so many times as rejections, it
+	// is given up. failingAfter so many failures there is an event.
 	aloneAfter, rejections, failingAfter = 2, 5, 3
 	// defaultRetryFor is how long an event is tried.
 	defaultRetryFor = 24 * time.Hour
@@ -56,8 +56,10 @@ type Deliverer struct {
 	Now     func() time.Time
 
 	passes sync.WaitGroup
-	mu     sync.Mutex
-	busy   map[string]bool // sinks, by uid; guarded by mu
+	// reading is held by the one pass that reads what waits: a console that starts has one for each sink, and others read, too.
+	reading sync.Mutex
+	mu      sync.Mutex
+	busy    map[string]bool // sinks, by uid; guarded by mu
 
 	// What follows is Run's own.
 	at    int64            // up to here all sinks were asked
@@ -124,15 +126,13 @@ func (d *Deliverer) look(ctx context.Context) error {
 		}
 		match := d.known[row.UID]
 		if match.etag != row.ETag() {
-			if match, err = matcherOf(row); err != nil {
-				return err
-			}
+			match = matcherOf(row)
 		}
 		known[row.UID] = match
 		at := max(of.Seq, d.clear[row.UID])
 		waits := d.at == 0 || at < d.at || of.Seq > m.end
 		for _, e := range m.fresh {
-			waits = waits || e.seq > at && match.fits(e.Event, d.Now())
+			waits = waits || e.seq > at && match.fits(e, d.Now())
 		}
 		if !waits {
 			at = max(at, m.end)
@@ -208,7 +208,7 @@ func (d *Deliverer) done(uid string) {
 type batch struct {
 	target
 	// broken is why it can't be sent to at all.
-	broken error
+	broken *failure
 	// waiting are events that fit, at most maxWaiting of them, and next is up to where there are no others.
 	waiting []numbered
 	next    int64
@@ -220,19 +220,11 @@ type batch struct {
 
 // pass sends one message to a sink, if something waits for it and nobody else sends.
 func (d *Deliverer) pass(ctx context.Context, uid string) error {
-	of, mine, err := d.Store.ClaimSending(ctx, uid, d.ID, claimFor)
-	if err != nil || !mine {
+	of, b, err := d.claim(ctx, uid)
+	if err != nil || b == nil {
 		return err
 	}
-	var b batch
-	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error { b, err = d.gather(ctx, v, of); return err })
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // it is gone
-	}
-	if err != nil {
-		return err
-	}
-	tell, wait := d.send(ctx, &of, b)
+	tell, wait := d.send(ctx, &of, *b)
 	// What was taken is noted also when the console stops meanwhile: else it were sent again.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
@@ -243,19 +235,39 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 	return err
 }
 
+// claim takes sending to a sink on, and reads what waits for it; nil: somebody else has it, or it is gone.
+func (d *Deliverer) claim(ctx context.Context, uid string) (of store.Sending, b *batch, err error) {
+	d.reading.Lock()
+	defer d.reading.Unlock()
+	of, mine, err := d.Store.ClaimSending(ctx, uid, d.ID, claimFor)
+	if err != nil || !mine {
+		return of, nil, err
+	}
+	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		row, err := v.WithUID(ctx, uid)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		gathered, err := d.gather(ctx, v, of, row)
+		b = &gathered
+		return err
+	})
+	return of, b, err
+}
+
 // gather reads what waits for a sink.
-func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending) (b batch, err error) {
-	row, err := v.WithUID(ctx, of.Sink)
-	if err != nil {
-		return b, err
-	}
-	match, err := matcherOf(row)
-	if err != nil {
-		return b, err
-	}
+func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, row store.Resource) (b batch, err error) {
 	if b.target, b.broken, err = d.target(ctx, v, row); err != nil {
 		return b, err
 	}
+	match := matcherOf(row)
+	if match.broken != nil {
+		b.broken = match.broken
+	}
+	match.earlier = earlierOf(row.Name, of)
 	end, err := v.EventsEnd(ctx)
 	if err != nil {
 		return b, err
@@ -278,7 +290,7 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending) 
 	oldest := now.Add(-b.retryFor())
 	for _, e := range events {
 		switch {
-		case !match.fits(e.Event, now):
+		case !match.fits(e, now):
 		case e.GetTime().AsTime().Before(oldest):
 			b.stale++
 		case len(b.waiting) == maxWaiting:
@@ -292,12 +304,13 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending) 
 }
 
 // target reads what is needed to send to a sink; broken is what is wrong with that.
-func (d *Deliverer) target(ctx context.Context, v store.View, row store.Resource) (t target, broken, err error) {
+func (d *Deliverer) target(ctx context.Context, v store.View, row store.Resource) (t target, broken *failure, err error) {
+	t = target{uid: row.UID, name: row.Name}
 	is, err := catalog.Sinks().Decode(row)
 	if err != nil {
-		return t, nil, err
+		return t, failed("%s: write it anew", err), nil
 	}
-	t = target{uid: row.UID, name: row.Name, spec: is.Spec}
+	t.spec = is.Spec
 	t.credentials, err = d.Catalog.CredentialsOf(row, func(secret string) (store.Resource, error) { return v.Get(ctx, store.KindSecret, secret) })
 	if refused, ok := errors.AsType[*catalog.Error](err); ok {
 		return t, failed("%s", refused.Message), nil
@@ -342,66 +355,75 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	if b.spec.Webhook != nil {
 		most = maxWebhook
 	}
-	if of.Attempts >= aloneAfter {
+	if was.Attempts >= aloneAfter && was.Waiting > 0 {
 		most = 1
 	}
 	some := b.waiting[:min(most, len(b.waiting))]
-	_, err := d.try(ctx, b, some)
-	if ctx.Err() != nil && err != nil {
+	problem := d.try(ctx, b, some)
+	if ctx.Err() != nil && problem != nil {
 		*of = was // the console stops: nothing is known
 		return nil, 0
 	}
-	if err == nil {
+	taken := problem == nil || problem.taken
+	if taken {
 		of.Seq = b.next
 		if len(some) < len(b.waiting) {
 			of.Seq = b.waiting[len(some)].seq - 1
 		}
 		of.Sent += int64(len(some))
+		of.SendTime, of.Rejections = d.Now().UTC().Truncate(time.Microsecond), 0
 		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(len(some)))
+	}
+	if problem == nil {
 		if was.Problem != "" {
 			d.Log.InfoContext(ctx, "a sink takes events again", "sink", b.name, "attempts", was.Attempts)
 		}
 		if was.Attempts >= failingAfter {
 			tell = append(tell, event.SinkRecovers(b.name, b.spec.Project, of.Sink, was.ProblemTime, d.Now()))
 		}
-		of.SendTime, of.Attempts, of.Problem, of.ProblemTime = d.Now().UTC().Truncate(time.Microsecond), 0, "", time.Time{}
+		of.Attempts, of.Problem, of.ProblemTime = 0, "", time.Time{}
 		return tell, b.interval()
 	}
-	of.Seq = b.waiting[0].seq - 1
-	of.Attempts++
-	of.Waiting, of.Oldest = len(b.waiting), b.waiting[0].GetTime().AsTime()
 	d.Metrics.failures.WithLabelValues(b.spec.Kind()).Inc()
 	if of.Problem == "" {
 		of.ProblemTime = d.Now().UTC().Truncate(time.Microsecond)
-		d.Log.WarnContext(ctx, "a sink does not take events: they are sent later", "sink", b.name, "err", err)
+		d.Log.WarnContext(ctx, "a sink does not take events", "sink", b.name, "err", problem)
 	}
-	of.Problem = err.Error()
-	if of.Attempts == failingAfter {
-		tell = append(tell, event.SinkFails(b.name, b.spec.Project, of.Sink, of.Problem, of.ProblemTime, d.Now()))
+	of.Problem = problem.message
+	how := "It does not take events; they wait for it: "
+	if taken {
+		how = "It does not take events for all: "
 	}
+	if of.Attempts++; of.Attempts == failingAfter {
+		tell = append(tell, event.SinkFails(b.name, b.spec.Project, of.Sink, how+of.Problem, of.ProblemTime, d.Now()))
+	}
+	if taken {
+		return tell, b.interval()
+	}
+	of.Seq = b.waiting[0].seq - 1
+	of.Waiting, of.Oldest = len(b.waiting), b.waiting[0].GetTime().AsTime()
 	wait = backoff(of.Attempts)
-	f, ok := errors.AsType[*failure](err)
-	if ok && f.rejected && of.Attempts >= rejections && len(some) == 1 {
-		// It is this event which is not taken: those behind it may be.
-		tell = append(tell, d.drop(ctx, of, b, 1, "It does not take one: "+of.Problem))
-		of.Seq, of.Waiting, of.Attempts = some[0].seq, of.Waiting-1, aloneAfter
+	if problem.rejected && len(some) == 1 { // it answers, and those behind this event may be taken
+		of.Rejections++
+		if wait = backoff(of.Rejections); of.Rejections == rejections {
+			tell = append(tell, d.drop(ctx, of, b, 1, "It does not take one: "+of.Problem))
+			of.Seq, of.Waiting = some[0].seq, of.Waiting-1
+		}
 	}
-	if ok {
-		wait = max(wait, f.after)
-	}
-	return tell, wait
+	return tell, max(wait, problem.after)
 }
 
 // try lets a message that is under way come to its end when the console stops, within grace.
-func (d *Deliverer) try(ctx context.Context, b batch, some []numbered) (string, error) {
+func (d *Deliverer) try(ctx context.Context, b batch, some []numbered) *failure {
 	if b.broken != nil {
-		return "", b.broken
+		return b.broken
 	}
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	defer stop()
-	return d.sender().send(sending, b.target, events(some))
+	_, problem := d.sender().send(sending, b.target, events(some))
+	return problem
 }
 
 func (d *Deliverer) sender() *sender { return &sender{addresses: d.Addresses, now: d.Now} }
@@ -417,6 +439,7 @@ func events(list []numbered) []*consolev1.Event {
 // drop counts events that are given up.
 func (d *Deliverer) drop(ctx context.Context, of *store.Sending, b batch, n int, why string) store.Event {
 	of.Dropped += int64(n)
+	of.Rejections = 0 // they were those of what is given up
 	d.Metrics.events.WithLabelValues(b.spec.Kind(), "dropped").Add(float64(n))
 	d.Log.WarnContext(ctx, "events for a sink are given up", "sink", b.name, "events", n, "why", why)
 	return event.SinkDrops(b.name, b.spec.Project, of.Sink, why, of.Dropped, d.Now())
@@ -429,8 +452,9 @@ func backoff(attempts int) time.Duration {
 }
 
 // Test sends an event of type test to a sink, and returns what the other side said, or why it does not take it.
-func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string, problem, err error) {
+func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string, taken bool, err error) {
 	var t target
+	var problem *failure
 	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		row, err := v.Get(ctx, store.KindSink, name)
 		if err == nil {
@@ -438,9 +462,14 @@ func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string
 		}
 		return err
 	})
-	if err != nil || problem != nil {
-		return "", problem, err
+	if err != nil {
+		return "", false, err
 	}
-	answer, problem = d.sender().send(ctx, t, []*consolev1.Event{event.Trial(name, t.spec.Project, actor, d.Now())})
-	return answer, problem, nil
+	if problem == nil {
+		answer, problem = d.sender().send(ctx, t, []*consolev1.Event{event.Trial(name, t.spec.Project, actor, d.Now())})
+	}
+	if problem != nil {
+		return problem.message, false, nil
+	}
+	return answer, true, nil
 }

@@ -29,6 +29,8 @@ const (
 	permanent = 500
 	// maxSubject is as much of a subject as is sent.
 	maxSubject = 200
+	// maxTalk is as much as a server may say, with its certificates, in bytes.
+	maxTalk = 256 << 10
 )
 
 // email sends a mail, by TLS or not at all.
@@ -37,24 +39,29 @@ func (s *sender) email(ctx context.Context, t target, events []*consolev1.Event)
 	if err != nil {
 		return "", err
 	}
-	from, to, err := envelope(t.spec.Email)
+	at := t.spec.Email
+	from, to, err := envelope(at)
 	if err != nil {
 		return "", failed("%s", err)
 	}
-	c, end, err := s.greet(ctx, t.spec.Email, from)
+	c, end, err := s.greet(ctx, at, from)
 	if err != nil {
 		return "", err
 	}
 	defer end()
-	if err := login(c, t.spec.Email, t.credentials[catalog.SinkPassword]); err != nil {
+	if err := login(c, at, t.credentials[catalog.SinkPassword]); err != nil {
 		return "", err
 	}
 	if err := c.Mail(from); err != nil {
 		return "", told("does not take the sender "+from, err)
 	}
+	var refused []string
 	for _, to := range to {
 		if err := c.Rcpt(to); err != nil {
-			return "", told("does not take the recipient "+to, err) // nor did the others get it yet
+			f := told("does not take the recipient "+to, err)
+			if refused = append(refused, f.message); !f.rejected || len(refused) == len(at.To) {
+				return "", f // nor did the others get it yet
+			}
 		}
 	}
 	w, err := c.Data()
@@ -67,7 +74,12 @@ func (s *sender) email(ctx context.Context, t target, events []*consolev1.Event)
 		return "", told("does not take the mail", err)
 	}
 	_ = c.Quit() // it has the mail
-	return fmt.Sprintf("mail to %d accepted by %s", len(to), t.spec.Email.Server), nil
+	if len(refused) > 0 {
+		f := failed("not all of %d recipients get mail: %s", len(to), strings.Join(refused, "; "))
+		f.taken = true
+		return "", f
+	}
+	return fmt.Sprintf("mail to %d accepted by %s", len(to), at.Server), nil
 }
 
 // greet connects, and speaks TLS from then on.
@@ -81,15 +93,16 @@ func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) 
 		return nil, nil, err
 	}
 	config.ServerName = host
-	conn, err := s.dial(ctx, "tcp", at.Server)
+	raw, err := s.dial(ctx, "tcp", at.Server)
 	if err != nil {
 		return nil, nil, failed("%s: %s", at.Server, reason(err))
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // whoever reads from it then fails
-	end = func() { stop(); _ = conn.Close() }
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever reads from it then fails
+	end = func() { stop(); _ = raw.Close() }
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // AfterFunc sees to it, too
+		_ = raw.SetDeadline(deadline) // AfterFunc sees to it, too
 	}
+	conn := net.Conn(&budgeted{Conn: raw, left: maxTalk})
 	implicit := at.ImplicitTLS || port == tlsPort
 	if implicit {
 		conn = tls.Client(conn, config)
@@ -111,6 +124,21 @@ func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) 
 		return nil, nil, failed("%s: %s", at.Server, reason(err))
 	}
 	return c, end, nil
+}
+
+// budgeted is a connection on which the other side may say so much: net/smtp reads lines of any length, and any number of them.
+type budgeted struct {
+	net.Conn
+	left int
+}
+
+func (b *budgeted) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("it says more than %d bytes: is it a mail server?", maxTalk)
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 func login(c *smtp.Client, at *catalog.EmailSink, password string) error {
@@ -138,6 +166,9 @@ func login(c *smtp.Client, at *catalog.EmailSink, password string) error {
 	return nil
 }
 
+// plainAuth is what AUTH PLAIN sends.
+func plainAuth(username, password string) string { return "\x00" + username + "\x00" + password }
+
 // loginAuth is AUTH LOGIN, which some servers have instead of PLAIN. TLS is on by then.
 type loginAuth struct{ username, password string }
 
@@ -159,7 +190,7 @@ func (l *loginAuth) Next(asked []byte, more bool) ([]byte, error) {
 // told is what a server said.
 func told(what string, err error) *failure {
 	if said, ok := errors.AsType[*textproto.Error](err); ok {
-		f := failed("the server %s: %d %s", what, said.Code, oneLine(cut(said.Msg, shownAnswer)))
+		f := failed("the server %s: %d %s", what, said.Code, said.Msg)
 		f.rejected = said.Code >= permanent
 		return f
 	}

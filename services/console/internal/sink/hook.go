@@ -2,8 +2,10 @@ package sink
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -22,7 +24,7 @@ type Hook struct {
 }
 
 // Wrote implements catalog.Hook.
-func (h Hook) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, _, after *store.Resource) error {
+func (h Hook) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
 	if after == nil {
 		return nil
 	}
@@ -31,11 +33,40 @@ func (h Hook) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, _, after *s
 		if err := h.check(ctx, tx, *after); err != nil {
 			return err
 		}
-		return tx.BeginSending(ctx, after.UID)
+		if err := tx.BeginSending(ctx, after.UID); err != nil || before == nil {
+			return err
+		}
+		return h.keepFilter(ctx, tx, *before, *after)
 	case store.KindSecret:
 		return h.again(ctx, tx, *after)
 	}
 	return nil
+}
+
+// keepFilter has a changed filter begin with what happens from now on: what happened before has to fit that which was there then, too.
+func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.Resource) error {
+	is, err := catalog.Sinks().Decode(after)
+	if err != nil {
+		return err
+	}
+	was, err := catalog.Sinks().Decode(before)
+	if err != nil || reflect.DeepEqual(was.Spec.Filters(), is.Spec.Filters()) {
+		return nil //nolint:nilerr // what can't be read matched nothing
+	}
+	sendings, err := tx.Sendings(ctx)
+	if err != nil {
+		return err
+	}
+	end, err := tx.EventsEnd(ctx)
+	if err != nil {
+		return err
+	}
+	list := append(earlierOf(after.Name, sendings[after.UID]), earlier{UpTo: end, Spec: was.Spec.Filters()})
+	text, err := json.Marshal(list[max(len(list)-maxEarlier, 0):])
+	if err != nil {
+		return fmt.Errorf("encode filters of sink %q: %w", after.Name, err)
+	}
+	return tx.KeepFilters(ctx, after.UID, string(text))
 }
 
 // maxReferrers is more resources than can name one.
@@ -74,8 +105,8 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 	refuse := func(format string, args ...any) error {
 		return catalog.Refuse(catalog.Invalid, "sink %q: "+format, append([]any{row.Name}, args...)...)
 	}
-	if _, err := matcherOf(row); err != nil {
-		return err
+	if m := matcherOf(row); m.broken != nil {
+		return refuse("%s", m.broken)
 	}
 	is, err := catalog.Sinks().Decode(row)
 	if err != nil {

@@ -1,6 +1,8 @@
 package sink
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -14,34 +16,69 @@ import (
 // matcher says which events are for a sink.
 type matcher struct {
 	etag, name string
-	spec       catalog.SinkSpec
-	least      consolev1.Severity
-	expr       *filter.Expr
+	// broken is why it can't be told. Then all may be, and wait.
+	broken *failure
+	spec   catalog.SinkSpec
+	least  consolev1.Severity
+	expr   *filter.Expr
+	// earlier are those that the sink had before: what happened then has to fit them, too.
+	earlier []earlier
 }
 
-func matcherOf(row store.Resource) (matcher, error) {
+// earlier is what a sink matched up to an event.
+type earlier struct {
+	UpTo int64            `json:"upTo"`
+	Spec catalog.SinkSpec `json:"spec"` // filters only
+	matcher
+}
+
+func matcherOf(row store.Resource) matcher {
 	is, err := catalog.Sinks().Decode(row)
 	if err != nil {
-		return matcher{}, err
+		return matcher{etag: row.ETag(), name: row.Name, broken: failed("%s: write it anew", err)}
 	}
-	m := matcher{etag: row.ETag(), name: row.Name, spec: is.Spec, least: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+is.Spec.Severity])}
-	if is.Spec.Severity == "" && len(is.Spec.Types) == 0 && is.Spec.Filter == "" {
+	m := newMatcher(row.Name, is.Spec)
+	m.etag = row.ETag()
+	return m
+}
+
+func newMatcher(name string, spec catalog.SinkSpec) matcher {
+	m := matcher{name: name, spec: spec, least: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+spec.Severity])}
+	if spec.Severity == "" && len(spec.Types) == 0 && spec.Filter == "" {
 		m.least = consolev1.Severity_SEVERITY_WARNING
 	}
-	if m.expr, err = filter.Parse(is.Spec.Filter, event.Fields()); err != nil {
-		return matcher{}, catalog.Refuse(catalog.Invalid, "spec.filter: %v", err)
+	var err error
+	if m.expr, err = filter.Parse(spec.Filter, event.Fields()); err != nil {
+		m.broken = failed("spec.filter: %s", err)
 	}
-	return m, nil
+	return m
+}
+
+// maxEarlier is how many changes of a filter are known while events wait.
+const maxEarlier = 10
+
+// earlierOf are what a sink matched before.
+func earlierOf(name string, of store.Sending) []earlier {
+	var list []earlier
+	if of.Earlier == "" || json.Unmarshal([]byte(of.Earlier), &list) != nil {
+		return nil
+	}
+	list = slices.DeleteFunc(list, func(e earlier) bool { return e.UpTo <= of.Seq })
+	for i := range list {
+		list[i].matcher = newMatcher(name, list[i].Spec)
+	}
+	return list
 }
 
 // fits tells whether an event is for the sink. How sending to it goes is not: it would go on telling itself.
-func (m matcher) fits(e *consolev1.Event, now time.Time) bool {
+func (m matcher) fits(e numbered, now time.Time) bool {
 	s := m.spec
-	return e.GetSink() != m.name && e.GetSeverity() >= m.least &&
+	return m.broken != nil || e.GetSink() != m.name && e.GetSeverity() >= m.least &&
 		(s.Project == "" || e.GetProject() == s.Project) &&
 		(len(s.Types) == 0 || wildcard.Any(s.Types, e.GetType())) &&
 		names(s.Projects, e.GetProject()) && names(s.Clusters, e.GetCluster()) && names(s.Services, e.GetService()) &&
-		m.expr.Match(event.Row{Event: e}, now)
+		m.expr.Match(event.Row{Event: e.Event}, now) &&
+		!slices.ContainsFunc(m.earlier, func(was earlier) bool { return e.seq <= was.UpTo && !was.fits(e, now) })
 }
 
 // names tells whether patterns, if there are some, fit a name that is there.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -129,10 +130,10 @@ func forSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// oneLine makes what can stand in a header of a mail.
+// oneLine makes what can stand in a header of a mail, and does nothing to a terminal or a database.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		return r < ' ' || r == 0x7f || r == ' ' || r == '\u0085' || r == '\u2028' || r == '\u2029'
+		return r == ' ' || r == '\u2028' || r == '\u2029' || unicode.IsControl(r)
 	}), " ")
 }
 

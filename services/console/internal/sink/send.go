@@ -2,11 +2,13 @@ package sink
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -16,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,9 +34,10 @@ const (
 	// sendTimeout bounds one message.
 	sendTimeout = 15 * time.Second
 	dialTimeout = 5 * time.Second
-	// maxAnswer is as much of an answer as is read, and shownAnswer as people see of it, in bytes.
-	maxAnswer   = 4 << 10
-	shownAnswer = 200
+	// maxHeader is as much of an answer's head as is read, maxAnswer of its body, and maxShown as people see of it all, in bytes.
+	maxHeader = 64 << 10
+	maxAnswer = 4 << 10
+	maxShown  = 400
 	// slackText is what Slack takes in one message, with room for what it counts else.
 	slackText = 30_000
 	// minKey is the shortest key of a signature.
@@ -55,6 +59,8 @@ type failure struct {
 	message string
 	// rejected says that it is the message which is not taken: others may be.
 	rejected bool
+	// taken says that some have it nonetheless, and that the others will not: it is not sent again.
+	taken bool
 	// after is when to try again, if the other side said.
 	after time.Duration
 }
@@ -71,10 +77,12 @@ type sender struct {
 	now       func() time.Time
 }
 
-// send sends events as one message, and returns what the other side said. Errors hold no credentials.
-func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) (answer string, err error) {
+// send sends events as one message, and returns what the other side said. Neither that nor errors hold credentials, or what no database
+// keeps.
+func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) (answer string, problem *failure) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
+	var err error
 	switch t.spec.Kind() {
 	case "webhook":
 		answer, err = s.webhook(ctx, t, events)
@@ -84,33 +92,62 @@ func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) 
 		answer, err = s.email(ctx, t, events)
 	}
 	if err == nil {
-		return t.masked(answer), nil
+		return t.shown(answer), nil
 	}
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		f = failed("%s", reason(err))
 	}
-	f.message = t.masked(f.message)
+	f.message = t.shown(f.message)
 	return "", f
 }
 
-// masked takes credentials out of what others say, who may repeat what they got.
+// shown is what others say as people may see it. It is masked first: of a secret that is cut nobody would know what it is.
+func (t target) shown(text string) string {
+	return cut(oneLine(strings.ToValidUTF8(t.masked(text), "?")), maxShown)
+}
+
+// masked takes credentials out of what others say, who may repeat what they got, and whose answer may end within it.
 func (t target) masked(text string) string {
-	for _, secret := range t.credentials {
-		list := []string{secret}
-		if u, err := url.Parse(secret); err == nil && t.spec.Slack != nil {
-			list = append(list, u.Path, strings.Trim(u.Path, "/"))
-			list = append(list, strings.Split(u.Path, "/")...)
-		}
-		for _, part := range list {
-			const shortest = 6 // else it stands in any text
-			if len(part) >= shortest && part != "services" {
-				text = strings.ReplaceAll(text, part, catalog.Masked)
+	for _, secret := range t.secrets() {
+		text = strings.ReplaceAll(text, secret, catalog.Masked)
+		for n := min(len(secret)-1, len(text)); n >= minSecret; n-- {
+			if rest, ok := strings.CutSuffix(text, secret[:n]); ok {
+				text = rest + catalog.Masked
+				break
 			}
 		}
 	}
 	return text
 }
+
+// minSecret is the length of the shortest text that is masked: a shorter one stands in any text.
+const minSecret = 6
+
+// secrets are the texts by which credentials may come back, the longest first.
+func (t target) secrets() []string {
+	var list []string
+	for name, secret := range t.credentials {
+		list = append(list, secret, strings.Trim(strconv.Quote(secret), `"`), url.QueryEscape(secret), url.PathEscape(secret))
+		switch name {
+		case catalog.SinkPassword:
+			list = append(list, inBase64(secret), inBase64(plainAuth(t.spec.Email.Username, secret)))
+		case catalog.SinkURL:
+			if u, err := url.Parse(secret); err == nil {
+				list = append(list, u.RequestURI(), u.Path, u.EscapedPath(), u.RawQuery)
+				for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {
+					plain, _ := url.QueryUnescape(part)
+					list = append(list, part, plain)
+				}
+			}
+		}
+	}
+	list = slices.DeleteFunc(list, func(s string) bool { return len(s) < minSecret || s == "services" }) // as in Slack's
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(list)
+}
+
+func inBase64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 // reason is why there was no answer, without the URL.
 func reason(err error) string {
@@ -126,7 +163,7 @@ func reason(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused: is the receiver up, and the port right?"
 	}
-	return oneLine(cut(err.Error(), shownAnswer))
+	return err.Error()
 }
 
 func (s *sender) webhook(ctx context.Context, t target, events []*consolev1.Event) (string, error) {
@@ -188,7 +225,7 @@ func (s *sender) post(ctx context.Context, to, ca string, header http.Header, bo
 	}
 	defer func() { _ = resp.Body.Close() }()                    // it was only read
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status is what counts
-	answer := strings.TrimSpace(resp.Status + " " + oneLine(cut(strings.ToValidUTF8(string(said), "?"), shownAnswer)))
+	answer := strings.TrimSpace(resp.Status + " " + string(said))
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return answer, nil
 	}
@@ -197,7 +234,7 @@ func (s *sender) post(ctx context.Context, to, ca string, header http.Header, bo
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		f.rejected = true
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		f.message += ": redirects are not followed: write the url that it leads to"
+		f.message = fmt.Sprintf("%s leads elsewhere, and redirects are not followed: write the url that it leads to: %s", u.Host, answer)
 	}
 	f.after = retryAfter(resp.Header.Get("Retry-After"), s.now())
 	return "", f
@@ -233,7 +270,7 @@ func (s *sender) transport(req *http.Request, ca string) (*http.Transport, error
 	if err != nil {
 		return nil, err
 	}
-	out := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: sendTimeout, DisableKeepAlives: true}
+	out := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: sendTimeout, MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: true}
 	if req.URL.Scheme != "https" {
 		out.DialContext = s.dialListed
 		return out, nil

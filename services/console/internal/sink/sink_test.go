@@ -97,9 +97,24 @@ func TestSlackTakesTextsAsTheyAre(t *testing.T) {
 
 func TestWhatOthersRepeatIsMasked(t *testing.T) {
 	t.Parallel()
-	of := target{spec: catalog.SinkSpec{Slack: &catalog.SlackSink{}}, credentials: map[string]string{catalog.SinkURL: "https://hooks.slack.com/services/T000000/B000000/abcdefghij"}}
-	for _, text := range []string{"no /services/T000000/B000000/abcdefghij here", "token abcdefghij", "https://hooks.slack.com/services/T000000/B000000/abcdefghij"} {
-		if got := of.masked(text); strings.Contains(got, "abcdefghij") || !strings.Contains(got, catalog.Masked) {
+	for secret, texts := range map[string][]string{
+		"https://hooks.slack.com/services/T000000/B000000/abcdefghij": {
+			"no /services/T000000/B000000/abcdefghij here", "token abcdefghij", "https://hooks.slack.com/services/T000000/B000000/abcdefghij", "cut T000000/B000000/abcdef",
+		},
+		"https://chat.example.com/hooks/abc%2Fdef%20ghij?token=abcdefghij%3D&thread=abcdef": {
+			"no /hooks/abc%2Fdef%20ghij", "no abc/def ghij", "no abc%2Fdef%20ghij", "token=abcdefghij%3D", "not abcdefghij=", "not abcdefghij%3D", "thread abcdef", "cut /hooks/abc%2Fd",
+		},
+	} {
+		of := target{spec: catalog.SinkSpec{Slack: &catalog.SlackSink{}}, credentials: map[string]string{catalog.SinkURL: secret}}
+		for _, text := range texts {
+			if got := of.masked(text); strings.Contains(got, "abc") || !strings.Contains(got, catalog.Masked) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	}
+	of := target{spec: catalog.SinkSpec{Email: &catalog.EmailSink{Username: "hub"}}, credentials: map[string]string{catalog.SinkPassword: "pass word"}}
+	for _, text := range []string{"pass word", "cGFzcyB3b3Jk", "AGh1YgBwYXNzIHdvcmQ=", "pass%20word", "pass+word", "pass w"} {
+		if got := of.masked("no, not with " + text); got != "no, not with ***" {
 			t.Errorf("%q became %q", text, got)
 		}
 	}

@@ -21,6 +21,8 @@ type Sending struct {
 	Sender string
 	// Attempts that failed, since the last that did not.
 	Attempts int
+	// Rejections are how often the oldest event was itself not taken, alone.
+	Rejections int
 	// Waiting is how many events waited at the last attempt, and Oldest the time of the oldest.
 	Waiting int
 	Oldest  time.Time
@@ -31,13 +33,15 @@ type Sending struct {
 	// Problem is why the last attempt failed; empty: it did not.
 	Problem     string
 	ProblemTime time.Time
+	// Earlier is what KeepFilters was given.
+	Earlier string
 }
 
-const sendingColumns = "sink_uid, seq, next_time, sender, attempts, waiting, oldest_time, send_time, sent, dropped, problem, problem_time"
+const sendingColumns = "sink_uid, seq, next_time, sender, attempts, rejections, waiting, oldest_time, send_time, sent, dropped, problem, problem_time, filters"
 
 func scanSending(row interface{ Scan(dest ...any) error }, more ...any) (s Sending, err error) {
 	var next, oldest, send, problem int64
-	err = row.Scan(append([]any{&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Waiting, &oldest, &send, &s.Sent, &s.Dropped, &s.Problem, &problem}, more...)...)
+	err = row.Scan(append([]any{&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Rejections, &s.Waiting, &oldest, &send, &s.Sent, &s.Dropped, &s.Problem, &problem, &s.Earlier}, more...)...)
 	s.Next, s.Oldest, s.SendTime, s.ProblemTime = FromMicros(next), FromMicros(oldest), FromMicros(send), FromMicros(problem)
 	return s, err
 }
@@ -68,8 +72,16 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 		return err
 	}
 	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+ //nolint:gosec // constants only
-		" ON CONFLICT (sink_uid) DO UPDATE SET next_time = excluded.next_time, attempts = 0", sink, end)
+		" ON CONFLICT (sink_uid) DO UPDATE SET next_time = excluded.next_time, rejections = 0", sink, end)
 	if err != nil {
+		return fmt.Errorf("write sink: %w", err)
+	}
+	return nil
+}
+
+// KeepFilters keeps, as a text of the caller's, which events were for a sink before.
+func (t *Tx) KeepFilters(ctx context.Context, sink, filters string) error {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE sinks SET filters = $2 WHERE sink_uid = $1", sink, filters); err != nil {
 		return fmt.Errorf("write sink: %w", err)
 	}
 	return nil
@@ -98,9 +110,9 @@ func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease tim
 func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, events ...Event) (kept bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.dialect.now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
-			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13"+
+			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13, rejections = $14"+
 			" WHERE sink_uid = $1 AND sender = $2", of.Sink, of.Sender, Micros(of.Next), wait.Microseconds(),
-			of.Seq, of.Attempts, of.Waiting, Micros(of.Oldest), Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, Micros(of.ProblemTime))
+			of.Seq, of.Attempts, of.Waiting, Micros(of.Oldest), Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, Micros(of.ProblemTime), of.Rejections)
 		if err != nil {
 			return err
 		}

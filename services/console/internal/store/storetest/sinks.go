@@ -58,7 +58,7 @@ func testSinks(t *testing.T, open Open) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	is := mine
 	is.Seq, is.Attempts, is.Waiting, is.Oldest, is.SendTime = end+7, 3, 5, at, at.Add(time.Second)
-	is.Sent, is.Dropped, is.Problem, is.ProblemTime = 11, 13, "away", at.Add(time.Minute)
+	is.Sent, is.Dropped, is.Problem, is.ProblemTime, is.Rejections = 11, 13, "away", at.Add(time.Minute), 4
 	if !keep(is, time.Hour, store.Event{ID: "failing", Time: at, Type: "sink.failing", Event: []byte(`{}`)}) {
 		t.Error("what came of the claim is not kept")
 	}
@@ -74,10 +74,11 @@ func testSinks(t *testing.T, open Open) {
 	}
 
 	begin() // changed
-	if got := all()[one.UID]; !got.Due || got.Seq != end+7 || got.Attempts != 0 || got.Problem != "away" {
+	if got := all()[one.UID]; !got.Due || got.Seq != end+7 || got.Attempts != 3 || got.Rejections != 0 || got.Problem != "away" {
 		t.Errorf("changed, it is %+v", got)
 	}
 	mine, _ = claim("b", time.Hour)
+	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.KeepFilters(ctx, one.UID, "before") })
 	begin() // changed while it is sent to
 	if of, ok := claim("a", time.Hour); ok {
 		t.Errorf("a change lets another in: %+v", of)
@@ -85,8 +86,8 @@ func testSinks(t *testing.T, open Open) {
 	if keep(is, 0, store.Event{ID: "never", Time: at, Type: "sink.failing", Event: []byte(`{}`)}) {
 		t.Error("what came of a claim that was lost is kept")
 	}
-	if !keep(mine, time.Hour) || !all()[one.UID].Due {
-		t.Error("a sink that was changed meanwhile is not tried at once")
+	if got := keep(mine, time.Hour); !got || !all()[one.UID].Due || all()[one.UID].Earlier != "before" {
+		t.Error("a sink that was changed meanwhile is not tried at once, or its filters are lost")
 	}
 	if _, ok = claim("b", 0); !ok {
 		t.Fatal("not claimed")
