@@ -101,6 +101,23 @@ func (h *hub) start(t *testing.T) *running {
 // startWith starts a console whose configuration is changed.
 func (h *hub) startWith(t *testing.T, change func(*console.Config)) *running {
 	t.Helper()
+	service := h.listen(t, change)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- service.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("console ended: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return &running{hub: h, url: service.URL(), stop: stop}
+}
+
+// listen makes a console that listens, and does not run yet.
+func (h *hub) listen(t *testing.T, change func(*console.Config)) *console.Service {
+	t.Helper()
 	cfg := console.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir, DatabaseURL: h.db,
 		AdvertiseGitcaches: []string{"https://gitcache.example.com"}, AdvertiseDistributors: []string{"https://distributor.example.com"},
@@ -115,17 +132,21 @@ func (h *hub) startWith(t *testing.T, change func(*console.Config)) *running {
 	if err := service.Listen(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- service.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("console ended: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return &running{hub: h, url: service.URL(), stop: stop}
+	return service
+}
+
+// A second console over a SQLite database ends, and says how to roll one out.
+func TestOneConsoleUsesASQLiteDatabase(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "")
+	first := h.start(t)
+	first.admin(t)
+	err := h.listen(t, func(*console.Config) {}).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "StatefulSet") || !strings.Contains(err.Error(), "--database-url") {
+		t.Errorf("the second ended with %v", err)
+	}
+	first.stop()
+	h.start(t).admin(t)
 }
 
 // api is the console as one caller sees it.

@@ -45,7 +45,7 @@ func sets() map[string]map[string]any {
 			"secrets":           map[string]any{"redis": "r", "database": "d", "metrics": "m"},
 			"tls":               map[string]any{"privateCA": false},
 			"urls":              map[string]any{"console": "https://console.example.com"},
-			"console":           map[string]any{"replicas": 3, "persistence": map[string]any{"storageClass": "fast"}, "args": []any{"--oidc-issuer=https://login.example.com"}},
+			"console":           map[string]any{"replicas": 3, "persistence": map[string]any{"storageClass": "fast"}, "args": []any{"--oidc-issuer=https://login.example.com"}, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"}},
 			"gitcache":          map[string]any{"replicas": 3, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"}, "env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}},
 			"distributor":       map[string]any{"kind": "DaemonSet", "cache": map[string]any{"hostPath": "/var/cache/fairlead"}},
 			"tunnel":            map[string]any{"autoscaling": map[string]any{"enabled": true}},
@@ -389,6 +389,31 @@ func TestPodsAreSpreadAndShutIn(t *testing.T) {
 				t.Errorf("%s is not bounded: %v", where, container)
 			}
 		}
+	}
+}
+
+// The database in a console's volume is for one process: the next begins when the one before has ended, as only a StatefulSet sees to.
+func TestOneConsoleUsesAVolume(t *testing.T) {
+	t.Parallel()
+	for name, text := range manifests(t, monitoring) {
+		consoles := 0
+		for _, object := range documents(t, text) {
+			if at(object, "metadata", "name") != "fairlead-console" || at(object, "spec", "template") == nil {
+				continue
+			}
+			consoles++
+			alone := !strings.Contains(fmt.Sprint(at(object, "spec", "template", "spec", "containers", 0, "env")), "FAIRLEAD_DATABASE_URL")
+			if object["kind"] != "StatefulSet" || alone && fmt.Sprint(at(object, "spec", "replicas")) != "1" {
+				t.Errorf("%s: the console is a %v of %v", name, object["kind"], at(object, "spec", "replicas"))
+			}
+		}
+		if hub := strings.Contains(name, "hub/"); hub != (consoles == 1) {
+			t.Errorf("%s has %d consoles", name, consoles)
+		}
+	}
+	two := map[string]any{"console": map[string]any{"replicas": 2}}
+	if _, err := helm(chartDir("hub"), "fairlead", two); err == nil || !strings.Contains(err.Error(), "needs PostgreSQL") {
+		t.Errorf("two consoles over SQLite: %v", err)
 	}
 }
 
