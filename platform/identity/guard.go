@@ -7,13 +7,9 @@ import (
 	"time"
 )
 
-const (
-	// RecheckInterval is how often the token of a running stream or request is verified again.
-	RecheckInterval = 10 * time.Second
-	// abortGrace is what a handler has, after its context has ended and its reads fail, to write
-	// its last words. Then writing fails, too.
-	abortGrace = 5 * time.Second
-)
+// abortGrace is what a handler has, after its context has ended and its reads fail, to write
+// its last words. Then writing fails, too.
+const abortGrace = 5 * time.Second
 
 // guard ends a running request when its token does.
 type guard struct {
@@ -22,26 +18,32 @@ type guard struct {
 	expires  time.Time
 	cancel   context.CancelCauseFunc
 	response *http.ResponseController // nil: the context is all there is
+	rounds   *rounds
+	group    int // of the rounds, whose it is
 
-	mu      sync.Mutex // guards what follows, and the response against the end of the request
-	timer   *time.Timer
+	mu      sync.Mutex  // guards what follows, and the response against the end of the request
+	timer   *time.Timer // of the token's last moment, or of the request's; nil: there is time
 	stopped bool
 	cause   error // why the request was ended
 }
 
 // newGuard returns a guard and the context that it ends with the verifier's error as cause. Stop
 // it before the request ends.
-func newGuard(ctx context.Context, v Verifier, c *caller, response *http.ResponseController) (context.Context, *guard) {
+func newGuard(ctx context.Context, v Verifier, r *rounds, c *caller, response *http.ResponseController) (context.Context, *guard) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &guard{verifier: v, token: c.token, expires: c.id.ExpiresAt.Add(leeway), cancel: cancel, response: response}
+	g := &guard{verifier: v, token: c.token, expires: c.id.ExpiresAt.Add(leeway), cancel: cancel, response: response, rounds: r}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.timer = time.AfterFunc(g.nextCheck(), g.check)
+	g.awaitEnd()
+	r.join(g)
 	return ctx, g
 }
 
-func (g *guard) nextCheck() time.Duration {
-	return max(0, min(RecheckInterval, time.Until(g.expires)))
+// awaitEnd checks at the token's last moment, if that is before the next turn. It is called with mu held.
+func (g *guard) awaitEnd() {
+	if left := time.Until(g.expires); g.timer == nil && left < RecheckInterval+roundEvery {
+		g.timer = time.AfterFunc(max(0, left), g.check)
+	}
 }
 
 func (g *guard) check() {
@@ -49,9 +51,9 @@ func (g *guard) check() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.stopped:
+	case g.stopped || g.cause != nil:
 	case err == nil:
-		g.timer.Reset(g.nextCheck())
+		g.awaitEnd()
 	default:
 		g.cause = err
 		g.cancel(err)
@@ -59,8 +61,16 @@ func (g *guard) check() {
 			// For those who wait in a read. Where it isn't supported the context has to do.
 			_ = g.response.SetReadDeadline(time.Now())
 		}
-		g.timer = time.AfterFunc(abortGrace, g.abort)
+		g.setTimer(abortGrace, g.abort)
 	}
+}
+
+// setTimer is called with mu held.
+func (g *guard) setTimer(d time.Duration, then func()) {
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	g.timer = time.AfterFunc(d, then)
 }
 
 func (g *guard) abort() {
@@ -83,6 +93,9 @@ func (g *guard) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stopped = true
-	g.timer.Stop()
+	g.rounds.leave(g)
+	if g.timer != nil {
+		g.timer.Stop()
+	}
 	g.cancel(nil)
 }

@@ -22,6 +22,7 @@ func Interceptor(v Verifier, p Policy) connect.Interceptor {
 type interceptor struct {
 	verifier Verifier
 	policy   Policy
+	rounds   rounds
 }
 
 // WrapUnary implements connect.Interceptor.
@@ -74,7 +75,7 @@ func (i *interceptor) guard(ctx context.Context, conn connect.StreamingHandlerCo
 	if call := callOf(ctx); call != nil {
 		response = http.NewResponseController(call.w)
 	}
-	ctx, g := newGuard(c.context(ctx), i.verifier, c, response)
+	ctx, g := newGuard(c.context(ctx), i.verifier, &i.rounds, c, response)
 	return ctx, &guardedConn{StreamingHandlerConn: conn, guard: g}, nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -385,4 +387,47 @@ func TestWhoSendsSlowlyIsLookedAtAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ten thousand streams are verified again in a few turns, and each of them once per interval.
+func TestRunningRequestsAreVerifiedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		checked, moments := map[string]int{}, map[time.Time]struct{}{}
+		verifier := verifierFunc(func(token string) (identity.Identity, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			checked[token]++
+			moments[time.Now()] = struct{}{}
+			return identity.Identity{Kind: identity.KindUser, Name: token, ExpiresAt: time.Now().Add(time.Hour)}, nil
+		})
+		h := identity.Middleware(verifier, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		ctx, cancel := context.WithCancel(t.Context())
+		const requests, intervals = 200, 5
+		for n := range requests {
+			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer t%d", n))
+			go h.ServeHTTP(httptest.NewRecorder(), r)
+			<-time.After(time.Millisecond)
+		}
+		synctest.Wait()
+		mu.Lock()
+		clear(checked) // that they came
+		clear(moments)
+		mu.Unlock()
+		<-time.After(intervals*identity.RecheckInterval + time.Millisecond)
+		cancel()
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(checked) != requests || len(moments) > intervals*10 {
+			t.Errorf("%d were verified, at %d moments", len(checked), len(moments))
+		}
+		for token, n := range checked {
+			if n != intervals {
+				t.Errorf("%s was verified %d times", token, n)
+			}
+		}
+	})
 }

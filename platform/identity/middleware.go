@@ -12,6 +12,7 @@ import (
 // A request that outlives its token is ended, too. Errors are a Kubernetes Status for those who
 // accept JSON (kubectl prints its message), else text.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
+	var running rounds
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, refused := authenticate(r.Context(), v, role, r.Header)
 		if refused != nil {
@@ -22,7 +23,7 @@ func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, g := newGuard(c.context(r.Context()), v, c, http.NewResponseController(w))
+		ctx, g := newGuard(c.context(r.Context()), v, &running, c, http.NewResponseController(w))
 		defer g.stop()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

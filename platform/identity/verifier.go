@@ -176,7 +176,7 @@ func (r *keyring) verify(token string) (Identity, error) {
 	if len(token) > maxTokenBytes {
 		return Identity{}, fmt.Errorf("%w: too long", ErrInvalid)
 	}
-	sum := sha256.Sum256([]byte(token))
+	sum := hash(token)
 	r.mu.RLock()
 	id, ok := r.verified[sum]
 	r.mu.RUnlock()
@@ -197,6 +197,17 @@ func (r *keyring) verify(token string) (Identity, error) {
 	}
 	r.verified[sum] = id
 	return id, nil
+}
+
+// copies are for hash, which is done for every request and again and again for streams: a copy each time would be most of the garbage of
+// a service that has little to do.
+var copies = sync.Pool{New: func() any { return new([]byte) }}
+
+func hash(token string) [sha256.Size]byte {
+	b, _ := copies.Get().(*[]byte)
+	defer copies.Put(b)
+	*b = append((*b)[:0], token...)
+	return sha256.Sum256(*b)
 }
 
 // sweep drops what is expired, once in a while.
