@@ -18,7 +18,7 @@ const (
 	// busyCycles in one look are too many.
 	busyCycles = 4
 	// firstPercent is for the start, which makes garbage once.
-	firstPercent, leastPercent, mostPercent = 50, 15, 100
+	firstPercent, leastPercent, mostPercent = 50, 10, 100
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
 	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
@@ -43,9 +43,9 @@ func newCollector(service Service) collector {
 	return collector{percent: firstPercent, most: mostPercent, room: roomBytes}
 }
 
-// next takes how often the collector ran since the last look, and how much was alive then. It says whether what the
-// process does not need any more should be given back: once, when it has become calm.
-func (c *collector) next(cycles, live uint64) (giveBack bool) {
+// next takes how often the collector ran since the last look, and what the percentage is of: what was alive then, and the stacks.
+// It says whether what the process does not need any more should be given back: once, when it has become calm.
+func (c *collector) next(cycles, base uint64) (giveBack bool) {
 	before := c.percent
 	switch {
 	case cycles >= busyCycles:
@@ -53,16 +53,22 @@ func (c *collector) next(cycles, live uint64) (giveBack bool) {
 	case cycles == 0:
 		c.percent /= 2
 	}
-	most := c.most
-	if live > 0 {
-		most = max(min(most, int(stormBytes*100/live)), int(min(c.room*100/live, 1000)), leastPercent)
-	}
-	c.percent = min(max(c.percent, leastPercent), most)
+	c.percent = max(c.percent, leastPercent)
+	c.keepWithin(base)
 	return c.percent == leastPercent && before > leastPercent
 }
 
-// run sets the percentage until ctx ends: at each look, and at once when there were busyCycles since the last one. GOGC, if it is set,
-// is left alone.
+// keepWithin lowers the percentage to what a heap may grow by.
+func (c *collector) keepWithin(base uint64) {
+	most := c.most
+	if base > 0 {
+		most = max(min(most, int(stormBytes*100/base)), int(min(c.room*100/base, 1000)), leastPercent)
+	}
+	c.percent = min(c.percent, most)
+}
+
+// run sets the percentage until ctx ends: at each look, and at once when there were busyCycles since the last one, or the heap has
+// grown so much that it may not grow as much again. GOGC, if it is set, is left alone.
 func (c collector) run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -72,31 +78,38 @@ func (c collector) run(ctx context.Context) {
 	defer look.Stop()
 	cycled := make(chan struct{}, 1)
 	defer onCycles(cycled)()
-	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(samples)
-	for seen := samples[0].Value.Uint64(); ; {
+	for seen, _ := collected(); ; {
+		looked := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			metrics.Read(samples)
+			looked = true
 		case <-cycled:
-			if metrics.Read(samples); samples[0].Value.Uint64()-seen < busyCycles {
-				continue
-			}
-			look.Reset(collectorLook)
 		}
-		before := c.percent
-		giveBack := c.next(samples[0].Value.Uint64()-seen, samples[1].Value.Uint64())
+		before, giveBack := c.percent, false
+		if cycles, base := collected(); looked || cycles-seen >= busyCycles {
+			giveBack = c.next(cycles-seen, base)
+			look.Reset(collectorLook)
+			seen = cycles
+		} else {
+			c.keepWithin(base)
+		}
 		if c.percent != before {
 			debug.SetGCPercent(c.percent)
 		}
 		if giveBack {
 			debug.FreeOSMemory()
+			seen++
 		}
-		metrics.Read(samples)
-		seen = samples[0].Value.Uint64()
 	}
+}
+
+// collected returns how often the collector ran, and what its percentage is of.
+func collected() (cycles, base uint64) {
+	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64() + samples[2].Value.Uint64()
 }
 
 // onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in
@@ -109,11 +122,11 @@ func onCycles(cycled chan<- struct{}) (stop func()) {
 		if stopped.Load() {
 			return
 		}
+		runtime.SetFinalizer(w, again) // before anybody hears of it, and makes the next cycle
 		select {
 		case cycled <- struct{}{}:
 		default:
 		}
-		runtime.SetFinalizer(w, again)
 	}
 	runtime.SetFinalizer(&witness{}, again)
 	return func() { stopped.Store(true) }

@@ -42,6 +42,10 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	if c.next(1, middle); c.percent != mostPercent {
 		t.Errorf("a heap that has grown keeps %d %%", c.percent)
 	}
+	c.next(busyCycles, small)
+	if c.keepWithin(middle); c.percent != mostPercent {
+		t.Errorf("a heap that grows between two looks keeps %d %%", c.percent)
+	}
 	if c.next(1, 0); c.percent != mostPercent {
 		t.Errorf("now and then: %d %%", c.percent)
 	}
