@@ -64,7 +64,7 @@ const (
 	silentIdle     = 15 * time.Second
 	silentInterval = 5 * time.Second
 	silentProbes   = 3
-	// A peer that takes no byte at all for this long is gone.
+	// A peer that takes no byte at all for this long is gone; not so on a connection that was upgraded.
 	writeStall = 60 * time.Second
 	// mostUnsent is what the kernel keeps of an answer beyond what is on its way, in bytes; more would not be faster. Its own bound is
 	// 4 MiB, which a reader that stalls has taken from it before anybody notices.
@@ -254,6 +254,11 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingWait,
 			WriteByteTimeout:              writeStall,
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateHijacked {
+				allowSilence(c)
+			}
 		},
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(s.drain.ctx, drainKey{}, s.drain.begun) },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // What strangers do to the port.

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
+	"net"
 	"syscall"
 )
 
@@ -25,4 +27,21 @@ func boundSilence(_, _ string, c syscall.RawConn) error {
 		return err
 	}
 	return failed
+}
+
+// allowSilence takes that bound off a connection again. What has become of it may have a reader who pauses, such as a person
+// at a terminal, which the kernel doesn't tell from one that is gone.
+func allowSilence(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	under, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := under.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	_ = raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, 0) })
 }

@@ -1,15 +1,64 @@
 package server
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/localca"
 )
+
+// A person may pause a terminal for as long as they like: the kernel would take that for a peer that is gone.
+func TestUpgradedConnectionMayPause(t *testing.T) {
+	t.Parallel()
+	patience := make(chan int, 2)
+	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if secure, ok := conn.(*tls.Conn); ok {
+			conn = secure.NetConn()
+		}
+		raw, err := conn.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := raw.Control(func(fd uintptr) {
+			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+			if err != nil {
+				t.Error(err)
+			}
+			patience <- millis
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	mount := Raw("/upgrade/", ask, identity.RoleOpen)
+	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hc := http1Client(t, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it asks nothing of this peer
+	for _, s := range []*running{start(t, Config{}, mount), start(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, mount)} {
+		if resp, err := hc.Get(s.URL() + "/upgrade/x"); err == nil {
+			_ = resp.Body.Close()
+			t.Error("it was not hung up on")
+		}
+		if millis := <-patience; millis != 0 {
+			t.Errorf("%s: given up after %d ms", s.URL(), millis)
+		}
+	}
+}
 
 func TestReaderThatStallsLeavesLittleInTheKernel(t *testing.T) {
 	t.Parallel()
