@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +20,7 @@ func (a *app) admin() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.adminToken(), a.adminLoginLink(), a.checkBackend(), a.testSink(), a.adminBackup(), a.adminRestore())
+	cmd.AddCommand(a.adminToken(), a.adminLoginLink(), a.adminRevoke(), a.adminRotateKey(), a.checkBackend(), a.testSink(), a.adminBackup(), a.adminRestore())
 	return cmd
 }
 
@@ -71,4 +73,48 @@ It can't be renewed. What it is good for at clusters, grants decide: see "fairle
 		return a.printf("%s\n", res.GetToken().GetToken())
 	})
 	return cmd
+}
+
+func (a *app) adminRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke SUBJECT",
+		Short: "Make all tokens that somebody has invalid everywhere within 30 s",
+		Long: `Make all tokens that somebody has invalid everywhere within 30 s, and end what runs with them: of user:NAME, agent:CLUSTER or service:NAME.
+
+A person may log in again, unless the identity provider refuses. An agent needs a new join token, see "fairlead cluster join";
+"fairlead token revoke" ends one API token.`,
+		Example: "  fairlead admin revoke user:ada",
+		Args:    wants(1, 1),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if kind, name, _ := strings.Cut(args[0], ":"); name == "" || kind != "user" && kind != "agent" && kind != "service" {
+				return fmt.Errorf("subject %q: must be user:NAME, agent:CLUSTER or service:NAME", args[0])
+			}
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			which := &consolev1.RevokeTokensRequest_Subject{Subject: args[0]}
+			if _, err := h.Identity.RevokeTokens(ctx, &consolev1.RevokeTokensRequest{Which: which}); err != nil {
+				return err
+			}
+			return a.printf("tokens of %s revoked\n", args[0])
+		}),
+	}
+}
+
+func (a *app) adminRotateKey() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate-key",
+		Short: "Make a new key that signs tokens, from 30 s later on",
+		Long: `Make a new key that signs tokens, from 30 s later on. The one before is trusted until the last token that it could have signed
+has expired, seven days later.`,
+		Args: wants(0, 0),
+		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			res, err := h.Identity.RotateSigningKey(ctx, &consolev1.RotateSigningKeyRequest{})
+			if err != nil {
+				return err
+			}
+			return a.printf("key %s signs in 30 s\n", res.GetKeyId())
+		}),
+	}
 }
