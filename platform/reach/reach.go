@@ -32,8 +32,9 @@ const (
 	sessions = 2
 	// endpointsEvery is how often Endpoints is asked again.
 	endpointsEvery = 5 * time.Second
-	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once.
-	firstPause, mostPause = 500 * time.Millisecond, 30 * time.Second
+	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once. However
+	// long the hub was away, all have tried within mostPause, and 5,000 are to be back within 30 s.
+	firstPause, mostPause = 500 * time.Millisecond, 20 * time.Second
 	// longLived is the life after which a session's end counts as a fresh start.
 	longLived = 30 * time.Second
 	// drainLimit is how long running requests may go on when the agent stops.
