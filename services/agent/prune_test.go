@@ -1,8 +1,15 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +41,52 @@ func TestNamespaceThatIsStillUsedStays(t *testing.T) {
 	kept, err := w.get("v1", "Namespace", "", space)
 	if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
 		t.Errorf("the namespace is not let go of: %v %v", kept, err)
+	}
+}
+
+// Whatever an agent deletes of a service, it deletes this very object: another one of the same name, that came meanwhile, stays.
+func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("app")
+	deployment := func(label string) string {
+		return "---\n" + strings.NewReplacer("name: web", "name: web, annotations: {fairlead.dev/recreate: allowed}", "a: b", "a: "+label).Replace(webDeployment)
+	}
+	push := func(text string) {
+		t.Helper()
+		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
+		if strings.Contains(text, "hook") {
+			w.end("check", "Complete")
+		}
+		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+	}
+	uid := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	var mu sync.Mutex // guards deleted
+	deleted := map[string]int{}
+	w.api.set(func(r *http.Request) int {
+		if r.Method != http.MethodDelete || strings.Contains(r.URL.Path, "/"+inventory.Namespace+"/") {
+			return 0
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if err != nil || !strings.Contains(string(body), "preconditions") || !uid.Match(body) {
+			t.Errorf("%s deletes whatever has the name: %s, %v", r.URL.Path, body, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		deleted[path.Base(r.URL.Path)]++
+		return 0
+	})
+	hook := job("check", "fairlead.dev/hook: pre-sync")
+	push(annotated("a", "1", "") + annotated("b", "1", "") + hook + deployment("b"))
+	push(annotated("a", "1", "") + hook + deployment("c")) // pruned, run anew, made anew
+	w.hub.remove(name)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	mu.Lock()
+	defer mu.Unlock()
+	if want := map[string]int{"a": 1, "b": 1, "check": 2, "web": 2}; !maps.Equal(deleted, want) {
+		t.Errorf("deleted %v, want %v", deleted, want)
 	}
 }
 
