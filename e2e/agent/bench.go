@@ -310,6 +310,9 @@ func (b *bench) untouched(ctx context.Context) error {
 	if err := b.Deploy(ctx, "beside", []Object{configMap("beside", "one", "first")}); err != nil {
 		return err
 	}
+	if err := b.noted(ctx, unchangedName); err != nil {
+		return err
+	}
 	const verifications = "fairlead_agent_verifications_total"
 	before, err := b.Metric(ctx, verifications)
 	if err != nil {
@@ -341,6 +344,25 @@ func (b *bench) untouched(ctx context.Context) error {
 	b.say("BENCH agent.unchanged_requests %d requests", len(own.requests)-len(about(own.requests, beside))-verified)
 	b.say("BENCH agent.unchanged_ms %.0f ms", 1000*own.cpu/loops)
 	return nil
+}
+
+// noted waits until the inventory of a service says which digest is applied: one that changed nothing is noted within a minute.
+func (b *bench) noted(ctx context.Context, name string) error {
+	svc, err := b.Service(ctx, name)
+	if err != nil {
+		return err
+	}
+	digest := svc.GetStatus().GetCluster().GetReport().GetAppliedDigest()
+	return b.await(ctx, "the inventory of "+name+" is written", func(ctx context.Context) error {
+		inventory, err := b.Kube.Get(ctx, "/api/v1/namespaces/fairlead-system/configmaps/inventory."+name)
+		if err != nil {
+			return err
+		}
+		if state, _ := field(inventory, "data", "state").(string); !strings.Contains(state, digest) {
+			return fmt.Errorf("it does not say %s", digest)
+		}
+		return nil
+	})
 }
 
 // hits counts how often the agent leaves an object alone, over syncs of a service in which nothing changed.
