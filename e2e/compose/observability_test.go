@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,11 +37,40 @@ func TestFileHoldsForAllProfiles(t *testing.T) {
 			Ports []struct {
 				HostIP string `json:"host_ip"`
 			}
+			Environment map[string]*string
+			Volumes     []struct{ Type, Source, Target string }
 		}
 	}
 	text := e.must(t, "compose", "--profile", "*", "config", "--format", "json")
 	if err := json.Unmarshal([]byte(text), &file); err != nil {
 		t.Fatal(err)
+	}
+	mounted := map[string]string{} // what Grafana sees of this repository
+	for name, s := range file.Services {
+		for _, v := range s.Volumes {
+			if v.Type != "bind" {
+				continue
+			}
+			if _, err := os.Stat(v.Source); err != nil {
+				t.Errorf("%s mounts what is not there: %v", name, err)
+			}
+			if name == "grafana" {
+				mounted[v.Target] = v.Source
+			}
+		}
+	}
+	home := file.Services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	for _, seen := range []string{"/etc/grafana/provisioning/datasources/fairlead.yaml", "/etc/grafana/provisioning/dashboards/fairlead.yaml", *home} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(mounted)), func(target string) bool {
+			below, err := filepath.Rel(target, seen)
+			if err != nil || !filepath.IsLocal(below) {
+				return false
+			}
+			_, err = os.Stat(filepath.Join(mounted[target], below))
+			return err == nil
+		}) {
+			t.Errorf("Grafana does not see %s", seen)
+		}
 	}
 	for _, name := range []string{"collector", "jaeger", "prometheus", "grafana"} {
 		s := file.Services[name]
