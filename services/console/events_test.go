@@ -219,3 +219,108 @@ func TestEventsOfAnotherHistoryAreNotResumed(t *testing.T) {
 		wantCode(t, stream.Err(), connect.CodeOutOfRange)
 	})
 }
+
+// Other values are told by the names of their entries, once for each service that gets them.
+func TestEventsOfConfiguration(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "planted-1"),
+			newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}),
+			configured(newService("web", "shop", "edge-1"), []string{"base"}, settings{"own": textOf("x")}), newService("other", "shop", "edge-1"))
+		events := r.events(t, r.adminToken(t))
+		tell := func(want string) (last *consolev1.Event) {
+			t.Helper()
+			list := listEvents(t, events, "type : config.")
+			if got := types(list); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+			return append(list, nil)[max(len(list)-1, 0)]
+		}
+		tell("")
+		admin.must(t, newSecret("pw", "password", "planted-2"))
+		if e := tell("config.changed"); e.GetService() != "web" || e.GetCluster() != "edge-1" || e.GetActor() != "user:ada" || e.GetCount() != 1 || e.GetMessage() != "Its configuration is another one: pw." {
+			t.Errorf("got %v", e)
+		}
+		admin.must(t, newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "gone")}))
+		if e := tell("config.changed config.failing"); e.GetSeverity() != consolev1.Severity_SEVERITY_ERROR || !strings.Contains(e.GetMessage(), `"pw"`) {
+			t.Errorf("got %v", e)
+		}
+		admin.must(t, newSet("base", settings{"level": textOf("debug"), "new": textOf("x"), "pw": refTo("pw", "password")}))
+		if e := tell("config.changed config.failing config.recovered config.changed"); e.GetMessage() != "Its configuration is another one: level, new." {
+			t.Errorf("got %v", e)
+		}
+		if strings.Contains(fmt.Sprint(listEvents(t, events, "")), "planted") {
+			t.Error("an event tells a value")
+		}
+	})
+}
+
+func TestRollbackIsAnEvent(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.push(t, commitA)
+	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+	p.push(t, commitB)
+	p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+	if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Reason: "it burns"}); err != nil {
+		t.Fatal(err)
+	}
+	list := listEvents(t, p.events(t, p.adminToken(t)), "type = service.rolled_back OR type : pin.")
+	if got := types(list); got != "service.rolled_back pin.set" && got != "pin.set service.rolled_back" {
+		t.Fatalf("got %s", got)
+	}
+	for _, e := range list {
+		if e.GetType() == "service.rolled_back" && (e.GetService() != "web" || e.GetCommit() != commitA || e.GetDigest() != "d1" || e.GetActor() != "user:ada" || !strings.HasSuffix(e.GetMessage(), "its deployment 1: it burns.")) {
+			t.Errorf("got %v", e)
+		}
+	}
+}
+
+func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"), newCluster("c", "env", "prod"), newCluster("d", "env", "prod"))
+		admin.putProject(t, "shop")
+		g := newGlobal("logs", prod())
+		g.Spec.Template.Project = "shop"
+		admin.putGlobal(t, g)
+		all := r.events(t, r.adminToken(t))
+		tell := func(want string) []*consolev1.Event {
+			t.Helper()
+			list := listEvents(t, all, "globalservice = logs")
+			if got := types(list); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+			return list
+		}
+		admin.must(t, newCluster("a")) // the one that may go
+		tell("")
+		admin.must(t, newCluster("b"))
+		if e := tell("guard.tripped")[0]; e.GetCount() != 1 || e.GetProject() != "shop" || e.GetActor() != "user:ada" || !strings.Contains(e.GetMessage(), "fairlead confirm global logs") {
+			t.Errorf("got %v", e)
+		}
+		admin.must(t, newCluster("c"))
+		tell("guard.tripped")
+		preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: preview.GetConfirmation()}); err != nil {
+			t.Fatal(err)
+		}
+		if e := tell("guard.tripped guard.confirmed")[1]; e.GetCount() != 2 {
+			t.Errorf("got %v", e)
+		}
+		admin.must(t, newCluster("d"))
+		tell("guard.tripped guard.confirmed guard.tripped")
+		// Who sees the global service is told, and nobody else.
+		admin.putProject(t, "bank")
+		for project, want := range map[string]string{"shop": "guard.tripped guard.confirmed guard.tripped", "bank": ""} {
+			admin.let(t, project, "viewer", everywhere(), project)
+			who := identity.Identity{Kind: identity.KindUser, Name: "kim-" + project, Groups: []string{project}}
+			if got := types(listEvents(t, r.events(t, r.sign(t, who)), "type : guard.")); got != want {
+				t.Errorf("who sees project %s is told %q", project, got)
+			}
+		}
+	})
+}

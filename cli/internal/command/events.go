@@ -29,7 +29,7 @@ func (a *app) events() *cobra.Command {
 		Use:   "events",
 		Short: "Show what happened",
 		Long: `Show what happened, the newest last: commits fetched, delivered and applied, services that fail and recover, drift
-repaired, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.`,
+repaired, roll backs, other configuration, guards that trip, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.`,
 		Example: "  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
 		Args:    wants(0, 0),
 	}
@@ -123,7 +123,7 @@ func (a *app) printHappened(list []*consolev1.Event, format string) error {
 
 func happenedLine(e *consolev1.Event) string {
 	var what []string
-	for _, part := range []struct{ kind, name string }{{"service", e.GetService()}, {"cluster", e.GetCluster()}, {"source", e.GetSource()}} {
+	for _, part := range []struct{ kind, name string }{{"service", e.GetService()}, {"cluster", e.GetCluster()}, {"source", e.GetSource()}, {"sink", e.GetSink()}, {"global service", e.GetGlobalService()}} {
 		if part.name != "" {
 			what = append(what, part.kind+" "+part.name)
 		}

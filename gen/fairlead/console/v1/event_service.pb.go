@@ -104,7 +104,9 @@ type Event struct {
 	// How many objects, services or clusters it is about, where that means something.
 	Count int32 `protobuf:"varint,15,opt,name=count,proto3" json:"count,omitempty"`
 	// Name of the sink that it is about.
-	Sink          string `protobuf:"bytes,16,opt,name=sink,proto3" json:"sink,omitempty"`
+	Sink string `protobuf:"bytes,16,opt,name=sink,proto3" json:"sink,omitempty"`
+	// Name of the global service that it is about.
+	GlobalService string `protobuf:"bytes,17,opt,name=global_service,json=globalService,proto3" json:"global_service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -247,6 +249,13 @@ func (x *Event) GetCount() int32 {
 func (x *Event) GetSink() string {
 	if x != nil {
 		return x.Sink
+	}
+	return ""
+}
+
+func (x *Event) GetGlobalService() string {
+	if x != nil {
+		return x.GlobalService
 	}
 	return ""
 }
@@ -485,7 +494,7 @@ var File_fairlead_console_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x03\n" +
+	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x03\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
@@ -503,7 +512,8 @@ const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x19\n" +
 	"\btrace_id\x18\x0e \x01(\tR\atraceId\x12\x14\n" +
 	"\x05count\x18\x0f \x01(\x05R\x05count\x12\x12\n" +
-	"\x04sink\x18\x10 \x01(\tR\x04sink\"\x87\x01\n" +
+	"\x04sink\x18\x10 \x01(\tR\x04sink\x12%\n" +
+	"\x0eglobal_service\x18\x11 \x01(\tR\rglobalService\"\x87\x01\n" +
 	"\x11ListEventsRequest\x12 \n" +
 	"\x06filter\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +

@@ -330,7 +330,14 @@ func (c *Catalog) Rollback(ctx context.Context, by By, name string, number int64
 	}
 	then.Cluster, then.Project, then.ConfigSets, then.Config = now.Spec.Cluster, now.Spec.Project, now.Spec.ConfigSets, now.Spec.Config
 	now.Spec = then
-	out, _, err := c.UpdateService(ctx, by, now, Expectation{ETag: now.Meta.ETag})
+	edit, err := now.Draft(Expectation{ETag: now.Meta.ETag})
+	if err != nil {
+		return Service{}, to, err
+	}
+	if c.observer != nil {
+		edit.tells = c.observer.RolledBack(by, now, to)
+	}
+	out, _, err := update(ctx, c, by, edit, c.services)
 	return out, to, err
 }
 

@@ -382,12 +382,31 @@ func (g Globals) carryOut(ctx context.Context, tx *store.Tx, by By, row store.Re
 		if err != nil {
 			return err
 		}
+		if err := g.held(ctx, tx, by, global, len(leaving), free); err != nil {
+			return err
+		}
 		leaving = leaving[:min(len(leaving), free)]
 		if err := tx.CountDeletions(ctx, row.UID, len(leaving), tx.Now().Add(-guardWindow)); err != nil {
 			return err
 		}
 	}
 	return g.put(ctx, tx, by, append(edits, leaving...))
+}
+
+// held tells that the guard does not let all go that leave, unless it holds something back already.
+func (g Globals) held(ctx context.Context, tx *store.Tx, by By, global GlobalService, leaving, free int) error {
+	if leaving <= free || g.observer == nil {
+		return nil
+	}
+	all, err := ofGlobal(ctx, tx.View, global.Meta.Name)
+	if err != nil {
+		return err
+	}
+	held, err := heldBack(ctx, tx.View, global, all)
+	if err == nil && len(held) == leaving {
+		tx.Tell(g.observer.GlobalHeld(by, global, leaving-free)...)
+	}
+	return err
 }
 
 // put writes for a global service.
@@ -649,7 +668,11 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 			edits[i] = Removal(r.Kind, r.Name, r.ETag())
 		}
 		// Who may not delete them may not confirm it: rights are those of the caller.
-		_, err = c.PutIn(confirming(ctx), tx, by, edits)
+		if _, err = c.PutIn(confirming(ctx), tx, by, edits); err != nil || c.observer == nil {
+			return err
+		}
+		global, err := GlobalServices().Decode(row)
+		tx.Tell(c.observer.GlobalConfirmed(by, global, len(held))...)
 		return err
 	})
 }

@@ -15,6 +15,10 @@ type Observer interface {
 	HubSaid(service Service, before, after HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event
+	RolledBack(by By, service Service, to Deployment) []store.Event
+	// GlobalHeld says that the guard keeps services of a global service, and GlobalConfirmed that somebody let them go.
+	GlobalHeld(by By, global GlobalService, services int) []store.Event
+	GlobalConfirmed(by By, global GlobalService, services int) []store.Event
 }
 
 // Watch sets who is told. It is called before anything is written.

@@ -62,6 +62,8 @@ type Edit struct {
 	removal bool
 	// broken is what is wrong with it by itself.
 	broken error
+	// tells are events that are told if it changes what is there.
+	tells []store.Event
 }
 
 // Broken stands for a resource that can't be written, so that what is wrong with it is told with all the rest.
@@ -366,6 +368,7 @@ func (w *writing) change(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	w.tx.Tell(w.edits[i].tells...)
 	w.out[i].After, w.out[i].Outcome = &after, Updated
 	return w.hook(ctx, i)
 }

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -207,9 +208,19 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 		if err != nil {
 			return err
 		}
-		if next.Revision != was.Revision || next.Problem != was.Problem {
-			changed = append(changed, store.ServiceConfig{Service: s, Config: next})
+		if next.Revision == was.Revision && next.Problem == was.Problem {
+			continue
 		}
+		changed = append(changed, store.ServiceConfig{Service: s, Config: next})
+		var entries []string
+		if next.Revision != was.Revision && !fresh && was.Revision != store.HeldConfig {
+			entries = different(r.kept(s.UID, was), r.kept(s.UID, next))
+		}
+		events, err := event.Configured(s, was, next, entries, tx.Author(), tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Tell(events...)
 	}
 	return tx.PutConfigs(ctx, changed)
 }
@@ -240,6 +251,32 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 		return store.Config{}, fmt.Errorf("encode configuration of service %q: %w", s.Name, err)
 	}
 	return store.Config{Revision: revision, Sealed: r.box.Seal(valuesPurpose(s.UID), plain)}, nil
+}
+
+// kept are values as they are kept; none: there are none, or they can't be read any more.
+func (r *Resolver) kept(uid string, c store.Config) (out []Value) {
+	if len(c.Sealed) == 0 {
+		return nil
+	}
+	if plain, err := r.box.Open(valuesPurpose(uid), c.Sealed); err != nil || json.Unmarshal(plain, &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// different names the entries that come, go, or have another value.
+func different(was, is []Value) []string {
+	count := map[Value]int{}
+	for _, v := range append(slices.Clip(was), is...) {
+		count[v]++
+	}
+	names := map[string]bool{}
+	for v, n := range count {
+		if n == 1 {
+			names[v.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // valuesPurpose binds values to the service that they are for.

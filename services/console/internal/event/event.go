@@ -33,6 +33,11 @@ const (
 	ServiceDriftRepaired = "service.drift_repaired"
 	ServicePruned        = "service.pruned"
 	ServiceDeleted       = "service.deleted"
+	ServiceRolledBack    = "service.rolled_back"
+
+	ConfigChanged   = "config.changed"
+	ConfigFailing   = "config.failing"
+	ConfigRecovered = "config.recovered"
 
 	GuardTripped   = "guard.tripped"
 	GuardConfirmed = "guard.confirmed"
@@ -67,7 +72,7 @@ func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
 // Fields are those that events can be asked for.
 func Fields() filter.Fields {
 	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
-	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink"} {
+	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink", "globalservice"} {
 		out[name] = filter.Text
 	}
 	return out
@@ -102,6 +107,8 @@ func (r Row) Field(name string) (filter.Value, bool) {
 		return text(r.GetActor())
 	case "sink":
 		return text(r.GetSink())
+	case "globalservice":
+		return text(r.GetGlobalService())
 	case "severity":
 		return text(SeverityName(r.GetSeverity()))
 	case "time":

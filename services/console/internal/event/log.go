@@ -130,8 +130,8 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 	return page, err
 }
 
-// fits says whether an event is asked for, and may be seen by who asks: that of a service, cluster or source by whoever
-// sees those, any other by who sees all.
+// fits says whether an event is asked for, and may be seen by who asks: that of a service, cluster, source and so on by
+// whoever sees that, any other by who sees all.
 func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) bool {
 	if !expr.Match(Row{e}, now) {
 		return false
@@ -143,6 +143,8 @@ func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) 
 		return sees(store.KindService, e.GetService(), e.GetProject(), e.GetCluster())
 	case e.GetCluster() != "":
 		return sees(store.KindCluster, e.GetCluster(), "", "")
+	case e.GetGlobalService() != "":
+		return sees(store.KindGlobalService, e.GetGlobalService(), e.GetProject(), "")
 	case e.GetSink() != "":
 		return sees(store.KindSink, e.GetSink(), e.GetProject(), "")
 	case e.GetSource() != "":

@@ -150,6 +150,38 @@ func phase(was, is catalog.Report) *consolev1.Event {
 	return nil
 }
 
+// RolledBack implements catalog.Observer.
+func (r *Recorder) RolledBack(by catalog.By, s catalog.Service, to catalog.Deployment) []store.Event {
+	message := fmt.Sprintf("It is rolled back to %s, its deployment %d", short(to.Commit.Commit), to.Number)
+	var why struct{ Reason string }
+	if s.Spec.Sync != nil && json.Unmarshal(s.Spec.Sync, &why) == nil && why.Reason != "" {
+		message += ": " + why.Reason
+	}
+	return []store.Event{stored(&consolev1.Event{
+		Type: ServiceRolledBack, Severity: info, Service: s.Meta.Name, Cluster: s.Spec.Cluster, Project: s.Spec.Project,
+		Commit: to.Commit.Commit, Digest: to.Digest, Actor: by.Subject, TraceId: by.TraceID, Message: message + ".",
+	}, r.Now())}
+}
+
+// GlobalHeld implements catalog.Observer.
+func (r *Recorder) GlobalHeld(by catalog.By, global catalog.GlobalService, services int) []store.Event {
+	return r.global(by, global, services, &consolev1.Event{
+		Type: GuardTripped, Severity: warning,
+		Message: fmt.Sprintf("Its services are leaving more clusters than may be at once. %d of them, and what leaves from now on, stay until somebody confirms it: fairlead confirm global %s.", services, global.Meta.Name),
+	})
+}
+
+// GlobalConfirmed implements catalog.Observer.
+func (r *Recorder) GlobalConfirmed(by catalog.By, global catalog.GlobalService, services int) []store.Event {
+	return r.global(by, global, services, &consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
+}
+
+func (r *Recorder) global(by catalog.By, global catalog.GlobalService, services int, e *consolev1.Event) []store.Event {
+	e.GlobalService, e.Project, e.Count = global.Meta.Name, global.Spec.Template.Project, int32(services)
+	e.Actor, e.TraceId = by.Subject, by.TraceID
+	return []store.Event{stored(e, r.Now())}
+}
+
 // destination is where a service's folder goes.
 func destination(s catalog.ServiceSpec) string {
 	if s.Catalog {

@@ -104,5 +104,8 @@ func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	return cluster, nil
 }
 
+// Author is who this write is recorded for.
+func (t *Tx) Author() string { return t.author }
+
 // Now is the time of this write.
 func (t *Tx) Now() time.Time { return t.now }
