@@ -70,12 +70,13 @@ func SetDigest(services map[string]string) string {
 func OrderedSetDigest(services iter.Seq2[string, Digest]) string {
 	h, some := sha256.New(), false
 	write(h, setFormat)
-	text := make([]byte, len(digestPrefix)+hex.EncodedLen(sha256.Size))
-	copy(text, digestPrefix)
+	text := []byte(digestPrefix)
+	var buffer []byte // one for all: each Sync comes through here
 	for name, d := range services {
 		some = true
-		hex.Encode(text[len(digestPrefix):], d[:])
-		write(h, name, string(text))
+		text = hex.AppendEncode(text[:len(digestPrefix)], d[:])
+		buffer = appendPart(appendPart(buffer[:0], name), text)
+		h.Write(buffer)
 	}
 	if !some {
 		return ""
@@ -83,14 +84,17 @@ func OrderedSetDigest(services iter.Seq2[string, Digest]) string {
 	return sum(h)
 }
 
-// write adds parts with their lengths, so that no two lists of parts run into the same bytes.
 func write(h hash.Hash, parts ...string) {
-	var n [8]byte
+	var buffer []byte
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+		buffer = appendPart(buffer, p)
 	}
+	h.Write(buffer)
+}
+
+// appendPart puts the length before a part, so that no two lists of parts run into the same bytes.
+func appendPart[T string | []byte](b []byte, part T) []byte {
+	return append(binary.BigEndian.AppendUint64(b, uint64(len(part))), part...)
 }
 
 func sum(h hash.Hash) string { return digestPrefix + hex.EncodeToString(h.Sum(nil)) }
