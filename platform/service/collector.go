@@ -24,7 +24,7 @@ const (
 	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
 	frugalPercent, frugalBytes = 40, 12 << 20
 	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
-	stormBytes = 128 << 20
+	stormBytes = 96 << 20
 )
 
 // Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
