@@ -324,7 +324,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 
 func (s *Service) start(ctx context.Context) error {
 	if err := s.store.Use(); errors.Is(err, store.ErrInUse) {
-		return fmt.Errorf("%w. A SQLite database is for one console: roll out so that the old one ends before the new one starts, "+
+		return fmt.Errorf("%w. A SQLite database is for one at a time: roll out so that the old one ends before the new one starts, "+
 			"as a StatefulSet and the strategy Recreate do; several take PostgreSQL, by --database-url", err)
 	} else if err != nil {
 		return err

@@ -128,7 +128,10 @@ func happenedLine(e *consolev1.Event) string {
 			what = append(what, part.kind+" "+part.name)
 		}
 	}
-	text := strings.Join(what, " at ") + ": " + e.GetMessage()
+	text := e.GetMessage()
+	if len(what) > 0 {
+		text = strings.Join(what, " at ") + ": " + text
+	}
 	if e.GetActor() != "" {
 		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
 	}

@@ -14,6 +14,7 @@ import (
 	"net/mail"
 	"net/smtp"
 	"net/textproto"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -121,7 +122,11 @@ func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) 
 	}
 	if err != nil {
 		end()
-		return nil, nil, failed("%s: %s", at.Server, reason(err))
+		f := failed("%s: %s", at.Server, reason(err))
+		if c == nil && !implicit && errors.Is(err, os.ErrDeadlineExceeded) {
+			f.message += " Servers that begin with TLS wait, too: for those set email.implicitTls"
+		}
+		return nil, nil, f
 	}
 	return c, end, nil
 }

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,10 +159,16 @@ func reason(err error) string {
 		err = inner.Err
 	}
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer within %s", sendTimeout)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
+		return fmt.Sprintf("no answer within %s: is the receiver up, and the port right?", sendTimeout)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused: is the receiver up, and the port right?"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "the receiver speaks no TLS at this port: " + err.Error()
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the receiver's certificate is not trusted (if it is right, give its authority as ca): " + err.Error()
 	}
 	return err.Error()
 }

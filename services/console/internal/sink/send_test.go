@@ -117,6 +117,24 @@ func mailer(t *testing.T, say func(command string) string) target {
 	}}}
 }
 
+// plainly is what speaks no TLS where it should.
+func plainly(t *testing.T) target {
+	t.Helper()
+	address := serve(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "220 hello\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	return target{name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: "https://" + address}}}
+}
+
+// strange is a mailer of an authority that nobody knows.
+func strange(t *testing.T) target {
+	t.Helper()
+	to := mailer(t, func(string) string { return "" })
+	to.spec.Email.CA = ""
+	return to
+}
+
 func newDeliverer() *Deliverer {
 	return &Deliverer{
 		Addresses: addresses.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
@@ -144,6 +162,8 @@ func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 		"lines without end":  {mailer(t, func(c string) string { return map[string]string{"HI": strings.Repeat("220-hi\r\n", 40000)}[c] }), "more than 262144 bytes"},
 		"a line without end": {mailer(t, func(c string) string { return map[string]string{"HI": "220 " + strings.Repeat("hi ", 100000)}[c] }), "more than 262144 bytes"},
 		"a long reply":       {mailer(t, func(c string) string { return map[string]string{"DATA": "550 " + strings.Repeat("no ", 9000)}[c] }), "550 no no"},
+		"no TLS":             {plainly(t), "the receiver speaks no TLS at this port: "},
+		"a strange server":   {strange(t), "give its authority as ca): "},
 		"the password": {mailer(t, func(c string) string {
 			if strings.HasPrefix(c, "AUTH") {
 				return "535 not with " + strings.TrimPrefix(c, "AUTH PLAIN ") + ", which is " + plantedSecret
