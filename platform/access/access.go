@@ -126,7 +126,7 @@ func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
 		return Decision{Allowed: true, Rule: adminsRule}
 	}
 	if isSovereign(at.Kind) && verb != View {
-		return deny("only members of " + identity.AdminsGroup + " write these, by a token without limits")
+		return deny("only members of " + identity.AdminsGroup + " write these, by a token without limits: ask one of them")
 	}
 	if why := r.beyond(who.Limits, verb, at); why != "" {
 		return deny(why)

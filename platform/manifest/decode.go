@@ -319,7 +319,12 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.report(n.Line, "%s: must have fields: %s", at.yaml, strings.Join(d.settable(md, at), ", "))
+		fields := d.settable(md, at)
+		if oneofs := md.Oneofs(); oneofs.Len() == 1 && oneofs.Get(0).Fields().Len() == md.Fields().Len() {
+			d.report(n.Line, "%s: must have one of the fields %s: {%s: ...}", at.yaml, strings.Join(fields, ", "), fields[0])
+		} else {
+			d.report(n.Line, "%s: must have fields: %s", at.yaml, strings.Join(fields, ", "))
+		}
 		return nil
 	}
 	out := map[string]any{}
@@ -494,10 +499,10 @@ func wellKnown(n *yaml.Node, name protoreflect.FullName) (value any, wrong strin
 	}
 }
 
-// outputOnly tells fields that the hub fills in.
+// outputOnly tells fields that the hub fills in, and that say nothing to it.
 func outputOnly(fd protoreflect.FieldDescriptor) bool {
 	if fd.ContainingMessage().Name() == "Metadata" {
-		return fd.Number() >= 10 // "Output only, from here on."
+		return fd.Number() >= 10 && fd.Name() != "etag" // "Output only, from here on."
 	}
 	return fd.Name() == "status" && Kind(fd.ContainingMessage().Name()).new() != nil
 }

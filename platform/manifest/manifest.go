@@ -3,11 +3,12 @@
 //
 // Reading is strict. An unknown key, a value of another type, a key given twice or a broken rule is an
 // error that names file, line, resource and field. Output-only fields (status, and in metadata uid,
-// revision, etag, createTime and updateTime) are skipped without a look, so that what `fairlead get -o
+// revision, createTime and updateTime) are skipped without a look, so that what `fairlead get -o
 // yaml` prints can be applied again, also by a CLI that is older than the hub.
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,6 +173,13 @@ func (p Problem) String() string {
 
 // Problems is an error with everything that is wrong, one thing per line.
 type Problems []Problem
+
+// Sort puts them in the order of files and lines.
+func (ps Problems) Sort() {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+}
 
 func (ps Problems) Error() string {
 	var b strings.Builder

@@ -29,7 +29,7 @@ metadata:
   name: shop
   uid: ignored
   revision: "12"
-  etag: ignored
+  etag: kept
   createTime: "2026-01-01T00:00:00Z"
 spec:
   git: {url: https://git.example.com/shop.git, secret: shop-git, interval: 2m30s}
@@ -60,7 +60,7 @@ func TestDecode(t *testing.T) {
 	manifest.Sort(objects)
 	want := []manifest.Message{
 		&consolev1.Secret{Metadata: &consolev1.Metadata{Name: "shop-git"}, Data: map[string]string{"username": "git", "password": "1234"}},
-		&consolev1.Source{Metadata: &consolev1.Metadata{Name: "shop"}, Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{
+		&consolev1.Source{Metadata: &consolev1.Metadata{Name: "shop", Etag: "kept"}, Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{
 			Url: "https://git.example.com/shop.git", Secret: "shop-git", Interval: durationpb.New(150 * time.Second),
 		}}},
 		&consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "local-a"}, Spec: &consolev1.ClusterSpec{}},
@@ -209,7 +209,7 @@ func TestWhatIsPrintedCanBeAppliedAgain(t *testing.T) {
 	}
 	wanted := proto.CloneOf(full)
 	wanted.Status = nil
-	wanted.Metadata = &consolev1.Metadata{Name: "shop", Labels: full.Metadata.Labels}
+	wanted.Metadata = &consolev1.Metadata{Name: "shop", Labels: full.Metadata.Labels, Etag: "e"}
 	service := &consolev1.Service{Metadata: &consolev1.Metadata{Name: "s"}, Spec: &consolev1.ServiceSpec{Source: "shop", Ref: "0123456", Cluster: "1e3"}}
 	for name, write := range map[string]func() ([]byte, error){
 		"yaml": func() ([]byte, error) { return manifest.YAML(full, service) },

@@ -87,8 +87,8 @@ func TestBatchIsAllOrNothingAndNamesTheFault(t *testing.T) {
 			text string
 		}{
 			{onEdge("b", "../x"), connect.CodeInvalidArgument, `service "b": spec.path`},
-			{elsewhere, connect.CodeFailedPrecondition, `service "b" names cluster "edge-9", which does not exist`},
-			{stale, connect.CodeAborted, `service "b" was deleted`},
+			{elsewhere, connect.CodeFailedPrecondition, `service "b": spec.cluster: cluster "edge-9" does not exist`},
+			{stale, connect.CodeAborted, `service "b": metadata.etag: it was deleted`},
 			{absent, connect.CodeNotFound, `service "b" does not exist`},
 			{onEdge("a", ""), connect.CodeInvalidArgument, `service "a" is there twice`},
 		} {

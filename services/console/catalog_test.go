@@ -49,7 +49,7 @@ func TestUpdateCreatesChangesAndLeavesAlone(t *testing.T) {
 	}
 	source.Metadata.Labels["tier"] = "2"
 	_, err = update(false) // with the etag of revision 1
-	wantCode(t, err, connect.CodeAborted, "it is at revision 2", "Read it, merge, try again")
+	wantCode(t, err, connect.CodeAborted, "is at revision 2", "Read it again and merge")
 	_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop", Etag: source.GetMetadata().GetEtag()})
 	wantCode(t, err, connect.CodeAborted)
 	got, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
@@ -99,7 +99,7 @@ func TestWhatIsNamedExistsAndStays(t *testing.T) {
 		Metadata: meta("web"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 	}}
 	_, err := admin.services.UpdateService(t.Context(), service)
-	wantCode(t, err, connect.CodeFailedPrecondition, `service "web" names source "shop", which does not exist: create it first`)
+	wantCode(t, err, connect.CodeFailedPrecondition, `service "web": spec.source: source "shop" does not exist: create it first`)
 	_, err = admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
 		Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/shop", Secret: "git"}},
 	}})

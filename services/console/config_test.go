@@ -283,11 +283,11 @@ func TestConfigurationIsBounded(t *testing.T) {
 		admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), shopProject(), bound)
 		for want, s := range map[string]*consolev1.Service{
 			`configuration set "bound" is for services of project "shop"`:       configured(newService("web", "shop", "prod"), []string{"bound"}, nil),
-			`names configset "nope", which does not exist`:                      configured(newService("web", "shop", "prod"), []string{"nope"}, nil),
-			`names secret "nope", which does not exist`:                         configured(newService("web", "shop", "prod"), nil, settings{"a": refTo("nope", "x")}),
-			`config["pw"].secret: has no value`:                                 configured(newService("web", "shop", "prod"), nil, settings{"pw": secretOf("")}),
+			`spec.configSets[0]: configset "nope" does not exist`:               configured(newService("web", "shop", "prod"), []string{"nope"}, nil),
+			`spec.config["a"].ref.path: secret "nope" does not exist`:           configured(newService("web", "shop", "prod"), nil, settings{"a": refTo("nope", "x")}),
+			`spec.config["pw"].secret: has no value yet: write one`:             configured(newService("web", "shop", "prod"), nil, settings{"pw": secretOf("")}),
 			`spec.config["cluster.name"]: ${cluster.name} is known`:             configured(newService("web", "shop", "prod"), nil, settings{"cluster.name": textOf("x")}),
-			`names backend "vault", which does not exist`:                       configured(newService("web", "shop", "prod"), nil, settings{"a": fromBackend("vault", "a", "b")}),
+			`spec.config["a"].ref.backend: backend "vault" does not exist`:      configured(newService("web", "shop", "prod"), nil, settings{"a": fromBackend("vault", "a", "b")}),
 			`spec.config["a"].ref.plain: the values of Secrets are never shown`: configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Path: "a", Key: "b", Plain: true}}}}),
 			`spec.config["a"].json: is not JSON`:                                configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "{"}}}),
 		} {

@@ -277,7 +277,7 @@ func TestWebhookSecretsExistAndStay(t *testing.T) {
 		}})
 		return err
 	}
-	wantCode(t, put("", "hook"), connect.CodeFailedPrecondition, `source "shop" names secret "hook", which does not exist: create it first`)
+	wantCode(t, put("", "hook"), connect.CodeFailedPrecondition, `source "shop": spec.git.webhookSecret: secret "hook" does not exist: create it first`)
 	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
 		Metadata: meta("hook"), Data: map[string]string{"token": "hunter2"},
 	}}); err != nil {

@@ -181,7 +181,7 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 		}{
 			{"unknown field", files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")}, []string{"fleet/x.yaml:15: service \"x\": spec.pth: unknown field", "did you mean \"path\"?", commitA[:8] + " stays applied"}},
 			{"no YAML", files{"fleet/x.yaml": "a: [\n"}, []string{"fleet/x.yaml:", "not YAML"}},
-			{"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)}, []string{`fleet/x.yaml:9: service "x": names cluster "edge-9", which does not exist`}},
+			{"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)}, []string{`fleet/x.yaml:14: service "x": spec.cluster: cluster "edge-9" does not exist`}},
 			{"Kubernetes", files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"}, []string{"fleet/x.yaml:10", `kind "ConfigMap"`}},
 			{"twice", files{"fleet/x.yaml": good, "fleet/y.yaml": good}, []string{"fleet/y.yaml:1", "described twice", "fleet/x.yaml:1"}},
 			{"empty", files{}, []string{"holds no resources of Fairlead: nothing is deleted"}},

@@ -84,7 +84,7 @@ func TestGlobalServiceFollowsLabels(t *testing.T) {
 		}
 		s.Metadata.Name = "mine"
 		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: s, AllowMissing: true})
-		wantCode(t, err, connect.CodeInvalidArgument, "fairlead.dev/global is the console's own")
+		wantCode(t, err, connect.CodeInvalidArgument, `metadata.labels["fairlead.dev/global"]: is the console's own`)
 		// A new template reaches all, and leaves holds alone.
 		g.Spec.Template.Path = "new"
 		admin.putGlobal(t, g)
@@ -126,9 +126,9 @@ func TestOverrideOfALaterRuleWins(t *testing.T) {
 		t.Error(got)
 	}
 	for word, change := range map[string]func(*consolev1.GlobalServiceSpec){
-		"spec.template.cluster": func(s *consolev1.GlobalServiceSpec) { s.Template.Cluster = "a" },
-		"spec.path":             func(s *consolev1.GlobalServiceSpec) { s.Overrides[1].Path = "../x" },
-		"spec.clusters.where":   func(s *consolev1.GlobalServiceSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "x = y"} },
+		"spec.template.cluster":  func(s *consolev1.GlobalServiceSpec) { s.Template.Cluster = "a" },
+		"spec.overrides[1].path": func(s *consolev1.GlobalServiceSpec) { s.Overrides[1].Path = "../x" },
+		"spec.clusters.where":    func(s *consolev1.GlobalServiceSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "x = y"} },
 	} {
 		bad := proto.CloneOf(g)
 		change(bad.GetSpec())

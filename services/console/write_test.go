@@ -113,7 +113,7 @@ func TestProjectRefusesWhatItDoesNotAllow(t *testing.T) {
 			wantCode(t, err, connect.CodeFailedPrecondition, want)
 		}
 		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: inProject("none", newService("bad", "shop", "prod"))})
-		wantCode(t, err, connect.CodeFailedPrecondition, `names project "none", which does not exist`)
+		wantCode(t, err, connect.CodeFailedPrecondition, `spec.project: project "none" does not exist`)
 		_, err = admin.projects.DeleteProject(t.Context(), &consolev1.DeleteProjectRequest{Name: "shop"})
 		wantCode(t, err, connect.CodeFailedPrecondition, `service "web"`)
 		got, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
@@ -214,8 +214,8 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 		}
 		text := strings.Join(told, "\n")
 		for _, want := range []string{
-			"1 KIND_SOURCE bad spec.git.url: spec.git.url: ", `2 KIND_SERVICE one : service "one" names source "nowhere"`,
-			`4 KIND_CLUSTER edge : cluster "edge" was changed in the meantime`, `5 KIND_SOURCE shop : source "shop" exists already`,
+			"1 KIND_SOURCE bad spec.git.url: spec.git.url: ", `2 KIND_SERVICE one spec.source: service "one": spec.source: source "nowhere" does not exist`,
+			`4 KIND_CLUSTER edge metadata.etag: cluster "edge": metadata.etag: it was changed in the meantime`, `5 KIND_SOURCE shop : source "shop" exists already`,
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)

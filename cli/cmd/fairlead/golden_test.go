@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/command"
+	"fairlead.dev/platform/steady"
 )
 
 // golden compares what stdout is with a file, but for what is another in every run, and for the width of columns:
@@ -22,27 +23,10 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: golden FILE")
 	}
-	got, want := steady(ts.ReadFile("stdout")), ts.ReadFile(args[0])
+	got, want := steady.Text(ts.ReadFile("stdout")), ts.ReadFile(args[0])
 	if got != want {
 		ts.Fatalf("got\n%s\nwant\n%s", got, want)
 	}
-}
-
-// steady replaces what is another in every run.
-func steady(text string) string {
-	for _, r := range []struct{ found, name string }{
-		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`, "TIME"},
-		{`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,27}\b`, "UUID"},
-		{`\b(sha256:)?[0-9a-f]{32,64}\b`, "HASH"},
-		{`\b\d+(ms|s|m|h|d)( ago)?\b`, "AGE"},
-		{`(etag|uid|epoch|sequence|revision|catalogRevision|traceId)("?: ).*`, "$1${2}X"},
-		{`https?://127\.0\.0\.1:\d+`, "URL"},
-		{`\b[0-9a-f]{8}\b`, "HEX"},
-		{`(\S) {2,}`, "$1  "},
-	} {
-		text = regexp.MustCompile(r.found).ReplaceAllString(text, r.name)
-	}
-	return text
 }
 
 // needsMore only fails here: it needs clusters, several gitcaches, Vault, a receiver or a restored database, and works in tests with real ones.

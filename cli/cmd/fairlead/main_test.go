@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large},
 	})
 }
 
@@ -173,6 +174,17 @@ func offline(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	c.Endpoints.Gitcaches, c.Endpoints.Distributors = []string{"http://127.0.0.1:1"}, []string{"http://127.0.0.1:1"}
 	ts.Check(store.Update(c))
+}
+
+// large writes a Secret with a value of so many bytes: large BYTES FILE.
+func large(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: large BYTES FILE")
+	}
+	size, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	text := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: large}\ndata:\n  value: " + strings.Repeat("x", size) + "\n"
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 
 // await repeats a command until its output has a text: await TEXT COMMAND...

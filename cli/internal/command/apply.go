@@ -30,8 +30,9 @@ Only of more than 3 MiB, one part is written after the other.
 
 A folder stands for its files *.yaml, *.yml and *.json, without subfolders. With -k it is built by "kubectl
 kustomize", as it is on the disk: nothing is fetched, and no plugins are run. What the hub fills in
-(status; in metadata uid, revision, etag, createTime, updateTime) is ignored, so that the output
-of "fairlead get ... -o yaml" can be edited and applied.
+(status; in metadata uid, revision, createTime, updateTime) is ignored, so that the output of
+"fairlead get ... -o yaml" can be edited and applied. Its metadata.etag is not: what somebody else
+has changed since is not written over. Leave it out of what you keep, as "fairlead export" does.
 
 With --dry-run the hub checks all of it, shows what would change, and writes nothing; the exit code
 is 2 if something would. With --set every resource gets the label fairlead.dev/set, and with --prune
@@ -102,6 +103,7 @@ func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Ob
 		return nil, err
 	}
 	if len(problems) > 0 {
+		problems.Sort()
 		return nil, fmt.Errorf("nothing was applied:\n%w", problems)
 	}
 	if len(objects) == 0 {

@@ -281,7 +281,7 @@ func (k kind) one(ctx context.Context, h *hub.Hub, name string) (manifest.Messag
 
 // missing says where to look when there is no such resource.
 func (k kind) missing(name string, err error) error {
-	if connect.CodeOf(err) == connect.CodeNotFound {
+	if connect.CodeOf(err) == connect.CodeNotFound && !strings.Contains(err.Error(), "may not view") { // which says more
 		return fmt.Errorf("no %s %q: see `fairlead get %s`", k.singular(), name, k.plural())
 	}
 	return err

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/platform/identity"
 )
 
 // explainer is the interceptor that turns the errors of calls into ones for people. What it
@@ -43,6 +45,9 @@ func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	return next
 }
 
+// absent is how the hub says that there is no such resource.
+var absent = regexp.MustCompile(`^(\w+) "[^"]*" does not exist$`)
+
 // explained is an error for people.
 type explained struct {
 	text string
@@ -63,10 +68,14 @@ func (e explainer) explain(err error) error {
 	case code == connect.CodeUnauthenticated:
 		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Get a new one: fairlead login %s --context %s --hub-secret-file FILE",
 			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
+	case code == connect.CodePermissionDenied && strings.HasSuffix(said, "it is for "+identity.RoleAdmin.String()):
+		text = fmt.Sprintf("%ss, who are the members of group %s: ask one of them", said, identity.AdminsGroup)
 	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // it names who
 		text = said
 	case code == connect.CodePermissionDenied:
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
+	case code == connect.CodeNotFound && absent.MatchString(said):
+		text = fmt.Sprintf("%s: see `fairlead get %ss`", said, absent.FindStringSubmatch(said)[1])
 	case connect.IsWireError(err):
 		text = said
 	default:

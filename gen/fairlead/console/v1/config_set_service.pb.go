@@ -1214,12 +1214,13 @@ const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\tConfigSet\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12>\n" +
 	"\x04spec\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSetSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12<\n" +
-	"\x06status\x18\x03 \x01(\v2$.fairlead.console.v1.ConfigSetStatusR\x06status\"\x81\x03\n" +
+	"\x06status\x18\x03 \x01(\v2$.fairlead.console.v1.ConfigSetStatusR\x06status\"\xf8\x03\n" +
 	"\rConfigSetSpec\x12*\n" +
 	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12!\n" +
 	"\aproject\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x12E\n" +
-	"\aimports\x18\x03 \x03(\v2!.fairlead.console.v1.ConfigImportB\b\xbaH\x05\x92\x01\x02\x10\x10R\aimports\x12z\n" +
-	"\aentries\x18\x04 \x03(\v2/.fairlead.console.v1.ConfigSetSpec.EntriesEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\aentries\x1a^\n" +
+	"\aimports\x18\x03 \x03(\v2!.fairlead.console.v1.ConfigImportB\b\xbaH\x05\x92\x01\x02\x10\x10R\aimports\x12\xf0\x01\n" +
+	"\aentries\x18\x04 \x03(\v2/.fairlead.console.v1.ConfigSetSpec.EntriesEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\aentries\x1a^\n" +
 	"\fEntriesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"g\n" +

@@ -1206,15 +1206,16 @@ const file_fairlead_console_v1_global_service_service_proto_rawDesc = "" +
 	"\btemplate\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\btemplate\x12K\n" +
 	"\toverrides\x18\x03 \x03(\v2#.fairlead.console.v1.GlobalOverrideB\b\xbaH\x05\x92\x01\x02\x10dR\toverrides\x12A\n" +
 	"\bon_leave\x18\x04 \x01(\x0e2\x1c.fairlead.console.v1.OnLeaveB\b\xbaH\x05\x82\x01\x02\x10\x01R\aonLeave\x120\n" +
-	"\rmax_deletions\x18\x05 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\fmaxDeletions\"\xbf\x03\n" +
+	"\rmax_deletions\x18\x05 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\fmaxDeletions\"\xb6\x04\n" +
 	"\x0eGlobalOverride\x12H\n" +
 	"\bclusters\x18\x01 \x01(\v2$.fairlead.console.v1.ClusterSelectorB\x06\xbaH\x03\xc8\x01\x01R\bclusters\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
 	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12%\n" +
 	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12)\n" +
 	"\vconfig_sets\x18\x05 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\n" +
-	"configSets\x12x\n" +
-	"\x06config\x18\x06 \x03(\v2/.fairlead.console.v1.GlobalOverride.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x1a]\n" +
+	"configSets\x12\xee\x01\n" +
+	"\x06config\x18\x06 \x03(\v2/.fairlead.console.v1.GlobalOverride.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xd4\x01\n" +

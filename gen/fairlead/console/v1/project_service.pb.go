@@ -655,7 +655,7 @@ const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"\aProject\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ProjectSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ProjectStatusR\x06status\"\x9a\x04\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ProjectStatusR\x06status\"\x91\x05\n" +
 	"\vProjectSpec\x12*\n" +
 	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12-\n" +
 	"\asources\x18\x02 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\asources\x12@\n" +
@@ -664,8 +664,9 @@ const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"namespaces\x18\x04 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\n" +
 	"namespaces\x12*\n" +
 	"\x05kinds\x18\x05 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\x05kinds\x127\n" +
-	"\fdenied_kinds\x18\x06 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\vdeniedKinds\x12u\n" +
-	"\x06config\x18\a \x03(\v2,.fairlead.console.v1.ProjectSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x1a]\n" +
+	"\fdenied_kinds\x18\x06 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\vdeniedKinds\x12\xeb\x01\n" +
+	"\x06config\x18\a \x03(\v2,.fairlead.console.v1.ProjectSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"+\n" +

@@ -1956,10 +1956,11 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\aCluster\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"\x8f\x02\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"\x86\x03\n" +
 	"\vClusterSpec\x12*\n" +
-	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12u\n" +
-	"\x06config\x18\x1e \x03(\v2,.fairlead.console.v1.ClusterSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x1a]\n" +
+	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12\xeb\x01\n" +
+	"\x06config\x18\x1e \x03(\v2,.fairlead.console.v1.ClusterSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\x8d\x03\n" +
@@ -1979,7 +1980,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:\xda\x03\xbaH\xd6\x03\x1al\n" +
 	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\x1a\xa3\x01\n" +
 	"\x0fservice.catalog\x12aspec.catalog: what is in the folder goes to the catalog, not to a cluster: leave out spec.cluster\x1a-!this.spec.catalog || this.spec.cluster == ''\x1a\xbf\x01\n" +
-	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\x81\b\n" +
+	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\xe7\t\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
@@ -1993,9 +1994,11 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04sync\x18\x15 \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\x12!\n" +
 	"\aproject\x18\x1e \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x123\n" +
 	"\vconfig_sets\x18\x1f \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x10\x18\x01\"\x06r\x04\x10\x01\x18?R\n" +
-	"configSets\x12u\n" +
-	"\x06config\x18  \x03(\v2,.fairlead.console.v1.ServiceSpec.ConfigEntryB/\xbaH,\x9a\x01)\x10\x80\x02\"$r\"2 ^[A-Za-z_][A-Za-z0-9_.-]{0,252}$R\x06config\x12F\n" +
-	"\vunpin_after\x18! \x01(\tB%\xbaH\"r 2\x1e^([0-9a-f]{40}|[0-9a-f]{64})?$R\n" +
+	"configSets\x12\xeb\x01\n" +
+	"\x06config\x18  \x03(\v2,.fairlead.console.v1.ServiceSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x12\xb4\x01\n" +
+	"\vunpin_after\x18! \x01(\tB\x92\x01\xbaH\x8e\x01\xba\x01\x8a\x01\n" +
+	"\x13service.unpin_after\x12Cmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f\x1a.this.matches('^([0-9a-f]{40}|[0-9a-f]{64})?$')R\n" +
 	"unpinAfter\x12\x18\n" +
 	"\acatalog\x18\" \x01(\bR\acatalog\x120\n" +
 	"\x0fservice_account\x18# \x01(\tB\a\xbaH\x04r\x02\x18?R\x0eserviceAccount\x1a]\n" +
@@ -2034,11 +2037,13 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
 	"\x05Grant\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12:\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\x8f\x02\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\xf1\x02\n" +
 	"\tGrantSpec\x12I\n" +
 	"\bsubjects\x18\x01 \x03(\v2!.fairlead.console.v1.GrantSubjectB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12?\n" +
-	"\x04role\x18\x02 \x01(\tB+\xbaH(r&2$^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$R\x04role\x12F\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12\xa0\x01\n" +
+	"\x04role\x18\x02 \x01(\tB\x8b\x01\xbaH\x87\x01\xba\x01\x83\x01\n" +
+	"\n" +
+	"grant.role\x12?must be viewer, deployer, operator, admin or the name of a Role\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04role\x12F\n" +
 	"\bclusters\x18\x03 \x01(\v2\".fairlead.console.v1.GrantClustersB\x06\xbaH\x03\xc8\x01\x01R\bclusters\x12.\n" +
 	"\bprojects\x18\x1e \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18?R\bprojects\"\x9c\x01\n" +
 	"\fGrantSubject\x12 \n" +

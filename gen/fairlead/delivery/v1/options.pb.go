@@ -805,32 +805,37 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\brenderer\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.RendererB\b\xbaH\x05\x82\x01\x02\x10\x01R\brenderer\x12\xba\x01\n" +
 	"\x04path\x18\x02 \x01(\tB\xa5\x01\xbaH\xa1\x01\xba\x01\x9d\x01\n" +
 	"\vrender.path\x12;must be a relative path without '..', such as overlays/prod\x1aQthis.size() <= 1024 && !this.startsWith('/') && !this.matches('(^|/)[.][.](/|$)')R\x04path\x122\n" +
-	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xb3\x01\n" +
-	"\bHelmSpec\x12N\n" +
-	"\frelease_name\x18\x01 \x01(\tB+\xbaH(r&\x1852\"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$R\vreleaseName\x124\n" +
+	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xc1\x02\n" +
+	"\bHelmSpec\x12\xdb\x01\n" +
+	"\frelease_name\x18\x01 \x01(\tB\xb7\x01\xbaH\xb3\x01\xba\x01\xaf\x01\n" +
+	"\x11helm.release_name\x12amust be at most 53 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a7this.matches('^([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)?$')R\vreleaseName\x124\n" +
 	"\fvalues_files\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\x80\bR\vvaluesFiles\x12!\n" +
-	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\"\x90\x06\n" +
+	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\"\x97\b\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x129\n" +
-	"\x03pin\x18\x03 \x01(\tB'\xbaH$r\"2 ^([0-9a-f]{40}([0-9a-f]{24})?)?$R\x03pin\x12S\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x9c\x01\n" +
+	"\x03pin\x18\x03 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\bsync.pin\x12Cmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f\x1a0this.matches('^([0-9a-f]{40}([0-9a-f]{24})?)?$')R\x03pin\x12\x94\x01\n" +
 	"\n" +
-	"depends_on\x18\x04 \x03(\tB4\xbaH1\x92\x01.\x10 \x18\x01\"(r&2$^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$R\tdependsOn\x12B\n" +
+	"depends_on\x18\x04 \x03(\tBu\xbaHr\x92\x01o\x10 \x18\x01\"i\xba\x01f\n" +
+	"\x0fsync.depends_on\x12\x1dmust be the name of a service\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tdependsOn\x12B\n" +
 	"\x06ignore\x18\x05 \x03(\v2 .fairlead.delivery.v1.IgnoreRuleB\b\xbaH\x05\x92\x01\x02\x10@R\x06ignore\x12B\n" +
 	"\x06health\x18\x06 \x03(\v2 .fairlead.delivery.v1.HealthRuleB\b\xbaH\x05\x92\x01\x02\x10@R\x06health\x125\n" +
 	"\x05prune\x18\a \x01(\v2\x1f.fairlead.delivery.v1.PruneSpecR\x05prune\x12D\n" +
-	"\badoption\x18\b \x01(\x0e2\x1e.fairlead.delivery.v1.AdoptionB\b\xbaH\x05\x82\x01\x02\x10\x01R\badoption\x12r\n" +
-	"\vimpersonate\x18\t \x01(\tBP\xbaHMrK\x18\xbd\x022F^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$R\vimpersonate\x12I\n" +
+	"\badoption\x18\b \x01(\x0e2\x1e.fairlead.delivery.v1.AdoptionB\b\xbaH\x05\x82\x01\x02\x10\x01R\badoption\x12\xd2\x01\n" +
+	"\vimpersonate\x18\t \x01(\tB\xaf\x01\xbaH\xab\x01\xba\x01\xa2\x01\n" +
+	"\x10sync.impersonate\x126must be namespace/name of a Kubernetes service account\x1aVthis.matches('^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$')r\x03\x18\xbd\x02R\vimpersonate\x12I\n" +
 	"\ton_delete\x18\n" +
 	" \x01(\x0e2\".fairlead.delivery.v1.DeletePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\bonDelete\x12P\n" +
-	"\frequest_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\vrequestTime\"\xca\x01\n" +
+	"\frequest_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\vrequestTime\"\x9f\x02\n" +
 	"\n" +
 	"IgnoreRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1b\n" +
 	"\x04kind\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04kind\x12%\n" +
 	"\tnamespace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
-	"\x04name\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12:\n" +
-	"\bpointers\x18\x05 \x03(\tB\x1e\xbaH\x1b\x92\x01\x18\b\x01\x10@\"\x12r\x10\x18\x80\b2\v^(/[^/]+)+$R\bpointers\"\xf9\x01\n" +
+	"\x04name\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12\x8e\x01\n" +
+	"\bpointers\x18\x05 \x03(\tBr\xbaHo\x92\x01l\b\x01\x10@\"f\xba\x01^\n" +
+	"\x0fignore.pointers\x12.must be a JSON pointer, such as /spec/replicas\x1a\x1bthis.matches('^(/[^/]+)+$')r\x03\x18\x80\bR\bpointers\"\xf9\x01\n" +
 	"\n" +
 	"HealthRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1d\n" +

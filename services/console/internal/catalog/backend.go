@@ -58,6 +58,16 @@ func (s BackendSpec) Secret() string {
 	return ""
 }
 
+func (s BackendSpec) secretField() string {
+	switch {
+	case s.Kubernetes != nil:
+		return "spec.kubernetes.secret"
+	case s.Vault != nil:
+		return "spec.vault.secret"
+	}
+	return "spec.files.secret"
+}
+
 // Target is where the credentials go to.
 func (s BackendSpec) Target() string {
 	switch {
@@ -87,11 +97,11 @@ func Backends() Type[BackendSpec] {
 			}
 			return nil
 		},
-		Refs: func(s BackendSpec) []store.Ref {
+		Refs: func(s BackendSpec) []reference {
 			if s.Secret() == "" {
 				return nil
 			}
-			return []store.Ref{{Kind: store.KindSecret, Name: s.Secret()}}
+			return []reference{refTo(store.KindSecret, s.Secret(), s.secretField())}
 		},
 	}
 }
@@ -115,7 +125,7 @@ func (s BackendSpec) check() error {
 		return refuse(Invalid, "spec: needs one of kubernetes, vault and files")
 	}
 	if s.Secret() != "" && !dnsLabel.MatchString(s.Secret()) {
-		return refuse(Invalid, "spec: %q is not a name of a secret", s.Secret())
+		return refuse(Invalid, "%s: %s", s.secretField(), wantSecretName)
 	}
 	return nil
 }

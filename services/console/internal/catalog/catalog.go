@@ -302,7 +302,7 @@ func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *stor
 	data = maps.Clone(data)
 	for key, value := range data {
 		if value == "" && before[key] == "" {
-			return refuse(Invalid, "data[%q]: has no value", key)
+			return refuse(Invalid, "data[%q]: has no value yet: write one", key)
 		}
 		if value == "" {
 			data[key] = before[key]

@@ -36,7 +36,7 @@ func (Declarations) Wrote(ctx context.Context, _ *store.Tx, by By, before, after
 	case was == is && (was == "" || was == of), of != "" && was == "" && is == of, of != "" && was == of && is == "":
 		return nil
 	case was == "":
-		return refuse(Invalid, "metadata.labels: %s is the console's own: leave it out", DeclaredLabel)
+		return refuse(Invalid, "metadata.labels[%q]: is the console's own: leave it out", DeclaredLabel)
 	case after == nil:
 		return refuse(Precondition, "%s %q comes of the folder of service %q: take it out of there", before.Kind, before.Name, was)
 	}

@@ -362,9 +362,9 @@ func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployme
 		}
 	}
 	if number > 0 {
-		return Deployment{}, refuse(NotFound, "service %q has no deployment %d", s.Meta.Name, number)
+		return Deployment{}, refuse(NotFound, "service %q has no deployment %d: `fairlead history service %s` lists them", s.Meta.Name, number, s.Meta.Name)
 	}
-	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy: name one", s.Meta.Name)
+	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
 }
 
 // specOf is the spec of a service as a deployment had it.

@@ -323,7 +323,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 	if spec, ok := e.spec.(configured); ok {
 		for key, set := range spec.settings() {
 			if set.Secret {
-				return refuse(Invalid, "config[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", key)
+				return refuse(Invalid, "%s[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", settingsField(ref.Kind), key)
 			}
 		}
 	}

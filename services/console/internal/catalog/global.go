@@ -62,33 +62,46 @@ func GlobalServices() Type[GlobalSpec] {
 			if g.Spec.Template.Catalog {
 				return refuse(Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
 			}
-			for _, at := range append([]GlobalOverride{{}}, g.Spec.Overrides...) {
-				spec := g.Spec.Template
-				at.over(&spec)
-				spec.Cluster = "any"
-				s := Service{Meta: Meta{Name: "any"}, Spec: spec}
-				if err := s.validate(); err != nil {
+			if err := g.Spec.check(GlobalOverride{}, "spec.template."); err != nil {
+				return err
+			}
+			for i, o := range g.Spec.Overrides {
+				if err := g.Spec.check(o, fmt.Sprintf("spec.overrides[%d].", i)); err != nil {
 					return err
-				}
-				for name, set := range spec.Config {
-					if set.Secret {
-						return refuse(Invalid, "config[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", name)
-					}
 				}
 			}
 			return nil
 		},
-		Refs: func(g GlobalSpec) []store.Ref {
-			refs := g.Template.refs()
-			for _, o := range g.Overrides {
-				for _, name := range o.ConfigSets {
-					refs = append(refs, store.Ref{Kind: store.KindConfigSet, Name: name})
-				}
-				refs = append(refs, o.Config.refs()...)
+		Refs: func(g GlobalSpec) []reference {
+			refs := g.Template.refs("spec.template")
+			for i, o := range g.Overrides {
+				at := fmt.Sprintf("spec.overrides[%d]", i)
+				refs = append(refs, eachTo(store.KindConfigSet, o.ConfigSets, at+".configSets")...)
+				refs = append(refs, o.Config.refs(at+".config")...)
 			}
-			return slices.DeleteFunc(once(refs), func(r store.Ref) bool { return r.Kind == store.KindCluster })
+			return slices.DeleteFunc(refs, func(r reference) bool { return r.Kind == store.KindCluster })
 		},
 	}
+}
+
+// check looks at the template with what an override brings, which is where what is wrong is written.
+func (g *GlobalSpec) check(o GlobalOverride, field string) error {
+	spec := g.Template
+	o.over(&spec)
+	spec.Cluster = "any"
+	s := Service{Meta: Meta{Name: "any"}, Spec: spec}
+	if err := s.validate(); err != nil {
+		if refusal, ok := errors.AsType[*Error](err); ok {
+			return refuse(refusal.Reason, "%s%s", field, strings.TrimPrefix(refusal.Message, "spec."))
+		}
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
+		if spec.Config[name].Secret {
+			return refuse(Invalid, "%sconfig[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", field, name)
+		}
+	}
+	return nil
 }
 
 func (o *GlobalOverride) over(s *ServiceSpec) {
@@ -194,7 +207,7 @@ func ownedByGlobal(before, after *store.Resource) error {
 	case owner == "":
 		return nil
 	case before == nil || before.Labels[GlobalLabel] == "":
-		return refuse(Invalid, "metadata.labels: %s is the console's own: leave it out", GlobalLabel)
+		return refuse(Invalid, "metadata.labels[%q]: is the console's own: leave it out", GlobalLabel)
 	case after == nil:
 		return refuse(Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
 	}
@@ -360,7 +373,7 @@ func Detach(r store.Resource) Edit {
 	if err := decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
-	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels, Refs: spec.refs()}, spec: spec}
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec}.naming(spec.refs("spec"))
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.

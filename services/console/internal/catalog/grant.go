@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"fairlead.dev/platform/access"
@@ -50,13 +49,13 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 		return Edit{}, badName(g.Meta.Name)
 	}
 	// Each exists, and can't go, and another get its name, while somebody has rights by it.
-	refs := map[store.Ref]bool{}
+	var refs []reference
 	name := func(kind store.Kind, field string, names ...string) error {
 		for _, n := range names {
 			if !dnsLabel.MatchString(n) {
 				return refuse(Invalid, "%s: %q is not a name of a %s", field, n, kind)
 			}
-			refs[store.Ref{Kind: kind, Name: n}] = true
+			refs = append(refs, refTo(kind, n, field))
 		}
 		return nil
 	}
@@ -68,10 +67,11 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	if refusal, ok := errors.AsType[*Error](err); ok {
 		return Edit{}, refusal // the first of them
 	}
-	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels, Refs: slices.SortedFunc(maps.Keys(refs), func(a, b store.Ref) int {
+	slices.SortFunc(refs, func(a, b reference) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})}
-	return Edit{draft: d, spec: g.Spec, want: want}, nil
+	})
+	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
+	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
 }
 
 // DeleteGrant removes a grant.

@@ -148,7 +148,7 @@ func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Writte
 	begin := slices.IndexFunc(circle, func(name string) bool { return slices.Contains(from, name) })
 	circle = append(slices.Clone(circle[begin:]), circle[:begin+1]...)
 	ref := store.Ref{Kind: store.KindService, Name: circle[0]}
-	refusal := &Error{Reason: Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s", ref.Name, strings.Join(circle, " -> "))}
+	refusal := &Error{Reason: Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s. Take one of these out", ref.Name, strings.Join(circle, " -> "))}
 	return together([]Fault{{Index: slices.Index(from, ref.Name), Ref: ref, Err: refusal}})
 }
 

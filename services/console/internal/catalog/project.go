@@ -77,7 +77,7 @@ func Projects() Type[ProjectSpec] {
 			return err
 		}
 		return p.Spec.Config.check("config")
-	}, Refs: func(p ProjectSpec) []store.Ref { return once(p.Config.refs()) }}
+	}, Refs: func(p ProjectSpec) []reference { return p.Config.refs("spec.config") }}
 }
 
 func checkKinds(field string, patterns []string) error {
@@ -146,7 +146,7 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 		}
 	}
 	if field, why := project.Spec.refuses(spec, cluster.Labels); why != "" {
-		return refuse(Precondition, "service %q: spec.%s: project %q does not allow %s", r.Name, field, spec.Project, why)
+		return refuse(Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, field, spec.Project, why)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec Se
 			if by.all() {
 				whose = fmt.Sprintf("project %q", set.Spec.Project)
 			}
-			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s", service, i, name, whose)
+			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s: take it out, or put the service there", service, i, name, whose)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error 
 			if by.all() {
 				who = fmt.Sprintf("service %q", name)
 			}
-			return refuse(Precondition, "configuration set %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
+			return refuse(Precondition, "configset %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
 		}
 	}
 	return nil

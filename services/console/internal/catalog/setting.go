@@ -99,39 +99,36 @@ func checkPlace(at, backend, path string, plain bool) error {
 			return refuse(Invalid, "%s.path %q: has characters that no path has", at, path)
 		}
 	case !dnsLabel.MatchString(path):
-		return refuse(Invalid, "%s.path %q: is not a name of a secret", at, path)
+		return refuse(Invalid, "%s.path: %s", at, wantSecretName)
 	case plain:
 		return refuse(Invalid, "%s.plain: the values of Secrets are never shown: leave it out", at)
 	}
 	return nil
 }
 
-// refs are the resources that settings name.
-func (s Settings) refs() (out []store.Ref) {
+// refs are the resources that settings of a field name.
+func (s Settings) refs(field string) (out []reference) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if r := s[name].Ref; r != nil {
-			out = append(out, placeRef(r.Backend, r.Path))
+			out = append(out, placeRef(fmt.Sprintf("%s[%q].ref", field, name), r.Backend, r.Path))
 		}
 	}
 	return out
 }
 
-func placeRef(backend, path string) store.Ref {
+func placeRef(at, backend, path string) reference {
 	if backend == "" {
-		return store.Ref{Kind: store.KindSecret, Name: path}
+		return refTo(store.KindSecret, path, at+".path")
 	}
-	return store.Ref{Kind: store.KindBackend, Name: backend}
+	return refTo(store.KindBackend, backend, at+".backend")
 }
 
-// once leaves each of the references once.
-func once(refs []store.Ref) []store.Ref {
-	var out []store.Ref
-	for _, r := range refs {
-		if !slices.Contains(out, r) {
-			out = append(out, r)
-		}
+// settingsField is where the settings of a kind are written.
+func settingsField(kind store.Kind) string {
+	if kind == store.KindConfigSet {
+		return "spec.entries"
 	}
-	return out
+	return "spec.config"
 }
 
 // settingsPurpose binds sealed values to what they are of.
@@ -153,7 +150,7 @@ func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store
 		}
 		if values[name] = s.write; s.write == "" {
 			if values[name] = before[name]; values[name] == "" {
-				return refuse(Invalid, "%s %q: config[%q].secret: has no value", d.Kind, d.Name, name)
+				return refuse(Invalid, "%s %q: %s[%q].secret: has no value yet: write one", d.Kind, d.Name, settingsField(d.Kind), name)
 			}
 		}
 	}
@@ -269,15 +266,15 @@ func ConfigSets() Type[ConfigSetSpec] {
 			}
 			return s.Spec.Entries.check("entries")
 		},
-		Refs: func(s ConfigSetSpec) []store.Ref {
-			refs := s.Entries.refs()
-			for _, at := range s.Imports {
-				refs = append(refs, placeRef(at.Backend, at.Path))
+		Refs: func(s ConfigSetSpec) []reference {
+			refs := s.Entries.refs("spec.entries")
+			for i, at := range s.Imports {
+				refs = append(refs, placeRef(fmt.Sprintf("spec.imports[%d]", i), at.Backend, at.Path))
 			}
 			if s.Project != "" {
-				refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
+				refs = append(refs, refTo(store.KindProject, s.Project, "spec.project"))
 			}
-			return once(refs)
+			return refs
 		},
 	}
 }
@@ -290,13 +287,13 @@ func RefsOfSettings(r *store.Resource) ([]store.Ref, error) {
 	switch r.Kind {
 	case store.KindConfigSet:
 		set, err := ConfigSets().Decode(*r)
-		return ConfigSets().Refs(set.Spec), err
+		return once(ConfigSets().Refs(set.Spec)), err
 	case store.KindGlobalService:
 		global, err := GlobalServices().Decode(*r)
-		return GlobalServices().Refs(global.Spec), err
+		return once(GlobalServices().Refs(global.Spec)), err
 	default:
 		settings, err := DecodeSettings(*r)
-		return settings.refs(), err
+		return once(settings.refs("spec.config")), err
 	}
 }
 

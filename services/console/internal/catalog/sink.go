@@ -113,17 +113,21 @@ func Sinks() Type[SinkSpec] {
 			}
 			for name, c := range s.Spec.Credentials {
 				if c.Ref != nil && !dnsLabel.MatchString(c.Ref.Path) {
-					return refuse(Invalid, "spec.%s.%s.ref.path %q: is not a name of a secret", s.Spec.Kind(), name, c.Ref.Path)
+					return refuse(Invalid, "spec.%s.%s.ref.path: %s", s.Spec.Kind(), name, wantSecretName)
 				}
 			}
 			return nil
 		},
-		Refs: func(s SinkSpec) []store.Ref {
-			refs := s.Credentials.refs()
-			if s.Project != "" {
-				refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
+		Refs: func(s SinkSpec) (refs []reference) {
+			for _, name := range slices.Sorted(maps.Keys(s.Credentials)) {
+				if r := s.Credentials[name].Ref; r != nil {
+					refs = append(refs, placeRef(fmt.Sprintf("spec.%s.%s.ref", s.Kind(), name), r.Backend, r.Path))
+				}
 			}
-			return once(refs)
+			if s.Project != "" {
+				refs = append(refs, refTo(store.KindProject, s.Project, "spec.project"))
+			}
+			return refs
 		},
 	}
 }

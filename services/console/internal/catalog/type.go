@@ -18,7 +18,7 @@ type Type[S any] struct {
 	// Check says what is wrong, and brings the rest into the form that is stored. nil: nothing can be.
 	Check func(*Resource[S]) error
 	// Refs are the resources that it names. nil: none.
-	Refs func(S) []store.Ref
+	Refs func(S) []reference
 }
 
 // Draft gets a resource ready to be written.
@@ -31,11 +31,11 @@ func (t Type[S]) Draft(in Resource[S], want Expectation) (Edit, error) {
 			return Edit{}, err
 		}
 	}
-	d := store.Draft{Kind: t.Kind, Name: in.Meta.Name, Labels: in.Meta.Labels}
+	e := Edit{draft: store.Draft{Kind: t.Kind, Name: in.Meta.Name, Labels: in.Meta.Labels}, spec: in.Spec, want: want}
 	if t.Refs != nil {
-		d.Refs = t.Refs(in.Spec)
+		e = e.naming(t.Refs(in.Spec))
 	}
-	return Edit{draft: d, spec: in.Spec, want: want}, nil
+	return e, nil
 }
 
 // Decode reads what is stored.

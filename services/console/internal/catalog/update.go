@@ -34,8 +34,8 @@ func (c *Catalog) UpdateSource(ctx context.Context, by By, in Source, want Expec
 // Draft gets a source ready to be written.
 func (s *Source) Draft(want Expectation) (Edit, error) {
 	err := s.validate()
-	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels, Refs: s.Spec.Git.secrets()}
-	return Edit{draft: d, spec: s.Spec, want: want}, err
+	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.Git.secrets()), err
 }
 
 // UpdateCluster writes a cluster.
@@ -62,8 +62,8 @@ func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster
 // Draft gets a cluster ready to be written.
 func (c *Cluster) Draft(want Expectation) (Edit, error) {
 	err := c.validate()
-	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels, Refs: once(c.Spec.Config.refs())}
-	return Edit{draft: d, spec: c.Spec, want: want}, err
+	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels}
+	return Edit{draft: d, spec: c.Spec, want: want}.naming(c.Spec.Config.refs("spec.config")), err
 }
 
 // UpdateService writes a service.
@@ -90,25 +90,23 @@ func (c *Catalog) UpdateServices(ctx context.Context, by By, in []Update[Service
 // Draft gets a service ready to be written.
 func (s *Service) Draft(want Expectation) (Edit, error) {
 	err := s.validate()
-	d := store.Draft{Kind: store.KindService, Name: s.Meta.Name, Labels: s.Meta.Labels, Refs: s.Spec.refs()}
-	return Edit{draft: d, spec: s.Spec, want: want}, err
+	d := store.Draft{Kind: store.KindService, Name: s.Meta.Name, Labels: s.Meta.Labels}
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.refs("spec")), err
 }
 
-// refs are the resources that a service names.
-func (s *ServiceSpec) refs() []store.Ref {
-	refs := []store.Ref{{Kind: store.KindSource, Name: s.Source}}
+// refs are the resources that a service names, whose spec is this field.
+func (s *ServiceSpec) refs(field string) []reference {
+	refs := []reference{refTo(store.KindSource, s.Source, field+".source")}
 	if s.Catalog {
-		refs = append(refs, store.Ref{Kind: store.KindServiceAccount, Name: s.ServiceAccount})
+		refs = append(refs, refTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
 	} else {
-		refs = append(refs, store.Ref{Kind: store.KindCluster, Name: s.Cluster})
+		refs = append(refs, refTo(store.KindCluster, s.Cluster, field+".cluster"))
 	}
 	if s.Project != "" {
-		refs = append(refs, store.Ref{Kind: store.KindProject, Name: s.Project})
+		refs = append(refs, refTo(store.KindProject, s.Project, field+".project"))
 	}
-	for _, name := range s.ConfigSets {
-		refs = append(refs, store.Ref{Kind: store.KindConfigSet, Name: name})
-	}
-	return once(append(refs, s.Config.refs()...))
+	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
+	return append(refs, s.Config.refs(field+".config")...)
 }
 
 // UpdateSecret writes a secret.

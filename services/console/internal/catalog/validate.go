@@ -20,6 +20,9 @@ var (
 	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
 )
 
+// wantSecretName does not repeat what is there instead: it may be the secret itself.
+const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
+
 // validate accepts what a fetcher can be pointed at. No value is repeated in an error: it could hold
 // a password or a private key.
 func (g GitSource) validate() error {
@@ -28,10 +31,10 @@ func (g GitSource) validate() error {
 		return refuse(Invalid, "spec.git.url: %s", err)
 	}
 	if g.Secret != "" && !dnsLabel.MatchString(g.Secret) {
-		return refuse(Invalid, "spec.git.secret %q: is not a name of a secret", g.Secret)
+		return refuse(Invalid, "spec.git.secret: %s", wantSecretName)
 	}
 	if g.WebhookSecret != "" && !dnsLabel.MatchString(g.WebhookSecret) {
-		return refuse(Invalid, "spec.git.webhookSecret %q: is not a name of a secret", g.WebhookSecret)
+		return refuse(Invalid, "spec.git.webhookSecret: %s", wantSecretName)
 	}
 	if g.Proxy != "" {
 		if u.Scheme == "ssh" {
@@ -47,14 +50,13 @@ func (g GitSource) validate() error {
 	return g.Verification.validate()
 }
 
-// secrets are those that a source names, each once.
-func (g GitSource) secrets() []store.Ref {
-	var refs []store.Ref
-	for _, name := range []string{g.Secret, g.WebhookSecret} {
-		ref := store.Ref{Kind: store.KindSecret, Name: name}
-		if name != "" && !slices.Contains(refs, ref) {
-			refs = append(refs, ref)
-		}
+// secrets are those that a source names.
+func (g GitSource) secrets() (refs []reference) {
+	if g.Secret != "" {
+		refs = append(refs, refTo(store.KindSecret, g.Secret, "spec.git.secret"))
+	}
+	if g.WebhookSecret != "" {
+		refs = append(refs, refTo(store.KindSecret, g.WebhookSecret, "spec.git.webhookSecret"))
 	}
 	return refs
 }

@@ -58,6 +58,8 @@ type Edit struct {
 	want Expectation
 	// finish, if there is one, completes the draft when the current resource (nil: none) is known.
 	finish func(*store.Draft, *store.Resource) error
+	// references are what the fields name.
+	references []reference
 	// removal: the resource of this kind and name goes.
 	removal bool
 	// broken is what is wrong with it by itself.
@@ -310,13 +312,13 @@ func taken(ref store.Ref) error {
 func (e *Edit) expected(current *store.Resource) error {
 	switch etag := e.want.ETag; {
 	case etag == MustBeNew && current != nil:
-		return refuse(Conflict, "%s %q exists already, and it was to be a new one", e.draft.Kind, e.draft.Name)
+		return refuse(Conflict, "%s %q exists already, and it was to be a new one: choose another name, or change that one", e.draft.Kind, e.draft.Name)
 	case current != nil && etag != "" && etag != current.ETag():
-		return refuse(Conflict, "%s %q was changed in the meantime: it is at revision %d. Read it, merge, try again", e.draft.Kind, e.draft.Name, current.Revision)
+		return refuse(Conflict, "%s %q: metadata.etag: it was changed in the meantime, and is at revision %d. Read it again and merge, or leave the etag out to write over it", e.draft.Kind, e.draft.Name, current.Revision)
 	case current != nil || etag == MustBeNew:
 		return nil
 	case etag != "":
-		return refuse(Conflict, "%s %q was deleted in the meantime: read it again", e.draft.Kind, e.draft.Name)
+		return refuse(Conflict, "%s %q: metadata.etag: it was deleted in the meantime. Leave the etag out to create it anew", e.draft.Kind, e.draft.Name)
 	case !e.want.AllowMissing:
 		return missing(e.draft.Kind, e.draft.Name)
 	}
@@ -467,8 +469,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 	}
 next:
 	for _, i := range of {
-		d := w.edits[i].draft
-		for _, ref := range d.Refs {
+		for _, ref := range w.edits[i].draft.Refs {
 			if exists[ref] {
 				continue
 			}
@@ -476,7 +477,7 @@ next:
 				w.failed[w.edits[i].ref()] = true // it was to come, and what is wrong with it is told
 				continue next
 			}
-			if err := w.fault(i, w.absent(ctx, d, ref)); err != nil {
+			if err := w.fault(i, w.absent(ctx, &w.edits[i], ref)); err != nil {
 				return nil, err
 			}
 			continue next
@@ -487,13 +488,13 @@ next:
 }
 
 // absent refuses a reference to what does not exist.
-func (w *writing) absent(ctx context.Context, d store.Draft, ref store.Ref) error {
+func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 	if w.reader != nil {
 		if err := w.reader.MayName(ctx, w.by, ref); err != nil {
 			return err
 		}
 	}
-	return refuse(Precondition, "%s %q names %s %q, which does not exist: create it first", d.Kind, d.Name, ref.Kind, ref.Name)
+	return refuse(Precondition, "%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name)
 }
 
 // remove deletes what nobody names.

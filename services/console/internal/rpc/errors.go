@@ -84,7 +84,7 @@ func refusal(e *catalog.Error) error {
 }
 
 // aboutField finds the field that a refusal begins with: spec.git.url: must be ...
-var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)[\w.\[\]]*)(?: "[^"]*")?: `)
+var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)(?:[\w.]|\[(?:\d+|"(?:[^"\\]|\\.)*")\])*)(?: "(?:[^"\\]|\\.)*")?: `)
 
 func encodeFault(f catalog.Fault) *consolev1.ApplyProblem {
 	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: encodeKind(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}

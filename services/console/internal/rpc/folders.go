@@ -49,6 +49,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 		return out
 	}
 	for _, o := range objects {
+		o.Message.GetMetadata().Etag = "" // of when it was written to Git
 		r, err := manifest.Resource(o.Message)
 		if err != nil {
 			out.Refusal = o.Problem("", err.Error()).String()
