@@ -277,6 +277,9 @@ func unconnected(name string) bool {
 		func(part string) bool { return strings.Contains(name, part) })
 }
 
+// refusedForNow says whether an error is the answer of a busy distributor, which tells when to come again.
+func refusedForNow(name string) bool { return strings.Contains(name, "too many calls at once") }
+
 // refreshed does what a webhook does, as often as the host repeats it: the hub may just be starting.
 func (r *Run) refreshed(ctx context.Context, source int) error {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)

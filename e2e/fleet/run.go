@@ -160,7 +160,7 @@ func (r *Run) settle(ctx context.Context) error {
 		}
 	}
 	for name, n := range r.errors.Errors {
-		if unconnected(name) { // all came at once, and some again
+		if unconnected(name) || refusedForNow(name) { // all came at once, and some again
 			r.say("while all came, agents met %d x %s", n, name)
 			delete(r.errors.Errors, name)
 		}
