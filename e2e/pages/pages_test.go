@@ -212,7 +212,7 @@ func knows(help string, words []string) error {
 			name = found[1]
 		}
 		if found[2] == "" {
-			name += `\b`
+			name += `(?:[\s=,]|$)`
 		}
 		if !regexp.MustCompile(`(?m)^ +(-\w, )?` + name).MatchString(help) {
 			unknown = append(unknown, fmt.Errorf("there is no flag %s", found[1]))

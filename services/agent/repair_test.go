@@ -107,8 +107,9 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	w.eventually("the inventory knows of the first repair", func() bool { return w.record(name).Repairs == 1 })
 	do, right = edit("a")
 	repaired(2, "an edit", do, right)
-	repaired(3, "a deletion", func() { w.kubectl("delete", "configmap", "b") }, func() bool { return w.value("b") == "1" })
-	repaired(4, "the replicas", func() { w.kubectl("scale", "deployment", "web", "--replicas=5") },
+	repaired(3, "the same edit again", do, right)
+	repaired(4, "a deletion", func() { w.kubectl("delete", "configmap", "b") }, func() bool { return w.value("b") == "1" })
+	repaired(5, "the replicas", func() { w.kubectl("scale", "deployment", "web", "--replicas=5") },
 		func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
 	if w.record(name).Repairs != 1 {
 		t.Fatal("the inventory knows of all repairs: this test shows nothing")
@@ -118,7 +119,7 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	w.process()
 	// The agent hears of a kind's objects in order: once these are repaired it has heard of all.
 	do, right = edit("c")
-	repaired(5, "the edit after the kill", do, right)
+	repaired(6, "the edit after the kill", do, right)
 	w.kubectl("scale", "deployment", "web", "--replicas=6")
 	w.eventually("the replicas are put right", func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
 	if patches := w.api.count("PATCH ") - before; patches != 2 {

@@ -229,7 +229,7 @@ func (c *Controller) recall() {
 		}
 		repairs, problem := c.Journal.Recall(service, record.Repairs)
 		err = errors.Join(err, problem)
-		for _, one := range repairs {
+		for _, one := range slices.Backward(repairs) { // of an object's repairs the last one counts
 			c.Memory.Recall(one.Key, one.Sum, one.UID, one.Owned)
 		}
 	}
