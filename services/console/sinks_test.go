@@ -479,7 +479,7 @@ func TestSinksOfAProject(t *testing.T) {
 	hub := webhook("all", to.URL)
 	wantCode(t, eve.putSink(t, hub), connect.CodePermissionDenied, `edit sink "all"`, "role operator")
 	own := webhook("own", to.URL)
-	own.Spec.Project, own.Spec.Types = "shop", []string{"service.*"}
+	own.Spec.Project, own.Spec.Types, own.Spec.Template = "shop", []string{"service.*"}, "{{json .}}"
 	wantCode(t, vic.putSink(t, own), connect.CodePermissionDenied, `edit sink "own" (project "shop")`)
 	if err := eve.putSink(t, own); err != nil {
 		t.Fatal(err)

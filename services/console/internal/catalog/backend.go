@@ -231,7 +231,8 @@ func ProjectOf(r store.Resource) (string, error) {
 		return global.Spec.Template.Project, err
 	case store.KindService, store.KindConfigSet, store.KindSink:
 		var spec struct{ Project string }
-		return spec.Project, decode(r, &spec)
+		err := decode(r, &spec)
+		return spec.Project, err
 	}
 	return "", nil
 }

@@ -225,7 +225,10 @@ func DecodeSettings(r store.Resource) (Settings, error) {
 	return spec.settings(), nil
 }
 
-func specOf[S any](r store.Resource) (spec S, err error) { return spec, decode(r, &spec) }
+func specOf[S any](r store.Resource) (spec S, err error) {
+	err = decode(r, &spec)
+	return spec, err
+}
 
 // ValuesOf opens a Secret of the catalog.
 func (c *Catalog) ValuesOf(r store.Resource) (map[string]string, error) { return c.openSecret(r) }

@@ -41,7 +41,8 @@ func (t Type[S]) Draft(in Resource[S], want Expectation) (Edit, error) {
 // Decode reads what is stored.
 func (t Type[S]) Decode(r store.Resource) (out Resource[S], err error) {
 	out.Meta = metaOf(r)
-	return out, decode(r, &out.Spec)
+	err = decode(r, &out.Spec)
+	return out, err
 }
 
 func (t Type[S]) load(_ context.Context, _ store.View, rows []store.Resource) ([]Resource[S], error) {

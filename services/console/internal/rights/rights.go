@@ -6,7 +6,6 @@ package rights
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -171,15 +170,16 @@ func (r *rules) target(of store.Resource) (access.Target, error) {
 	case store.KindProject:
 		at.Project = of.Name
 		return at, nil
+	case store.KindGlobalService: // is of the project of its services
+		project, err := catalog.ProjectOf(of)
+		at.Project = project
+		return at, err
 	}
-	var spec struct {
-		Project, Cluster string
-		Template         struct{ Project string } // of a global service, which is of the project of its services
-	}
+	var spec struct{ Project, Cluster string }
 	if err := json.Unmarshal(of.Spec, &spec); err != nil {
 		return at, fmt.Errorf("decode %s %q: %w", of.Kind, of.Name, err)
 	}
-	at.Project, at.Cluster, at.ClusterLabels = cmp.Or(spec.Project, spec.Template.Project), spec.Cluster, r.labels[spec.Cluster]
+	at.Project, at.Cluster, at.ClusterLabels = spec.Project, spec.Cluster, r.labels[spec.Cluster]
 	return at, nil
 }
 
