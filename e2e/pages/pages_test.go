@@ -157,7 +157,7 @@ func (p programs) verb(t *testing.T, at, words []string) (help string, rest []st
 	_, usage, _ := strings.Cut(help, "\nUsage:\n")
 	usage, _, _ = strings.Cut(usage, "\n\n")
 	var known string
-	for _, one := range strings.Split(words[0], "|") {
+	for one := range strings.SplitSeq(words[0], "|") {
 		below := append(slices.Clone(at), one)
 		if strings.Contains(usage, strings.Join(below, " ")+" ") {
 			return help, words, nil // a word that it takes

@@ -37,7 +37,7 @@ const (
 var (
 	errFull    = errors.New("the spool of audit events is full")
 	errDamaged = errors.New("batch of audit events is damaged")
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	castagnoli = crc32.MakeTable(crc32.Castagnoli) //nolint:gochecknoglobals // a constant
 )
 
 // spool is the batches that wait for the console. One appends and ends, one reads and drops.

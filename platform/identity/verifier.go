@@ -143,7 +143,8 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 type keyring struct {
 	keys map[string]ed25519.PublicKey // by id
 
-	turns chan struct{} // taken by who parses
+	turns  chan struct{} // taken by who parses
+	copies sync.Pool     // *[]byte, for hash
 
 	mu       sync.RWMutex // guards what follows
 	verified map[[sha256.Size]byte]Identity
@@ -176,7 +177,7 @@ func (r *keyring) verify(token string) (Identity, error) {
 	if len(token) > maxTokenBytes {
 		return Identity{}, fmt.Errorf("%w: too long", ErrInvalid)
 	}
-	sum := hash(token)
+	sum := r.hash(token)
 	r.mu.RLock()
 	id, ok := r.verified[sum]
 	r.mu.RUnlock()
@@ -199,13 +200,14 @@ func (r *keyring) verify(token string) (Identity, error) {
 	return id, nil
 }
 
-// copies are for hash, which is done for every request and again and again for streams: a copy each time would be most of the garbage of
-// a service that has little to do.
-var copies = sync.Pool{New: func() any { return new([]byte) }}
-
-func hash(token string) [sha256.Size]byte {
-	b, _ := copies.Get().(*[]byte)
-	defer copies.Put(b)
+// hash uses a buffer again and again: it is asked for every request and every ten seconds for each stream, and a copy of the token each
+// time would be a third of the garbage of a service that has little to do.
+func (r *keyring) hash(token string) [sha256.Size]byte {
+	b, _ := r.copies.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
+	}
+	defer r.copies.Put(b)
 	*b = append((*b)[:0], token...)
 	return sha256.Sum256(*b)
 }

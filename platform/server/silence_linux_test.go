@@ -48,7 +48,7 @@ func TestUpgradedConnectionMayPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hc := http1Client(t, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it asks nothing of this peer
+	hc := http1Client(t, &tls.Config{InsecureSkipVerify: true})
 	for _, s := range []*running{start(t, Config{}, mount), start(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, mount)} {
 		if resp, err := hc.Get(s.URL() + "/upgrade/x"); err == nil {
 			_ = resp.Body.Close()
