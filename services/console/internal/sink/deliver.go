@@ -468,8 +468,8 @@ func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string
 	if problem == nil {
 		answer, problem = d.sender().send(ctx, t, []*consolev1.Event{event.Trial(name, t.spec.Project, actor, d.Now())})
 	}
-	if problem != nil {
-		return problem.message, false, nil
+	if taken = problem == nil; !taken {
+		answer = problem.message
 	}
-	return answer, true, nil
+	return answer, taken, nil
 }
