@@ -297,6 +297,55 @@ func TestSegmentCutAtEachByteKeepsTheBatchesBefore(t *testing.T) {
 	}
 }
 
+// A process was killed in the middle of an append, and the console is away while others start and end.
+func TestCutSegmentIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(), t.TempDir()
+	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
+	data, ends := leftBehind(t, 3, false)
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:ends[2]-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for start := range 20 {
+		r := open(t, dir, c)
+		stop := run(t, r)
+		synced(t, r)
+		stop()
+		if lost, want := testutil.ToFloat64(r.total.WithLabelValues("lost")), map[bool]float64{true: 1}[start == 0]; lost != want {
+			t.Errorf("start %d counts %g as lost, want %g", start, lost, want)
+		}
+	}
+	c.setDown(nil)
+	r := open(t, dir, c)
+	r.Record(Event{Action: "last"})
+	run(t, r)
+	c.await(t, "what was whole, and a word of the kill and one of the cut", func(events []*consolev1.AuditEvent, _ int) bool {
+		if len(named(events, "last")) == 0 {
+			return false
+		}
+		if whole, lost := named(events, "test"), named(events, actionLost); len(whole) != 2 || len(lost) != 2 {
+			t.Errorf("the console has %v, and %v is lost", whole, lost)
+		}
+		return true
+	})
+}
+
+// What cuts the segment off does not end it well.
+func TestCutSegmentStillTellsOfTheKill(t *testing.T) {
+	t.Parallel()
+	data, ends := leftBehind(t, 3, true)
+	for _, cut := range []int{ends[0] - 1, ends[2] - 1, ends[2] + 1} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open(t, dir, newConsole()) // and is killed before it writes
+		if _, left, err := openSpool(dir); err != nil || !left.killed || len(left.damaged) > 0 {
+			t.Errorf("cut at %d: killed %t, damaged %v, %v", cut, left.killed, left.damaged, err)
+		}
+	}
+}
+
 func TestDamageAtAnyByteIsTold(t *testing.T) {
 	t.Parallel()
 	data, ends := leftBehind(t, 3, true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -84,8 +85,9 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 	if left.killed {
 		r.Record(Event{Action: actionLost, Reason: "the process before this one was killed, or could not keep what it had: events of its last moments may be missing"})
 	}
-	for range left.damaged {
-		r.lose(1, whyDamaged) // how many there were is not known
+	for _, in := range left.damaged {
+		r.lose(1, whyDamaged)             // how many there were is not known
+		_ = os.Truncate(in.path, in.size) // else each start would count it again while its batches wait
 	}
 	return r, nil
 }

@@ -69,8 +69,8 @@ type batch struct {
 
 // found is what a process has left to the next one.
 type found struct {
-	killed  bool // or it has lost events without telling
-	damaged int  // segments that can't be read to their ends
+	killed  bool       // or it has lost events without telling
+	damaged []*segment // that can't be read to their ends
 }
 
 func openSpool(dir string) (s *spool, left found, err error) {
@@ -93,7 +93,7 @@ func openSpool(dir string) (s *spool, left found, err error) {
 		}
 		left.killed = !closed
 		if !whole {
-			left.damaged++
+			left.damaged = append(left.damaged, s.segments[len(s.segments)-1])
 		}
 		s.next = number + 1
 	}
