@@ -133,7 +133,8 @@ func (f *Folders) Run(ctx context.Context) error {
 	}
 }
 
-// pass begins to bring what is due, as far as there is room, and says how long nothing more will be.
+// pass begins to bring what is due, as far as there is room, and says how long nothing more will be. What has been due longest
+// comes first, and what was never brought before that: folders that hang again and again starve no other.
 func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	known := r.known
 	r.mu.Lock()
@@ -146,6 +147,12 @@ func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 		return again || !slices.Contains(names, name)
 	})
 	wait := time.Hour
+	type folder struct {
+		state
+		name  string
+		truth plan.Truth
+	}
+	var due []folder
 	for _, name := range names {
 		truth, ok := r.Plan.Truth(name)
 		if !ok || truth.Delivery == nil || ctx.Err() != nil {
@@ -159,15 +166,18 @@ func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 			is = state{key: key}
 		}
 		known[name] = is
-		due := time.Until(is.due)
-		switch {
+		switch left := time.Until(is.due); {
 		case is.settled:
-		case due > 0:
-			wait = min(wait, due)
-		case len(r.busy) < maxAtOnce: // else there is room when one is done
-			r.busy[name] = struct{}{}
-			work.Go(func() { r.done <- r.try(ctx, name, is.key, truth) })
+		case left > 0:
+			wait = min(wait, left)
+		default:
+			due = append(due, folder{is, name, truth})
 		}
+	}
+	slices.SortStableFunc(due, func(a, b folder) int { return a.due.Compare(b.due) })
+	for _, is := range due[:min(len(due), maxAtOnce-len(r.busy))] { // for others there is room when one is done
+		r.busy[is.name] = struct{}{}
+		work.Go(func() { r.done <- r.try(ctx, is.name, is.key, is.truth) })
 	}
 	return wait
 }

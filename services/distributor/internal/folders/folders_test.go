@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,7 @@ func (p *truths) Catalog() (names []string) {
 	for name := range p.all {
 		names = append(names, name)
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -71,9 +73,19 @@ func (p *truths) Truth(name string) (plan.Truth, bool) {
 	return t, ok
 }
 
+// hanging is the path of a want whose artifact never comes.
+const hanging = "hanging"
+
+// local has all artifacts but those.
 type local struct{}
 
-func (local) Warm(context.Context, plan.Want, artifact.Digest) error { return nil }
+func (local) Warm(ctx context.Context, w plan.Want, _ artifact.Digest) error {
+	if w.Path != hanging {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 // pack puts an artifact into the store.
 func pack(t *testing.T, s *artifact.Store, write func(*artifact.Writer)) artifact.Digest {
@@ -243,6 +255,39 @@ func TestSlowFolderHoldsUpNoOthers(t *testing.T) {
 		synctest.Wait()
 		if n := b.waiting.Load(); n != 0 {
 			t.Errorf("%d calls are left when all is settled", n)
+		}
+	})
+}
+
+func TestFoldersThatHangStarveNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const hang = 20
+		b := start(t)
+		d := pack(t, b.store, func(w *artifact.Writer) { file(t, w, "a.yaml", "a: 1") })
+		changed := map[string]struct{}{"last": {}}
+		b.set("last", truthOf(d, "d"))
+		for i := range hang {
+			name := fmt.Sprintf("hang%02d", i)
+			truth := truthOf(d, "d")
+			truth.Delivery.Want.Path = hanging
+			b.set(name, truth)
+			changed[name] = struct{}{}
+		}
+		b.folders.Changed(changed)
+		// The last one is told of when all others were, and again and again.
+		for round := range 5 {
+			for others := 0; ; {
+				req := b.answer(&consolev1.ApplyFolderResponse{Wanted: true})
+				if req.GetService() != "last" {
+					others++
+				} else if req.GetContent() == nil {
+					break
+				}
+				if others > 2*hang { // each once while the last one is due, and some before it is
+					t.Fatalf("round %d: others were told of %d times", round, others)
+				}
+			}
 		}
 	})
 }
