@@ -309,6 +309,45 @@ func TestAChangedFilterBeginsNow(t *testing.T) {
 	}
 }
 
+// No filter is forgotten while events of its time wait. When there are too many, a change is refused until they are sent or given up.
+func TestManyChangesOfAFilter(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	h := newHub(t, "")
+	r := h.withSinks(t)
+	admin := r.admin(t)
+	hook := webhook("hook", to.URL)
+	change := func(i int) error {
+		hook.Spec.Services = []string{"web", fmt.Sprint("other-", i)}
+		return admin.putSink(t, hook)
+	}
+	changes := func() {
+		t.Helper()
+		for i := range 10 {
+			if err := change(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := admin.putSink(t, hook); err != nil {
+		t.Fatal(err)
+	}
+	h.tell(t, &consolev1.Event{Id: "not for it", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"})
+	changes()
+	await(t, "filters are forgotten when nothing waits", func() bool { return change(10) == nil })
+
+	to.answers(http.StatusServiceUnavailable)
+	h.tell(t, degraded("a", "", "web"))
+	await(t, "it waits", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 1 })
+	changes()
+	wantCode(t, change(10), connect.CodeFailedPrecondition, `sink "hook"`, "changed 10 times while events wait", "disabled: true")
+	hook.Spec.Services, hook.Spec.Disabled = []string{"web", "other-9"}, true
+	if err := admin.putSink(t, hook); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it is given up", func() bool { return change(10) == nil })
+}
+
 // A sink that can't be read, as one of another release, is told of and holds up no other.
 func TestASinkThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ const (
 	readRows, maxRows = 500, 10_000
 	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
 	maxWaiting, maxWebhook = 1000, 100
-	// behind is how many events that are not for a sink may come before that is written down.
+	// behind is how many events that are not for a sink may come before that is written down, unless its filter has changed.
 	behind = 1000
 	// Backoff doubles from minBackoff to maxBackoff, with full jitter.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
@@ -136,7 +136,7 @@ func (d *Deliverer) look(ctx context.Context) error {
 		}
 		if !waits {
 			at = max(at, m.end)
-			waits = at-of.Seq > behind
+			waits = at-of.Seq > behind || at > of.Seq && len(earlierOf(row.Name, of)) > 0 // and its filters of before are forgotten
 		}
 		if clear[row.UID] = at; waits && of.Due && d.begin(row.UID) {
 			d.passes.Go(func() {
@@ -267,7 +267,11 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 	if match.broken != nil {
 		b.broken = match.broken
 	}
-	match.earlier = earlierOf(row.Name, of)
+	is, err := v.Sending(ctx, of.Sink) // the filter may have changed since the claim
+	if err != nil {
+		return b, err
+	}
+	match.earlier = earlierOf(row.Name, is)
 	end, err := v.EventsEnd(ctx)
 	if err != nil {
 		return b, err

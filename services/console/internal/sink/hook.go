@@ -53,7 +53,7 @@ func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.
 	if err != nil || reflect.DeepEqual(was.Spec.Filters(), is.Spec.Filters()) {
 		return nil //nolint:nilerr // what can't be read matched nothing
 	}
-	sendings, err := tx.Sendings(ctx)
+	sending, err := tx.Sending(ctx, after.UID)
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,12 @@ func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.
 	if err != nil {
 		return err
 	}
-	list := append(earlierOf(after.Name, sendings[after.UID]), earlier{UpTo: end, Spec: was.Spec.Filters()})
-	text, err := json.Marshal(list[max(len(list)-maxEarlier, 0):])
+	list := earlierOf(after.Name, sending)
+	if len(list) >= maxEarlier {
+		return catalog.Refuse(catalog.Precondition, "sink %q: its filter was changed %d times while events wait that came before: change it when they are sent, "+
+			"or set disabled: true without another filter, which gives them up, and change it then", after.Name, len(list))
+	}
+	text, err := json.Marshal(append(list, earlier{UpTo: end, Spec: was.Spec.Filters()}))
 	if err != nil {
 		return fmt.Errorf("encode filters of sink %q: %w", after.Name, err)
 	}

@@ -54,7 +54,7 @@ func newMatcher(name string, spec catalog.SinkSpec) matcher {
 	return m
 }
 
-// maxEarlier is how many changes of a filter are known while events wait.
+// maxEarlier is how many changes of a filter there may be while events wait: each is asked about each of them.
 const maxEarlier = 10
 
 // earlierOf are what a sink matched before.

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -305,5 +307,66 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 				t.Errorf("told %v: %+v", told, of)
 			}
 		})
+	}
+}
+
+// What waits has to fit a filter, too, that is changed while a console has taken the sending on.
+func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
+	t.Parallel()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write := func(fn func(context.Context, *store.Tx) error) {
+		t.Helper()
+		if err := s.Write(t.Context(), "user:ada", fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newDeliverer()
+	d.Store, d.ID, d.Catalog = s, "a", &catalog.Catalog{}
+	hook := Hook{Catalog: d.Catalog}
+	var row store.Resource
+	write(func(ctx context.Context, tx *store.Tx) error {
+		list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: "hook", Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.degraded"]}`)})
+		if err != nil {
+			return err
+		}
+		row = list[0]
+		return tx.BeginSending(ctx, row.UID)
+	})
+	if err := s.AddEvents(t.Context(), store.Event{
+		ID: "a", Time: time.Now(), Type: event.ServiceHealthy, Event: fmt.Appendf(nil, `{"type":"service.healthy","severity":"SEVERITY_INFO","time":%q}`, time.Now().UTC().Format(time.RFC3339)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	of, mine, err := s.ClaimSending(t.Context(), row.UID, d.ID, claimFor)
+	if err != nil || !mine {
+		t.Fatalf("claimed: %v, %v", mine, err)
+	}
+	write(func(ctx context.Context, tx *store.Tx) error {
+		after, err := tx.Update(ctx, row, store.Draft{Kind: row.Kind, Name: row.Name, Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.*"]}`)})
+		if err != nil {
+			return err
+		}
+		return hook.keepFilter(ctx, tx, row, after)
+	})
+	err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		row, err := v.WithUID(ctx, row.UID)
+		if err != nil {
+			return err
+		}
+		b, err := d.gather(ctx, v, of, row)
+		if len(b.waiting)+b.stale > 0 {
+			t.Errorf("%d events come that were not for the sink", len(b.waiting))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ type Sending struct {
 	Seq int64
 	// Next is when something may be sent again, by the database's clock.
 	Next time.Time
-	// Due says that it is, and that nobody else is at it. Not of ClaimSending.
+	// Due says that it is, and that nobody else is at it. Of Sendings only.
 	Due bool
 	// Sender is who sends, or sent last.
 	Sender string
@@ -63,6 +63,15 @@ func (v View) Sendings(ctx context.Context) (map[string]Sending, error) {
 		out[s.Sink] = s
 	}
 	return out, nil
+}
+
+// Sending returns how sending to a sink goes.
+func (v View) Sending(ctx context.Context, sink string) (Sending, error) {
+	s, err := scanSending(v.q.QueryRowContext(ctx, "SELECT "+sendingColumns+" FROM sinks WHERE sink_uid = $1", sink))
+	if err != nil {
+		return s, fmt.Errorf("read sink: %w", notFound(err))
+	}
+	return s, nil
 }
 
 // BeginSending has a new sink begin with what happens from now on, and one that is there tried at once.
