@@ -332,6 +332,8 @@ func TestManyChangesOfAFilter(t *testing.T) {
 	if err := admin.putSink(t, hook); err != nil {
 		t.Fatal(err)
 	}
+	h.tell(t, degraded("first", "", "web"))
+	await(t, "the first is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
 	h.tell(t, &consolev1.Event{Id: "not for it", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"})
 	changes()
 	await(t, "filters are forgotten when nothing waits", func() bool { return change(10) == nil })
