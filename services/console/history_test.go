@@ -192,6 +192,46 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 	})
 }
 
+// What somebody pins after a rollback stays, though the pin of the rollback would have gone.
+func TestAPinAfterARollbackStays(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		p.wantEvents(t, "pin.set", "It is pinned to aaaaaaaa until its ref gets another commit.")
+		for _, pin := range []string{commitA, "", commitA} {
+			if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: pin}); err != nil {
+				t.Fatal(err)
+			}
+			if spec := p.get(t); spec.GetSync().GetPin() != pin || spec.GetUnpinAfter() != "" {
+				t.Errorf("pinned to %q: %v", pin, spec)
+			}
+		}
+		p.push(t, strings.Repeat("c", 40))
+		if spec := p.get(t); spec.GetSync().GetPin() != commitA {
+			t.Errorf("released: %v", spec)
+		}
+		p.wantEvents(t, "service.delivered", "aaaaaaaa is ready for the cluster.", "bbbbbbbb is ready for the cluster.")
+	})
+}
+
+// wantEvents fails unless these are the messages of the service's events of a type.
+func (p *past) wantEvents(t *testing.T, kind string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range listEvents(t, p.events(t, p.adminToken(t)), "service = web AND type = "+kind) {
+		got = append(got, e.GetMessage())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", kind, got, want)
+	}
+}
+
 // The levers of services of a global service are their own, and this is one.
 func TestServicesOfGlobalServicesRollBackAndAreReleased(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

@@ -25,8 +25,8 @@ func (a *app) history() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history service NAME",
 		Short: "Show what was delivered of a service, and how long each step took",
-		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, and how long it took from the
-commit until it was fetched, delivered, applied and healthy. "fairlead rollback service NAME NUMBER" goes back to one.
+		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
+each step took after the one before: from the commit until it was fetched, delivered, applied and healthy. "fairlead rollback service NAME NUMBER" goes back to one.
 
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
@@ -66,11 +66,11 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		return nil
 	}
 	v := view{now: a.Now()}
-	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "DELIVERED", "COMMIT TO FETCHED", "DELIVERED", "APPLIED", "HEALTHY"})
+	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY"})
 	for _, d := range got.GetDeployments() {
-		begin := d.GetCommit().GetCommitTime()
+		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
-			begin = nil // it waited for nobody
+			committed, fetched = nil, nil // it was there before
 		}
 		why := lower(d.GetCause().String(), "DEPLOYMENT_CAUSE_")
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
@@ -78,7 +78,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		}
 		v.row(t, []string{
 			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, lower(d.GetOutcome().String(), "DEPLOYMENT_OUTCOME_"), v.ago(d.GetDeliverTime()),
-			took(begin, d.GetFetchTime()), took(d.GetFetchTime(), d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()),
+			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()),
 		})
 	}
 	return t.Write(a.Stdout)

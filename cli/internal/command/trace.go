@@ -172,7 +172,7 @@ func (t *trail) silent() []any {
 func (t *trail) text(steps []step) string {
 	var b strings.Builder
 	status := t.service.GetStatus()
-	fmt.Fprintf(&b, "%s is %s", t.service.GetMetadata().GetName(), stateName(status.GetState()))
+	fmt.Fprintf(&b, "%s: %s", t.service.GetMetadata().GetName(), stateName(status.GetState()))
 	if isSet(status.GetStateSince()) {
 		fmt.Fprintf(&b, " for %s", table.Age(t.now, status.GetStateSince().AsTime()))
 	}

@@ -102,7 +102,7 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 		s.cause, s.next = cmp.Or(r.GetMessage(), phaseName(r.GetPhase())+" still"), t.look()
 		name := t.service.GetMetadata().GetName()
 		switch {
-		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD:
+		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD, r.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS:
 			s.next = fmt.Sprintf("`fairlead diff service %s` shows what waits, `fairlead resume service %s` ends a hold of the hub", name, name)
 		case r.GetGuard() != nil:
 			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name, r.GetGuard().GetId())

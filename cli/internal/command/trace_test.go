@@ -42,7 +42,7 @@ func well() *trail {
 
 func TestTraceOfAServiceThatIsWell(t *testing.T) {
 	t.Parallel()
-	want := `shop-a is Healthy for 3m
+	want := `shop-a: Healthy for 3m
 
 SOURCE    ok     shop https://git.example.com/shop.git
                  fetched by gitcache-0, polled 40s ago, next in 80s
@@ -141,6 +141,13 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			},
 			[]string{"CLUSTER   wait"},
 			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+		},
+		"a dry run": {
+			func(_ *trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_DIFFERS, "Nothing is applied, this is a dry run."
+			},
+			[]string{"CLUSTER   wait   for 3m: differs"},
+			"it stands at CLUSTER for 3m: Nothing is applied, this is a dry run. Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
 		},
 		"a removal to confirm": {
 			func(_ *trail, s *consolev1.ServiceStatus) {

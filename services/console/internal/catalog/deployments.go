@@ -54,22 +54,22 @@ type delivery struct {
 	revision int64
 }
 
-// deployments are those that deliveries begin. refs are what is said with them.
-func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, error) {
+// deployments are those that deliveries begin, and the commit of each by the service's uid. refs are what is said with them.
+func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, map[string]Revision, error) {
 	if len(list) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var uids []string
 	names := map[string]bool{}
 	for i := range list {
 		if err := decode(list[i].service, &list[i].spec); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		uids, names[list[i].spec.Source] = append(uids, list[i].service.UID), true
 	}
 	sources, err := v.Named(ctx, store.KindSource, trueKeys(names))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var sourceUIDs []string
 	for _, s := range sources {
@@ -77,34 +77,35 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	}
 	last, err := v.LastDeployments(ctx, uids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	configs, err := v.Configs(ctx, uids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := RefsOf(ctx, v, slices.Values(sourceUIDs))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, r := range refs {
 		known[store.HubRef{Source: r.Source, Ref: r.Ref}] = r
 	}
 	heads, err := v.Heads(ctx, sourceUIDs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	authors, err := v.Authors(ctx, uids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var out []store.Deployment
+	commits := make(map[string]Revision, len(list))
 	for _, d := range list {
 		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
 		var status SourceStatus
 		if h, ok := heads[sources[d.spec.Source].UID]; ok {
 			if status, err = decodeHeads(h); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		if d.hub.follows() {
@@ -116,15 +117,16 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 			}
 		}
 		if err := next.explain(d, last[d.service.UID], authors[d.service.UID]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		commits[d.service.UID] = next.Commit
 		state, err := json.Marshal(next)
 		if err != nil {
-			return nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
+			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
 		}
 		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, State: state, DeliverTime: c.now()})
 	}
-	return out, nil
+	return out, commits, nil
 }
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it

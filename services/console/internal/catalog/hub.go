@@ -51,6 +51,11 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			return err
 		}
 		var moved []delivery
+		type said struct {
+			service       Service
+			before, after HubTruth
+		}
+		var news []said
 		for _, s := range in {
 			if services[s.Service].UID != s.UID || s.UID == "" {
 				continue
@@ -74,11 +79,20 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 				if err := decode(services[s.Service], &service.Spec); err != nil {
 					return err
 				}
-				events = append(events, c.observer.HubSaid(service, before, after)...)
+				news = append(news, said{service, before, after})
 			}
 		}
-		begun, err = c.deployments(ctx, v, moved, refs)
-		return err
+		var commits map[string]Revision
+		if begun, commits, err = c.deployments(ctx, v, moved, refs); err != nil {
+			return err
+		}
+		for _, n := range news {
+			if n.after.follows() {
+				n.after.Revision = commits[n.service.Meta.UID]
+			}
+			events = append(events, c.observer.HubSaid(n.service, n.before, n.after)...)
+		}
+		return nil
 	})
 	if err != nil {
 		return err

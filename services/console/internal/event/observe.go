@@ -243,13 +243,17 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message})
 		return nil
 	}
-	_, now, err := service(*after)
+	will, now, err := service(*after)
 	if err != nil {
 		return err
 	}
 	switch {
 	case now.Pin != "" && now.Pin != old.Pin:
-		tell(&consolev1.Event{Type: PinSet, Severity: info, Commit: now.Pin, Message: fmt.Sprintf("It is pinned to %s: what the ref gets later does not count.", short(now.Pin))})
+		lasting := ": what the ref gets later does not count."
+		if will.Spec.UnpinAfter != "" {
+			lasting = " until its ref gets another commit."
+		}
+		tell(&consolev1.Event{Type: PinSet, Severity: info, Commit: now.Pin, Message: fmt.Sprintf("It is pinned to %s%s", short(now.Pin), lasting)})
 	case now.Pin == "" && old.Pin != "":
 		tell(&consolev1.Event{Type: PinReleased, Severity: info, Commit: old.Pin, Message: fmt.Sprintf("It is not pinned to %s any more, and follows its ref.", short(old.Pin))})
 	}

@@ -97,9 +97,9 @@ func (s *levers) ResumeService(ctx context.Context, req *consolev1.ResumeService
 }
 
 func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceRequest) (*consolev1.PinServiceResponse, error) {
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, _ *catalog.Service) error {
+	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, service *catalog.Service) error {
 		automatic := sync.GetMode() <= deliveryv1.SyncMode_SYNC_MODE_AUTO
-		sync.Pin = req.GetCommit()
+		sync.Pin, service.Spec.UnpinAfter = req.GetCommit(), "" // which a rollback may have left
 		switch {
 		case req.GetReason() != "":
 			sync.Reason = req.GetReason()
