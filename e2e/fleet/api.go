@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
@@ -80,16 +78,16 @@ func (a *api) digests(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// shown says whether lists show all services as healthy.
-func (a *api) shown(ctx context.Context) (bool, error) {
+// unhealthy is a service that lists show in another state than healthy; empty: there is none.
+func (a *api) unhealthy(ctx context.Context) (string, error) {
 	resp, err := a.services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: 1, Filter: "state != healthy"})
-	if connect.CodeOf(err) == connect.CodeUnavailable {
-		return false, nil // it has too many to look through yet
-	}
 	if err != nil {
-		return false, fmt.Errorf("list services: %w", err)
+		return "", fmt.Errorf("list services: %w", err)
 	}
-	return len(resp.GetServices()) == 0, nil
+	if list := resp.GetServices(); len(list) > 0 {
+		return list[0].GetMetadata().GetName(), nil
+	}
+	return "", nil
 }
 
 // metric reads one metric without labels from a part's /metrics.

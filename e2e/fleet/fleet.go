@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -82,6 +83,27 @@ func (c Config) Validate() error {
 func CacheDir(c Config) (string, error) {
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "fairlead-fleet", fmt.Sprintf("%dx%dx%d", c.Clusters, c.Services, c.Sources)), err
+}
+
+// size is what a folder may be kept for.
+func (c Config) size() string {
+	return fmt.Sprintf("%d clusters with %d services each from %d sources", c.Clusters, c.Services, c.Sources)
+}
+
+// claim has the folder remember the size of the fleet that it is for, and refuses that of another size: the services of its
+// other clusters would wait for agents that nobody runs.
+func (c Config) claim() error {
+	file := filepath.Join(c.Dir, "size")
+	kept, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return os.WriteFile(file, []byte(c.size()), 0o600)
+	case err != nil:
+		return err
+	case string(kept) != c.size():
+		return fmt.Errorf("%s keeps a fleet of %s, and this one is of %s: give another folder, or remove this one", c.Dir, kept, c.size())
+	}
+	return nil
 }
 
 func clusterName(i int) string { return fmt.Sprintf("edge-%05d", i) }

@@ -2,6 +2,9 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +68,28 @@ func TestFleetKeepsGoingThroughFaults(t *testing.T) {
 		t.Errorf("%v\n%s", err, progress)
 	}
 	t.Log(progress)
+}
+
+// What a folder keeps of an earlier run has another size than this one: the services of its other clusters would never be
+// shown as healthy.
+func TestFolderOfAnotherSizeIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(clusters int) error {
+		_, err := fleet.Do(t.Context(), fleet.Config{Bins: t.TempDir(), Dir: dir, Clusters: clusters, Services: 3, Sources: 2}, io.Discard)
+		return err
+	}
+	noPrograms := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+	if err := run(2); !noPrograms(err) {
+		t.Fatalf("without programs: %v", err)
+	}
+	want := dir + " keeps a fleet of 2 clusters with 3 services each from 2 sources, and this one is of 1 clusters with 3 services each from 2 sources: give another folder, or remove this one"
+	if err := run(1); err == nil || err.Error() != want {
+		t.Errorf("another size: %v\nwant %s", err, want)
+	}
+	if err := run(2); !noPrograms(err) {
+		t.Errorf("the same size: %v", err)
+	}
 }
 
 func TestQuantilesAreNearTheTruth(t *testing.T) {

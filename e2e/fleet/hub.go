@@ -73,6 +73,9 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return h, err
 	}
+	if err := cfg.claim(); err != nil {
+		return h, err
+	}
 	if _, err := os.Stat(h.secretFile()); err != nil {
 		if err := os.WriteFile(h.secretFile(), []byte(rand.Text()), 0o600); err != nil {
 			return h, err

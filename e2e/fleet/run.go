@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"fairlead.dev/platform/delivery"
 )
 
@@ -151,13 +153,8 @@ func (r *Run) settle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the first delivery: %w", err)
 	}
-	for shown := false; !shown; {
-		if shown, err = r.hub.api.shown(ctx); err != nil {
-			return err
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
+	if err := r.shown(ctx); err != nil {
+		return fmt.Errorf("wait for lists to show what was delivered: %w", err)
 	}
 	for name, n := range r.errors.Errors {
 		if unconnected(name) || refusedForNow(name) { // all came at once, and some again
@@ -168,6 +165,24 @@ func (r *Run) settle(ctx context.Context) error {
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
 	r.say("everything is delivered, reported and shown after %.1f s", r.Settled.Seconds())
 	return nil
+}
+
+// shown waits until lists show all services as healthy.
+func (r *Run) shown(ctx context.Context) error {
+	for deadline := time.Now().Add(pushTimeout); ; {
+		other, err := r.hub.api.unhealthy(ctx)
+		switch {
+		case err == nil && other == "":
+			return nil
+		case err != nil && connect.CodeOf(err) != connect.CodeUnavailable: // which has too many to look through yet
+			return err
+		case time.Now().After(deadline):
+			return errors.Join(fmt.Errorf("not all healthy after %s, such as %q", pushTimeout, other), err)
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // until asks until ok.

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags.BoolVar(&cfg.Faults, "faults", false, "two distributors, and at the end outages of all that is behind them, bad caches, a full disk")
 	flags.DurationVar(&cfg.Hold, "hold", time.Minute, "how long each outage lasts")
 	flags.BoolVar(&cfg.Reconnect, "reconnect", false, "kill the distributor at the end, and wait until all agents are back")
-	flags.StringVar(&cfg.Dir, "dir", "", "`folder` for all data, with what was prepared for the next run of this size; default: one in the user's cache")
+	flags.StringVar(&cfg.Dir, "dir", "", "`folder` for all data, with what was prepared for the next run of this size, and of no other; default: one in the user's cache")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
