@@ -59,7 +59,7 @@ func (r *record) refusals(t *testing.T) []string {
 	return all
 }
 
-// What is meant for others, was never made, or is on a gitcache only, is not found, all alike; and it is
+// What is meant for others, be it another cluster or another project, was never made, or is on a gitcache only, is not found, all alike; and it is
 // written down who asked for what.
 func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	t.Parallel()
@@ -69,14 +69,18 @@ func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	w.ship()
 	w.git.commit(t, commit("1"), "apps/other", "of the other cluster")
 	w.git.commit(t, commit("9"), "apps/stray", "of no service at all")
-	w.console.put(service("other", "edge-2", "apps/other"))
+	w.git.commit(t, commit("1"), "apps/paid", "of another project, too")
+	paid := service("paid", "edge-2", "apps/paid")
+	paid.GetService().Spec.Project = "payments"
+	w.console.put(service("other", "edge-2", "apps/other"), paid)
 	e := w.start()
 	a, b := e.agent("edge-1"), e.agent("edge-2")
 	a.awaitCommit("hello", commit("1"))
 	b.awaitCommit("other", commit("1"))
+	b.awaitCommit("paid", commit("1"))
 	mine, others := a.got["hello"].GetArtifact().GetDigest(), b.got["other"].GetArtifact().GetDigest()
 	var want []string
-	for _, digest := range []string{others, string(w.git.folders[commit("9")+" apps/stray"].Digest), string(digestOf([]byte("forged")))} {
+	for _, digest := range []string{others, b.got["paid"].GetArtifact().GetDigest(), string(w.git.folders[commit("9")+" apps/stray"].Digest), string(digestOf([]byte("forged")))} {
 		if _, err := a.download(digest); !errors.Is(err, artifact.ErrNotFound) {
 			t.Errorf("%s: got %v", digest, err)
 		}
@@ -132,13 +136,19 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ship()
+	agentID := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
+	revoked, id, err := w.console.keys.Sign(agentID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.console.revoked = []identity.Revocation{{TokenID: id.TokenID, At: time.Now()}}
 	e := w.start()
-	e.agent("edge-1").awaitCommit("hello", commit("1"))
+	a := e.agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
 	foreign, err := identity.NewKeySet()
 	if err != nil {
 		t.Fatal(err)
 	}
-	agentID := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
 	forged, _, err := foreign.Sign(agentID, time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -148,11 +158,14 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts := strings.Split(good, ".")
-	for name, token := range map[string]string{"another authority": forged, "no signature": parts[0] + "." + parts[1] + ".", "nothing": "x"} {
+	for name, token := range map[string]string{"another authority": forged, "no signature": parts[0] + "." + parts[1] + ".", "nothing": "x", "revoked": revoked} {
 		x := e.with(token)
 		_, err := x.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{})
 		if code := connect.CodeOf(err); code != connect.CodeUnauthenticated && code != connect.CodeUnavailable {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := x.download(a.got["hello"].GetArtifact().GetDigest()); err == nil {
+			t.Errorf("%s: it downloads", name)
 		}
 	}
 }

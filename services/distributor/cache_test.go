@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
 )
 
 // cacheFile is where an artifact is in the world's folder.
@@ -180,6 +184,57 @@ func TestFullDiskDoesNotKeepItFromStarting(t *testing.T) {
 	a := w.start().agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	a.mustHave()
+}
+
+// Without TLS the kernel sends what is stored and was found good, through all that stands around the handler: by the system
+// call that does so.
+func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
+	t.Parallel()
+	needStrace(t)
+	w := newWorld(t)
+	w.git.commit(t, commit("1"), "apps/hello", noise(1, 1<<20))
+	w.console.put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/hello"))
+	plain := *w
+	plain.ca.CertFile, plain.ca.KeyFile = "", ""
+	calls := filepath.Join(t.TempDir(), "calls")
+	p := plain.spawn("strace", "-f", "-o", calls, "-e", "trace=sendfile")
+	if p == nil {
+		t.Fatal("it ended")
+	}
+	a := p.agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	stored, err := os.ReadFile(w.cacheFile(a.got["hello"].GetArtifact().GetDigest()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true}, identity.StaticToken(a.token))}
+	w.eventually("the kernel sends it", func() bool { // it is trusted when its file is a second old
+		if got := get(t, line, p.url+artifact.Path+a.got["hello"].GetArtifact().GetDigest()); !bytes.Equal(got, stored) {
+			t.Fatalf("%d bytes of %d", len(got), len(stored))
+		}
+		seen, err := os.ReadFile(calls)
+		return err == nil && bytes.Contains(seen, []byte("sendfile("))
+	})
+}
+
+// get is the body of an artifact as it is stored.
+func get(t *testing.T, c *http.Client, url string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "zstd")
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "zstd" {
+		t.Fatalf("%s, %v", resp.Status, err)
+	}
+	return body
 }
 
 // smallDisk makes a folder a disk of its own.

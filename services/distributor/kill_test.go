@@ -14,13 +14,18 @@ import (
 	"fairlead.dev/platform/artifact"
 )
 
+func needStrace(t *testing.T) {
+	t.Helper()
+	if err := exec.CommandContext(t.Context(), "strace", "-o", os.DevNull, "true").Run(); err != nil {
+		t.Skipf("strace can't be used here: %v", err)
+	}
+}
+
 // Killed exactly before any of the calls by which something gets onto its disk, a distributor starts
 // again, holds nothing that is bad, takes nothing back that it told an agent, and goes on.
 func TestKilledAtAnyStepOfAWriteItNeverServesWrongBytes(t *testing.T) {
 	t.Parallel()
-	if err := exec.CommandContext(t.Context(), "strace", "-o", os.DevNull, "true").Run(); err != nil {
-		t.Skipf("strace can't be used here: %v", err)
-	}
+	needStrace(t)
 	var injects []string
 	for n := 3; n <= 10; n++ { // strace counts per thread
 		injects = append(injects, fmt.Sprintf("fsync,fdatasync:signal=SIGKILL:when=%d", n))

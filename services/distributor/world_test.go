@@ -394,7 +394,8 @@ func isGoAway(m *deliveryv1.WatchResponse) bool { return m.GetGoAway() != nil }
 type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	consolev1connect.UnimplementedConfigServiceHandler
-	keys *identity.KeySet
+	keys    *identity.KeySet
+	revoked []identity.Revocation // before the first start
 
 	mu      sync.Mutex // guards what follows
 	all     map[string]*consolev1.Change
@@ -444,7 +445,7 @@ func (c *console) ExchangeHubSecret(_ context.Context, req *consolev1.ExchangeHu
 }
 
 func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
-	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
+	return identity.Bundle{Keys: c.keys.PublicJWKS(), Revocations: c.revoked, IssuedAt: time.Now()}.Proto(), nil
 }
 
 // put changes the catalog.

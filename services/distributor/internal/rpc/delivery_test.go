@@ -3,13 +3,17 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -44,7 +48,8 @@ func (w wire) dial(context.Context, string, string) (net.Conn, error) {
 	return near, nil
 }
 
-func handler(t *testing.T) (http.Handler, *nudge.Hub) {
+// deps are those of a distributor with one cluster, which is meant to have nothing.
+func deps(t *testing.T) rpc.Deps {
 	t.Helper()
 	p := plan.New(plan.Memory{})
 	p.Update(time.Now().Add(-time.Hour), func(u *plan.Update) {
@@ -59,14 +64,21 @@ func handler(t *testing.T) (http.Handler, *nudge.Hub) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := rpc.NewDelivery(rpc.Deps{
+	return rpc.Deps{
 		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil), Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
-	})
-	_, h := deliveryv1connect.NewDeliveryServiceHandler(d)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		agent := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
-		h.ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), agent)))
-	}), hub
+	}
+}
+
+// asAgent is the context of the cluster's agent.
+func asAgent(ctx context.Context) context.Context {
+	return identity.NewContext(ctx, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
+}
+
+func handler(t *testing.T) (http.Handler, *nudge.Hub) {
+	t.Helper()
+	d := deps(t)
+	_, h := deliveryv1connect.NewDeliveryServiceHandler(rpc.NewDelivery(d))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r.WithContext(asAgent(r.Context()))) }), d.Nudges
 }
 
 // nobody is a console that is not called.
@@ -133,5 +145,79 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 		close(network.conns)
 		_ = srv.Close()
 		synctest.Wait()
+	})
+}
+
+// A process that is busy is asked up to half as often, and what has not changed is said in a few bytes.
+func TestUnchangedIsSaidInAFewBytesAndLessOftenUnderPressure(t *testing.T) {
+	t.Parallel()
+	for pressure, mean := range map[float64]time.Duration{0: 2 * time.Minute, 0.5: 3 * time.Minute, 1: 4 * time.Minute} {
+		with := deps(t)
+		with.Pressure = func() float64 { return pressure }
+		d := rpc.NewDelivery(with)
+		told := map[time.Duration]bool{}
+		for range 100 {
+			resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{})
+			if err != nil || resp.GetNotModified() == nil {
+				t.Fatalf("got %v, %v", resp, err)
+			}
+			next := resp.GetNextPoll().AsDuration()
+			if told[next] = true; next < mean*9/10 || next > mean*11/10 {
+				t.Fatalf("pressure %v: next poll in %s", pressure, next)
+			}
+			if n := proto.Size(resp); n > 36 {
+				t.Fatalf("%d bytes", n)
+			}
+		}
+		if len(told) < 50 {
+			t.Errorf("pressure %v: %d different polls of 100", pressure, len(told))
+		}
+	}
+}
+
+// stuck is a console that takes reports and never answers.
+type stuck struct{ nobody }
+
+func (stuck) RecordReports(ctx context.Context, _ *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// However many reports wait for a console that does not answer: a Sync waits for none of them.
+func TestStormOfReportsHoldsNoSyncUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		with := deps(t)
+		with.Reports = status.NewReports(stuck{}, slog.New(slog.DiscardHandler))
+		d := rpc.NewDelivery(with)
+		ctx, cancel := context.WithCancel(asAgent(context.Background()))
+		var all sync.WaitGroup
+		all.Go(func() { _ = with.Reports.Run(ctx) }) // ends with ctx
+		var ended atomic.Int64
+		const storm = 10_000
+		for range storm {
+			all.Go(func() {
+				_, err := d.Report(ctx, &deliveryv1.ReportRequest{Reports: []*deliveryv1.ServiceReport{{Service: "hello", Sequence: 1}}})
+				if err == nil {
+					t.Error("acknowledged by nobody")
+				}
+				ended.Add(1)
+			})
+		}
+		synctest.Wait()
+		if n := ended.Load(); n == 0 || n == storm {
+			t.Fatalf("of %d reports %d were turned away: this test shows nothing", storm, n)
+		}
+		begun := time.Now()
+		for range 1000 {
+			if resp, err := d.Sync(ctx, &deliveryv1.SyncRequest{}); err != nil || resp.GetNotModified() == nil {
+				t.Fatalf("got %v, %v", resp, err)
+			}
+		}
+		if waited := time.Since(begun); waited != 0 {
+			t.Errorf("1,000 Syncs waited for %s", waited)
+		}
+		cancel()
+		all.Wait()
 	})
 }
