@@ -403,8 +403,11 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // reflection are not among them.)
 func (s *Server) Procedures() []Procedure { return s.procedures }
 
-// Listen binds the address. After it URL answers, and connections queue up until Run.
+// Listen binds the address, unless it is bound. After it URL answers, and connections queue up until Run.
 func (s *Server) Listen() error {
+	if s.listener != nil {
+		return nil
+	}
 	config := net.ListenConfig{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes},
 		Control:         boundSilence,
@@ -448,10 +451,8 @@ func (s *Server) URL() string {
 // at most 10 s, cut off the rest. Streams are ended when intake stops, but for lingering ones.
 // It returns nil after such an end, and an error if it could not serve.
 func (s *Server) Run(ctx context.Context) error {
-	if s.listener == nil {
-		if err := s.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
-			return err
-		}
+	if err := s.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
+		return err
 	}
 	defer s.drain.cancel()
 	served := make(chan error, 1)

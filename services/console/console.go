@@ -338,10 +338,13 @@ func (s *Service) start(ctx context.Context) error {
 	return s.firstLink(ctx)
 }
 
-// firstLink tells how to log in for the first time.
+// firstLink tells how to log in for the first time. The link names the port, which is bound for it.
 func (s *Service) firstLink(ctx context.Context) error {
 	if s.stderr == nil {
 		return nil
+	}
+	if err := s.server.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
+		return err
 	}
 	code, err := s.authority.FirstLink(ctx)
 	if err != nil || code == "" {

@@ -1,9 +1,12 @@
 package console_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,9 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console"
 )
 
 // user returns the API for a person, who needs no account.
@@ -479,6 +485,56 @@ func TestLoginLinkWorksOnce(t *testing.T) {
 			t.Error("the log tells the code")
 		}
 	})
+}
+
+// Nobody has bound the port before: the link of the first start is one all the same.
+func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "")
+	out, told := io.Pipe()
+	log := slog.New(slog.NewTextHandler(h.logs, nil))
+	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir, DatabaseURL: h.db}
+	service, err := console.New(cfg, console.Deps{Log: log, Telemetry: telemetry.Discard(), Stderr: told})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		err := service.Run(ctx)
+		told.CloseWithError(err)
+		done <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("console ended: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := strings.TrimSpace(strings.TrimPrefix(line, "Log in once, within an hour: "))
+	url, _, found := strings.Cut(link, "/v1/login/once#")
+	if !found || url != service.URL() || !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Fatalf("got %q from the console at %s", line, service.URL())
+	}
+	r := &running{hub: h, url: url}
+	got, err := r.as(t, "").logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{Link: link})
+	if err != nil || got.GetUser() != "admin" {
+		t.Fatal(got, err)
+	}
+	// A login belongs to no trace, and the trail does not name one that is not there.
+	events, err := r.as(t, got.GetToken().GetToken()).audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: "login.link"}})
+	if err != nil || len(events.GetEvents()) != 2 {
+		t.Fatal(events, err)
+	}
+	for _, e := range events.GetEvents() {
+		if e.GetTraceId() != "" {
+			t.Errorf("%s: trace id %q", e.GetAction(), e.GetTraceId())
+		}
+	}
 }
 
 func TestAgentLeaves(t *testing.T) {

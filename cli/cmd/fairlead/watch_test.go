@@ -41,7 +41,7 @@ func (w *written) until(t *testing.T, text string) {
 	}
 }
 
-// get --watch and events --watch show what is there, what changes, and end without an error when they are interrupted.
+// get --watch, events --watch and audit --follow show what is there, what changes, and end without an error when they are interrupted.
 func TestWatchShowsWhatChanges(t *testing.T) {
 	t.Parallel()
 	url, secret := startConsole(t)
@@ -69,10 +69,11 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	shown, happened := &written{}, &written{}
+	shown, happened, done := &written{}, &written{}, &written{}
 	var ended sync.WaitGroup
 	for out, args := range map[*written][]string{
 		shown: {"get", "clusters", "--watch", "--filter", "labels.env = prod"}, happened: {"events", "--watch", "--filter", "service = web"},
+		done: {"audit", "--follow", "--action", "catalog"},
 	} {
 		ended.Go(func() {
 			if err := run(ctx, "", out, args...); err != nil {
@@ -90,6 +91,8 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 	}
 	must("", "delete", "service", "web")
 	happened.until(t, "service.deleted")
+	done.until(t, "ada catalog.create cluster one") // what was before
+	done.until(t, "ada catalog.delete service web")
 	cancel()
 	ended.Wait()
 }

@@ -120,7 +120,10 @@ func actor(ctx context.Context) string {
 
 // by is who calls, for what it writes.
 func by(ctx context.Context) catalog.By {
-	out := catalog.By{Subject: actor(ctx), TraceID: trace.SpanContextFromContext(ctx).TraceID().String(), Time: time.Now()}
+	out := catalog.By{Subject: actor(ctx), Time: time.Now()}
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		out.TraceID = span.TraceID().String()
+	}
 	out.Identity, _ = platform.FromContext(ctx)
 	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
 		out.Remote = call.Peer().Addr
