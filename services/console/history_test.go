@@ -338,3 +338,31 @@ func TestDeploymentIsOfTheSpecThatItWasMadeOf(t *testing.T) {
 		}
 	})
 }
+
+// An agent that is quick reports before the hub's batch is there, and has nothing to say afterwards.
+func TestReportsThatComeBeforeTheirDeploymentCount(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		for n, digest := range []string{"d1", "d2"} { // the first report of all, and a later one
+			p.sequence++
+			now := timestamppb.Now()
+			report(t, p.distributor, &deliveryv1.ServiceReport{
+				Service: p.service, Sequence: p.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: digest, AppliedDigest: digest, AppliedTime: now, ObservedTime: now,
+			})
+			p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest, Revision: &artifactv1.Revision{Commit: commitA}}}}})
+			if got, want := p.list(t)[0], fmt.Sprintf("%d %s ", n+1, digest); !strings.HasPrefix(got, want) || !strings.Contains(got, " healthy ") {
+				t.Errorf("got %q, want %q, healthy", got, want)
+			}
+		}
+		resp, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range resp.GetDeployments() {
+			if d.GetApplyTime().AsTime().Before(d.GetDeliverTime().AsTime()) || d.GetHealthyTime().AsTime().Before(d.GetApplyTime().AsTime()) {
+				t.Errorf("deployment %d goes back in time: %v", d.GetNumber(), d)
+			}
+		}
+	})
+}

@@ -183,6 +183,15 @@ func stepsOf(service string, r Report) []store.Step {
 	return out
 }
 
+// keptSteps are what a kept report says of deployments.
+func keptSteps(row store.Report) ([]store.Step, error) {
+	r, err := decodeReport(row)
+	if err != nil {
+		return nil, err
+	}
+	return stepsOf(row.Service, r), nil
+}
+
 // FetchedAt is when the hub had fetched the commit that made a deployment; false: no commit did.
 func FetchedAt(row store.Deployment) (time.Time, bool) {
 	d, err := deploymentOf(row)

@@ -97,7 +97,7 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	if err != nil {
 		return err
 	}
-	if err := c.store.PutHub(ctx, states, begun, events...); err != nil {
+	if err := c.store.PutHub(ctx, states, begun, keptSteps, events...); err != nil {
 		return err
 	}
 	return c.recordRefs(ctx, refs) // after what they say of services

@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -43,11 +41,10 @@ func (c *Catalog) reporting(ctx context.Context, v store.View, services map[stri
 		return nil, err
 	}
 	for key, row := range kept {
-		var r Report
-		if err := json.Unmarshal(row.State, &r); err != nil {
-			return nil, fmt.Errorf("decode report: %w", err)
+		r, err := decodeReport(row)
+		if err != nil {
+			return nil, err
 		}
-		r.Sequence = uint64(row.Sequence)
 		out.last[key] = &r
 	}
 	return out, nil

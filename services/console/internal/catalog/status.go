@@ -110,6 +110,14 @@ func encodeReport(service, cluster string, r Report) (store.Report, error) {
 	return store.Report{Service: service, Cluster: cluster, Sequence: int64(r.Sequence), State: state}, nil
 }
 
+func decodeReport(row store.Report) (r Report, err error) {
+	if err := json.Unmarshal(row.State, &r); err != nil {
+		return r, fmt.Errorf("decode report: %w", err)
+	}
+	r.Sequence = uint64(row.Sequence)
+	return r, nil
+}
+
 // ClusterSeen is a sign of life.
 type ClusterSeen struct {
 	Cluster string

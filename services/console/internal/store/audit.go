@@ -73,11 +73,9 @@ func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
-	if t.dialect.lockAudit != "" {
-		// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-		if _, err := t.tx.ExecContext(ctx, t.dialect.lockAudit); err != nil {
-			return fmt.Errorf("lock audit: %w", err)
-		}
+	// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
+	if err := t.dialect.lock(ctx, t.tx, t.dialect.lockAudit); err != nil {
+		return err
 	}
 	end, err := t.AuditEnd(ctx)
 	if err != nil {

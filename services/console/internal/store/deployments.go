@@ -104,6 +104,48 @@ func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) 
 	return run(stmt)
 }
 
+// beginDeployments adds deployments, with what their clusters said before the hub did: an agent that is quick reports first, and
+// never again if it has no more to say.
+func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deployment, stepsOf func(Report) ([]Step, error)) (healthy []became, err error) {
+	if len(begun) == 0 {
+		return nil, nil
+	}
+	if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
+		return nil, err
+	}
+	if err := addDeployments(ctx, tx, begun); err != nil {
+		return nil, err
+	}
+	since := make(map[string]time.Time, len(begun))
+	for _, d := range begun {
+		since[d.Service] = d.DeliverTime
+	}
+	said, err := View{tx, &s.dialect}.Reports(ctx, sortedKeys(since))
+	if err != nil {
+		return nil, err
+	}
+	var all []Step
+	for _, r := range said {
+		steps, err := stepsOf(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, step := range steps {
+			step.Apply, step.Healthy = notBefore(step.Apply, since[r.Service]), notBefore(step.Healthy, since[r.Service])
+			all = append(all, step)
+		}
+	}
+	return stepDeployments(ctx, tx, all)
+}
+
+// notBefore moves a time, if it is one, to the moment from which it counts.
+func notBefore(t, begin time.Time) time.Time {
+	if t.IsZero() || t.After(begin) {
+		return t
+	}
+	return begin
+}
+
 // stepDeployments notes how far the current deployments of services are. The first time counts. It returns those that became healthy.
 func stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {

@@ -70,11 +70,9 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	if len(events) == 0 {
 		return nil
 	}
-	if s.dialect.lockEvents != "" {
-		// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-		if _, err := tx.ExecContext(ctx, s.dialect.lockEvents); err != nil {
-			return fmt.Errorf("lock events: %w", err)
-		}
+	// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
+	if err := s.dialect.lock(ctx, tx, s.dialect.lockEvents); err != nil {
+		return err
 	}
 	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
 	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {

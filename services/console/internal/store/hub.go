@@ -24,20 +24,26 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 	})
 }
 
-// PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin and events about them.
-func (s *Store) PutHub(ctx context.Context, states map[string][]byte, begun []Deployment, events ...Event) error {
+// PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by what stepsOf
+// makes of reports that are here already, and events about them.
+func (s *Store) PutHub(ctx context.Context, states map[string][]byte, begun []Deployment, stepsOf func(Report) ([]Step, error), events ...Event) error {
 	if len(states) == 0 {
 		return nil
 	}
 	uids := sortedKeys(states)
-	return s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) error {
-		if err := addDeployments(ctx, tx, begun); err != nil {
+	var healthy []became
+	err := s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if healthy, err = s.beginDeployments(ctx, tx, begun, stepsOf); err != nil {
 			return err
 		}
 		return each(ctx, tx, len(uids), "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
 			" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
 			func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
 	})
+	if err == nil {
+		s.tellHealthy(healthy)
+	}
+	return err
 }
 
 // PutHubRefs keeps what is known of refs. Those of sources that are gone are passed over.

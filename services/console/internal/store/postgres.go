@@ -24,6 +24,8 @@ const (
 	auditLock = 0x66616972
 	// eventLock is the one of events.
 	eventLock = 0x66616973
+	// deploymentLock is the one of deployments and what clusters say of them.
+	deploymentLock = 0x66616974
 	// connectTimeout bounds one attempt to reach the database.
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
@@ -57,6 +59,8 @@ func (s *Store) usePostgres(rawURL string) error {
 		notify:     "SELECT pg_notify('" + channel + "', '')",
 		lockAudit:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
 		lockEvents: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
+		lockBegun:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", deploymentLock),
+		lockSteps:  fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d)", deploymentLock),
 		check:      checkPostgres,
 		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
 		insertRows: 100, // each statement is a round trip

@@ -167,6 +167,11 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	}
 	var healthy []became
 	err := s.status(ctx, touched, events, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if len(steps) > 0 {
+			if err := s.dialect.lock(ctx, tx, s.dialect.lockSteps); err != nil {
+				return err
+			}
+		}
 		if healthy, err = stepDeployments(ctx, tx, steps); err != nil {
 			return err
 		}

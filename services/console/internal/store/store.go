@@ -107,8 +107,12 @@ type dialect struct {
 	lockAudit string
 	// lockEvents is the same for events.
 	lockEvents string
-	check      func(context.Context, *sql.DB) error
-	listen     func(ctx context.Context, wake func()) error
+	// lockBegun is for deployments that begin, lockSteps for what clusters say of deployments: one of two that come at the same time sees
+	// what the other wrote.
+	lockBegun, lockSteps string
+
+	check  func(context.Context, *sql.DB) error
+	listen func(ctx context.Context, wake func()) error
 	// tables lists the names of all tables, in order; clear empties tables; numbers sets what numbers rows behind the last one.
 	tables  string
 	clear   func(context.Context, *sql.Tx, []string) error
@@ -127,6 +131,17 @@ type dialect struct {
 	numbered bool
 	// unavailable says whether an error is about the database as a whole.
 	unavailable func(error) bool
+}
+
+// lock runs the statement of a lock that ends with the transaction; empty: none is needed.
+func (d *dialect) lock(ctx context.Context, tx *sql.Tx, statement string) error {
+	if statement == "" {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, statement); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return nil
 }
 
 // New prepares a store for a database URL: sqlite:<file> or postgres://... It connects to nothing.

@@ -43,7 +43,7 @@ func testEvents(t *testing.T, open Open) {
 		return fmt.Errorf("no")
 	})
 	service := create(t, s, draft(store.KindService, "web", "{}"))
-	if err := s.PutHub(t.Context(), map[string][]byte{service.UID: []byte(`{}`)}, nil, happened("a", now), happened("b", now)); err != nil {
+	if err := s.PutHub(t.Context(), map[string][]byte{service.UID: []byte(`{}`)}, nil, nil, happened("a", now), happened("b", now)); err != nil {
 		t.Fatal(err)
 	}
 	report := store.Report{Service: service.UID, Cluster: "c", Sequence: 1, State: []byte(`{}`)}
@@ -161,7 +161,7 @@ func testTouch(t *testing.T, open Open) {
 	source, cluster := create(t, s, draft(store.KindSource, "shop", "{}")), create(t, s, draft(store.KindCluster, "edge-1", "{}"))
 	service := create(t, s, draft(store.KindService, "web", "{}"))
 	for _, err := range []error{
-		s.PutHub(t.Context(), map[string][]byte{service.UID: []byte("{}")}, nil),
+		s.PutHub(t.Context(), map[string][]byte{service.UID: []byte("{}")}, nil, nil),
 		s.PutHubRefs(t.Context(), map[store.HubRef][]byte{{Source: source.UID, Ref: "HEAD"}: []byte("{}")}),
 		s.PutReports(t.Context(), []store.Report{{Service: service.UID, Cluster: cluster.UID, Sequence: 1, State: []byte("{}")}}, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {SeenTime: time.Now(), State: []byte("{}")}}),

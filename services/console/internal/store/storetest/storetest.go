@@ -424,7 +424,7 @@ func testChatter(t *testing.T, open Open) {
 	before := read(t, s, func(ctx context.Context, v store.View) (store.Cursor, error) { return v.End(ctx) })
 	err := errors.Join(
 		s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil),
-		s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil),
+		s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{"c1": {SeenTime: time.Now(), State: []byte(`{}`)}}))
 	if err != nil {
 		t.Fatal(err)
@@ -800,7 +800,7 @@ func testDeleteStatuses(t *testing.T, open Open) {
 	if err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil); err != nil {
+	if err := s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, svc)
