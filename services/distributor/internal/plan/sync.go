@@ -23,7 +23,10 @@ type Difference struct {
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
 	// Behind: the agent has heard of a newer catalog than this one. It is told only what it lacks.
-	Behind  bool
+	Behind bool
+	// Pending: content for the cluster is being asked for the first time. Another replica may have it already, and have nudged
+	// the agent, which then is not nudged again.
+	Pending bool
 	Changed []*Delivery // in the order of names
 	Removed []string    // in order
 	// Revision is the change of the catalog that nothing of the answer is newer than; 0: unknown.
@@ -40,7 +43,7 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen int64) 
 	if err != nil {
 		return Difference{}, err
 	}
-	d := Difference{Behind: seen > p.low, Revision: p.high}
+	d := Difference{Behind: seen > p.low, Pending: p.pending(c), Revision: p.high}
 	if digest == c.digest {
 		if d.None = true; d.Behind {
 			d.Behind, d.Revision = false, 0
@@ -53,6 +56,14 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen int64) 
 	}
 	p.compare(c, &d, have, seen)
 	return d, nil
+}
+
+// pending says whether content for a cluster was not answered for yet, be it with a failure.
+func (p *Plan) pending(c *cluster) bool {
+	return len(p.open) > 0 && slices.ContainsFunc(c.services, func(s *service) bool {
+		w := s.folder.want
+		return w != nil && !w.tried
+	})
 }
 
 func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen int64) {
@@ -88,7 +99,7 @@ func (d Difference) Lacking(have map[string]string) Difference {
 		return d
 	}
 	changed := slices.DeleteFunc(slices.Clone(d.Changed), func(is *Delivery) bool { return have[is.Service] != "" })
-	return Difference{None: len(changed) == 0, Behind: d.Behind, Changed: changed}
+	return Difference{None: len(changed) == 0, Behind: d.Behind, Pending: d.Pending, Changed: changed}
 }
 
 func (p *Plan) known(name string) (*cluster, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// soon is when an agent asks again that has heard of a newer catalog than this replica has.
+	// soon is when an agent asks again for which there is more in a moment, or already at another replica.
 	soon = 5 * time.Second
 	// believed is how long an agent is believed that there is a newer catalog while the console says that
 	// there is none: well over the time in which a console may not know of what another one wrote.

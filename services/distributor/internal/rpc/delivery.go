@@ -96,11 +96,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	configured, missing := d.configure(ctx, &diff)
 	now, wait := time.Now(), spread(d.nextPoll())
-	if missing {
-		wait, diff.Revision = spread(min(soon, d.deps.NextPoll)), 0
+	if missing || diff.Behind || diff.Pending {
+		wait = spread(min(soon, d.deps.NextPoll))
 	}
-	if diff.Behind {
-		wait, diff.Revision = spread(min(soon, d.deps.NextPoll)), 0
+	if missing || diff.Behind {
+		diff.Revision = 0
 	}
 	d.deps.Seen.Polled(cluster, now, now.Add(wait), req.GetAgent())
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision}
