@@ -41,6 +41,9 @@ func (t *trail) deliveryStep() step {
 	if status.GetAgentVersion() != "" {
 		s.say("agent %s, Kubernetes %s", status.GetAgentVersion(), cmp.Or(status.GetKubernetesVersion(), "not known"))
 	}
+	if status.GetSkew() != "" {
+		s.say("the agent is %s", status.GetSkew())
+	}
 	if message == "" {
 		return s
 	}

@@ -213,6 +213,8 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 		state, message := v.cluster(c)
 		if message != "" {
 			notes = append(notes, note{about: name, text: message})
+		} else if s.GetSkew() != "" {
+			notes = append(notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
 		}
 		v.row(t, []string{name, state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion()},
 			v.ago(s.GetJoinTime()), c.GetSpec().GetDescription())

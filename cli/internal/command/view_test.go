@@ -142,13 +142,16 @@ func TestClustersSayWhatToDo(t *testing.T) {
 		&consolev1.Cluster{Metadata: meta("new")},
 		&consolev1.Cluster{Metadata: meta("gone"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1", KubernetesVersion: "v1.36.3"}},
 		&consolev1.Cluster{Metadata: meta("well"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true}},
+		&consolev1.Cluster{Metadata: meta("old"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, Skew: "1 major version behind v1"}},
 	}))
 	want := "NAME STATE LAST-SEEN AGENT KUBERNETES\n" +
 		"new Pending - - -\n" +
 		"gone Disconnected 10m ago v1 v1.36.3\n" +
 		"well Connected 10s ago v1 -\n" +
+		"old Connected 10s ago v0 -\n" +
 		"\nnew: no agent has joined: run `fairlead cluster join-token new`\n" +
-		"gone: not heard of for 10m: is its agent running, and can it reach the hub?\n"
+		"gone: not heard of for 10m: is its agent running, and can it reach the hub?\n" +
+		"old: its agent is 1 major version behind v1: `fairlead cluster manifest old | kubectl apply --server-side -f -` upgrades it\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

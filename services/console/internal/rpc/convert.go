@@ -2,8 +2,11 @@ package rpc
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/Masterminds/semver/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -12,6 +15,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/catalog"
 )
 
@@ -160,8 +164,39 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
 			NextPollTime: stamp(c.Status.Agent.NextPoll), LeaveTime: stamp(c.Status.LeaveTime),
+			Skew: skew(c.Status.Agent.Version, version.String()),
 		},
 	}
+}
+
+// skew says how far an agent is behind the hub. Builds that are no release are not compared.
+func skew(agent, hub string) string {
+	is, err := semver.StrictNewVersion(strings.TrimPrefix(agent, "v"))
+	if err != nil {
+		return ""
+	}
+	latest, err := semver.StrictNewVersion(strings.TrimPrefix(hub, "v"))
+	if err != nil {
+		return ""
+	}
+	behind := func(less, most uint64, one, many string) string {
+		if less > most {
+			return ""
+		}
+		if most-less > 1 {
+			one = many
+		}
+		return fmt.Sprintf("%d %s behind %s", most-less, one, hub)
+	}
+	switch {
+	case is.Major() != latest.Major():
+		return behind(is.Major(), latest.Major(), "major version", "major versions")
+	case is.Minor() != latest.Minor():
+		return behind(is.Minor(), latest.Minor(), "minor version", "minor versions")
+	case is.Patch() != latest.Patch():
+		return behind(is.Patch(), latest.Patch(), "patch", "patches")
+	}
+	return ""
 }
 
 func decodeService(s *consolev1.Service) catalog.Service {
