@@ -33,7 +33,7 @@ func (p ports) server() string { return "https://" + loopback(p.APIServer) }
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // settlePorts reads the ports of an earlier run, chooses those that are missing or taken, and
-// writes them down.
+// writes them down. They are reserved until ctx ends.
 func settlePorts(ctx context.Context, path string) (ports, error) {
 	var p ports
 	data, err := os.ReadFile(path)
@@ -62,9 +62,9 @@ func settlePorts(ctx context.Context, path string) (ports, error) {
 
 // comesFree waits a moment: the components of a killed run may be on their way out.
 func comesFree(ctx context.Context, port int) bool {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return await(ctx, "the port", func(ctx context.Context) error { return tryPort(ctx, port) }) == nil
+	return await(limited, "the port", func(context.Context) error { return reserve(ctx, port) }) == nil
 }
 
 func choosePort(ctx context.Context) (int, error) {
@@ -72,18 +72,25 @@ func choosePort(ctx context.Context) (int, error) {
 	var err error
 	for range tries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1) //nolint:gosec // not a secret
-		if err = tryPort(ctx, port); err == nil {
+		if err = reserve(ctx, port); err == nil {
 			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
-func tryPort(ctx context.Context, port int) error {
+// reserve keeps a port that is free from other clusters until ctx ends. Seconds pass before a component listens, in
+// which a cluster that starts beside this one would find the port free: UDP, which nothing here speaks, is the sign.
+func reserve(ctx context.Context, port int) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", loopback(port))
+	sign, err := config.ListenPacket(ctx, "udp", loopback(port))
 	if err != nil {
 		return err
 	}
+	listener, err := config.Listen(ctx, "tcp", loopback(port))
+	if err != nil {
+		return errors.Join(err, sign.Close())
+	}
+	context.AfterFunc(ctx, func() { sign.Close() })
 	return listener.Close()
 }

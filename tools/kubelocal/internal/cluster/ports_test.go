@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"testing"
@@ -9,12 +10,18 @@ import (
 func TestPortsAreKeptUnlessTaken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ports.json")
-	first, err := settlePorts(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
+	settle := func() ports {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel() // the cluster ends
+		p, err := settlePorts(ctx, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
-	if second, err := settlePorts(t.Context(), path); err != nil || second != first {
-		t.Errorf("ports %+v, then %+v (%v)", first, second, err)
+	first := settle()
+	if second := settle(); second != first {
+		t.Errorf("ports %+v, then %+v", first, second)
 	}
 
 	var config net.ListenConfig
@@ -23,11 +30,25 @@ func TestPortsAreKeptUnlessTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	third, err := settlePorts(t.Context(), path)
+	third := settle()
+	if third.APIServer == first.APIServer || third.Kubelet != first.Kubelet {
+		t.Errorf("with the API server's port taken: %+v, before: %+v", third, first)
+	}
+}
+
+// Both begin at once: the components of the first do not listen yet when the second chooses.
+func TestPortsAreReservedBeforeTheyAreListenedOn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ports.json")
+	first, err := settlePorts(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if third.APIServer == first.APIServer || third.Kubelet != first.Kubelet {
-		t.Errorf("with the API server's port taken: %+v, before: %+v", third, first)
+	second, err := settlePorts(t.Context(), path) // which wants the same
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.APIServer == second.APIServer || first.Kubelet == second.Kubelet || first.Kwok == second.Kwok {
+		t.Errorf("two clusters have ports in common: %+v and %+v", first, second)
 	}
 }
