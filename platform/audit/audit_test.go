@@ -227,10 +227,10 @@ func TestRefusedEventDoesNotHoldOthersUp(t *testing.T) {
 	})
 }
 
-// leftBehind is what a process leaves that recorded so many events, each in a batch of its own, and where they end.
-func leftBehind(t *testing.T, events int, closed bool) (data []byte, ends []int) {
+// leftBehind is what a process leaves that recorded three events, each in a batch of its own, and where they end.
+func leftBehind(t *testing.T, closed bool) (data []byte, ends []int) {
 	t.Helper()
-	for i := range events {
+	for i := range 3 {
 		record, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test", Name: fmt.Sprint(i)}.Proto()})
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +280,7 @@ func sent(t *testing.T, left []byte) (names string, lost []string) {
 // A process is killed, or the power goes, when so many bytes are on the disk.
 func TestSegmentCutAtEachByteKeepsTheBatchesBefore(t *testing.T) {
 	t.Parallel()
-	data, ends := leftBehind(t, 3, true)
+	data, ends := leftBehind(t, true)
 	for cut := range len(data) {
 		want := ""
 		for i, end := range ends {
@@ -302,7 +302,7 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	c, dir := newConsole(), t.TempDir()
 	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
-	data, ends := leftBehind(t, 3, false)
+	data, ends := leftBehind(t, false)
 	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:ends[2]-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 // What cuts the segment off does not end it well.
 func TestCutSegmentStillTellsOfTheKill(t *testing.T) {
 	t.Parallel()
-	data, ends := leftBehind(t, 3, true)
+	data, ends := leftBehind(t, true)
 	for _, cut := range []int{ends[0] - 1, ends[2] - 1, ends[2] + 1} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:cut], 0o600); err != nil {
@@ -348,7 +348,7 @@ func TestCutSegmentStillTellsOfTheKill(t *testing.T) {
 
 func TestDamageAtAnyByteIsTold(t *testing.T) {
 	t.Parallel()
-	data, ends := leftBehind(t, 3, true)
+	data, ends := leftBehind(t, true)
 	for at := range data {
 		bad := slices.Clone(data)
 		bad[at] ^= 0x10

@@ -343,7 +343,7 @@ func (s *Service) firstLink(ctx context.Context) error {
 	if s.stderr == nil {
 		return nil
 	}
-	if err := s.server.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
+	if err := s.server.Listen(); err != nil { //nolint:contextcheck,nolintlint // Binding takes no time; seen or not with what is cached.
 		return err
 	}
 	code, err := s.authority.FirstLink(ctx)
