@@ -20,6 +20,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
 )
 
@@ -575,7 +576,11 @@ func TestIndexAgreesWithTheServices(t *testing.T) {
 			if rapid.Bool().Draw(rt, "delete") {
 				w.say(t, changes("t", deleted(consolev1.Kind_KIND_SERVICE, n, "")))
 			} else {
-				w.say(t, changes("t", service(n, name.Draw(rt, "source"), "", name.Draw(rt, "cluster"))))
+				said := service(n, name.Draw(rt, "source"), "", name.Draw(rt, "cluster"))
+				if rapid.Bool().Draw(rt, "pin") {
+					said.GetService().Spec.Sync, said.GetService().Spec.UnpinAfter = &deliveryv1.SyncSpec{Pin: strings.Repeat("a", 40)}, strings.Repeat("b", 40)
+				}
+				w.say(t, changes("t", said))
 			}
 		}
 		marker := rapid.StringMatching(`[a-z]{20}`).Draw(rt, "marker")
@@ -583,15 +588,23 @@ func TestIndexAgreesWithTheServices(t *testing.T) {
 		await(t, sub, func() bool { _, ok := c.Cluster(marker); return ok })
 		for _, key := range []string{"a", "b", "c"} {
 			var bySource []*catalog.Service
-			folders := map[catalog.FolderID]int{}
+			folders, refs := map[catalog.FolderID]int{}, map[string]int{}
 			for _, s := range c.Services() {
 				if s.Folder().Source == key {
 					bySource = append(bySource, s)
 					folders[s.FolderID()]++
+					for _, ref := range []string{"HEAD", strings.Repeat("a", 40)} {
+						if s.Follows(ref) {
+							refs[ref]++
+						}
+					}
 				}
 			}
 			if !maps.Equal(c.FoldersOf(key), folders) {
 				rt.Fatalf("folders of %s: %v", key, c.FoldersOf(key))
+			}
+			if !maps.Equal(c.RefsOf(key), refs) {
+				rt.Fatalf("refs of %s: %v, not %v", key, c.RefsOf(key), refs)
 			}
 			if !slices.Equal(c.ServicesOf(key), bySource) {
 				rt.Fatalf("services of %s: %v", key, c.ServicesOf(key))

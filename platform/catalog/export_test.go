@@ -19,5 +19,8 @@ func Decode(r io.Reader) (services int, size int64, err error) {
 	return len(s.state.services), s.size, nil
 }
 
+// Kept is a service as it comes back from the disk.
+func Kept(s *Service) *Service { return NewService(s.message()) }
+
 // Saved is the file of the snapshot.
 func (c *Catalog) Saved() string { return c.file }

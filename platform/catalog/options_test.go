@@ -41,6 +41,22 @@ func TestOptionsTravelWithoutThePin(t *testing.T) {
 	}
 }
 
+// What a pin waits for is followed, too, after a restart as well; one that waits for nothing leaves the ref alone.
+func TestPinFollowsTheRefThatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	pin := strings.Repeat("a", 40)
+	for after, follows := range map[string]bool{"": false, strings.Repeat("b", 40): true} {
+		of := withOptions(nil, &deliveryv1.SyncSpec{Pin: pin})
+		of.Spec.UnpinAfter = after
+		s := catalog.NewService(of)
+		for _, s := range []*catalog.Service{s, catalog.Kept(s), catalog.Kept(catalog.Kept(s))} {
+			if !s.Follows(pin) || s.Follows("refs/heads/main") != follows || s.Follows("HEAD") || s.Folder().Ref != pin || s.Options(nil) != "" {
+				t.Errorf("until %q: %v", after, s)
+			}
+		}
+	}
+}
+
 func TestDefaultsAreNoOptions(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*consolev1.Service{

@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
 // Service is what followers need of a service. There may be hundreds of thousands, most of them for one of
@@ -18,7 +19,11 @@ type Service struct {
 	cluster, namespace, project unique.Handle[string]
 	options, config             unique.Handle[string]
 	folder                      FolderID
+	release                     *release
 }
+
+// release is what the pin of a service waits for: its ref points to another commit. nil: it stays.
+type release struct{ ref, after string }
 
 // Folder is which files are delivered. Services with equal folders get equal content.
 type Folder struct {
@@ -49,7 +54,7 @@ func (r Rules) Lines() []string {
 func NewService(s *consolev1.Service) *Service {
 	spec, name := s.GetSpec(), s.GetMetadata().GetName()
 	both := name + s.GetMetadata().GetUid() // one piece of memory rather than two
-	return &Service{
+	is := &Service{
 		Name: both[:len(name)], UID: both[len(name):], Revision: s.GetMetadata().GetRevision(),
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
 		options: unique.Make(optionsOf(spec)), config: unique.Make(s.GetStatus().GetConfigRevision()),
@@ -58,6 +63,10 @@ func NewService(s *consolev1.Service) *Service {
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
 		}),
 	}
+	if spec.GetSync().GetPin() != "" && spec.GetUnpinAfter() != "" {
+		is.release = &release{spec.GetRef(), spec.GetUnpinAfter()}
+	}
+	return is
 }
 
 // Cluster is the name of the one that the service is for.
@@ -78,6 +87,11 @@ func (s *Service) Folder() Folder { return s.folder.Value() }
 // FolderID is the id of Folder.
 func (s *Service) FolderID() FolderID { return s.folder }
 
+// Follows says whether the service is made of a ref, or its pin waits for what comes there. The ref is a canonical one.
+func (s *Service) Follows(ref string) bool {
+	return CanonicalRef(s.Folder().Ref) == ref || s.release != nil && CanonicalRef(s.release.ref) == ref
+}
+
 // message is the service as a stream would bring it.
 func (s *Service) message() *consolev1.Service {
 	f, options := s.Folder(), readOptions(s.options.Value())
@@ -87,6 +101,12 @@ func (s *Service) message() *consolev1.Service {
 			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
 		},
+	}
+	if s.release != nil {
+		if out.Spec.Sync == nil {
+			out.Spec.Sync = &deliveryv1.SyncSpec{}
+		}
+		out.Spec.Ref, out.Spec.Sync.Pin, out.Spec.UnpinAfter = s.release.ref, f.Ref, s.release.after
 	}
 	if s.Config() != "" {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: s.Config()}

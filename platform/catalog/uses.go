@@ -7,22 +7,26 @@ import (
 	"slices"
 )
 
-// uses are the services of a source. Which folders they want is counted, so that nobody who asks for that has
-// to look at all services, of which there may be hundreds of thousands.
+// uses are the services of a source. Which folders they want, and which refs their pins wait for, is counted, so that
+// nobody who asks for that has to look at all services, of which there may be hundreds of thousands.
 type uses struct {
 	services map[*Service]struct{}
 	folders  map[FolderID]int
+	awaited  map[string]int
 }
 
 func (s *state) use(is *Service) {
 	source := is.Folder().Source
 	u := s.bySource[source]
 	if u == nil {
-		u = &uses{services: map[*Service]struct{}{}, folders: map[FolderID]int{}}
+		u = &uses{services: map[*Service]struct{}{}, folders: map[FolderID]int{}, awaited: map[string]int{}}
 		s.bySource[source] = u
 	}
 	u.services[is] = struct{}{}
 	u.folders[is.folder]++
+	if is.release != nil {
+		u.awaited[is.release.ref]++
+	}
 }
 
 func (s *state) disuse(is *Service) {
@@ -31,6 +35,11 @@ func (s *state) disuse(is *Service) {
 	delete(u.services, is)
 	if u.folders[is.folder]--; u.folders[is.folder] == 0 {
 		delete(u.folders, is.folder)
+	}
+	if is.release != nil {
+		if u.awaited[is.release.ref]--; u.awaited[is.release.ref] == 0 {
+			delete(u.awaited, is.release.ref)
+		}
 	}
 	if len(u.services) == 0 {
 		delete(s.bySource, source)
@@ -60,4 +69,20 @@ func (c *Catalog) FoldersOf(source string) map[FolderID]int {
 		return maps.Clone(u.folders)
 	}
 	return nil
+}
+
+// RefsOf returns the canonical refs of a source that services follow, and how many do.
+func (c *Catalog) RefsOf(source string) map[string]int {
+	refs := map[string]int{}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if u := c.live.bySource[source]; u != nil {
+		for id, services := range u.folders {
+			refs[CanonicalRef(id.Value().Ref)] += services
+		}
+		for ref, services := range u.awaited {
+			refs[CanonicalRef(ref)] += services
+		}
+	}
+	return refs
 }

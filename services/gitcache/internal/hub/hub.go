@@ -134,13 +134,10 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
 		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(),
-		Verification: verification(git.GetVerification()), Wants: map[string]int{},
+		Verification: verification(git.GetVerification()), Wants: c.catalog.RefsOf(name),
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
-	}
-	for id, services := range c.catalog.FoldersOf(name) {
-		plan.Wants[catalog.CanonicalRef(id.Value().Ref)] += services
 	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
@@ -150,7 +147,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 func (c *Catalog) users(source, ref string) []string {
 	var names []string
 	for _, s := range c.catalog.ServicesOf(source) {
-		if catalog.CanonicalRef(s.Folder().Ref) == ref {
+		if s.Follows(ref) {
 			names = append(names, s.Name)
 		}
 	}
