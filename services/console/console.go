@@ -206,7 +206,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir)
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
 	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Declarations{Catalog: resources}, catalog.Dependencies{}, catalog.Rollbacks{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})
+	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Declarations{Catalog: resources}, catalog.Dependencies{}, catalog.Releases{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})
 	resources.Use(told)
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	mounts := rpc.Mounts(rpc.Deps{

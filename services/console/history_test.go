@@ -168,7 +168,7 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 			t.Errorf("not released: %v", spec)
 		}
 		released, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web", PageSize: 1})
-		if err != nil || released.GetRevisions()[0].GetAuthor() != "rollback" {
+		if err != nil || released.GetRevisions()[0].GetAuthor() != "release" {
 			t.Errorf("released by %v, %v", released, err)
 		}
 		// One that was decided before the ref moved on would wait for the commit after.
@@ -217,6 +217,74 @@ func TestAPinAfterARollbackStays(t *testing.T) {
 			t.Errorf("released: %v", spec)
 		}
 		p.wantEvents(t, "service.delivered", "aaaaaaaa is ready for the cluster.", "bbbbbbbb is ready for the cluster.")
+	})
+}
+
+// A pin until the ref moves on holds while that stays where it is, and goes with the next commit, the one that a rollback would wait for.
+func TestAPinUntilTheNextCommitIsReleasedByIt(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		pin := func(commit string, untilNext bool) error {
+			_, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commit, UntilNext: untilNext})
+			return err
+		}
+		wantCode(t, pin(commitA, true), connect.CodeFailedPrecondition, "does not know where HEAD of source \"shop\" points")
+		wantCode(t, pin("", true), connect.CodeInvalidArgument, "until_next needs a commit")
+		if err := pin(commitA, false); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, pin(commitA, true), connect.CodeFailedPrecondition, "not followed while the service is pinned for good: hold the service, release the pin, and pin it again")
+		if err := pin("", false); err != nil {
+			t.Fatal(err)
+		}
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		steps := []struct {
+			pin, head, next string
+		}{
+			{commitA, commitB, strings.Repeat("c", 40)},                                 // an older one than the head, which was there before
+			{strings.Repeat("c", 40), strings.Repeat("c", 40), strings.Repeat("d", 40)}, // the head itself
+		}
+		for _, step := range steps {
+			if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "incident 7"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := pin(step.pin, true); err != nil {
+				t.Fatal(err)
+			}
+			p.push(t, step.head) // told again
+			if spec := p.get(t); spec.GetSync().GetPin() != step.pin || spec.GetUnpinAfter() != step.head {
+				t.Errorf("pinned to %q: %v", step.pin, spec)
+			}
+			p.push(t, step.next)
+			spec := p.get(t)
+			if spec.GetSync().GetPin() != "" || spec.GetUnpinAfter() != "" {
+				t.Errorf("not released by %q: %v", step.next, spec)
+			}
+			if spec.GetSync().GetMode() != deliveryv1.SyncMode_SYNC_MODE_HOLD || spec.GetSync().GetReason() != "incident 7" {
+				t.Errorf("the hold went with the pin: %v", spec)
+			}
+		}
+		p.wantEvents(t, "pin.set", "It is pinned to aaaaaaaa: what the ref gets later does not count.",
+			"It is pinned to aaaaaaaa until its ref gets another commit.", "It is pinned to cccccccc until its ref gets another commit.")
+
+		// A pin is no rollback, and without a word it stays.
+		if err := pin(commitA, true); err != nil {
+			t.Fatal(err)
+		}
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		if got := p.list(t)[0]; got != "3 d1 pin healthy by user:ada" {
+			t.Errorf("got %q", got)
+		}
+		if err := pin(commitA, false); err != nil {
+			t.Fatal(err)
+		}
+		p.push(t, strings.Repeat("e", 40))
+		if spec := p.get(t); spec.GetSync().GetPin() != commitA {
+			t.Errorf("released: %v", spec)
+		}
 	})
 }
 
@@ -310,7 +378,7 @@ func TestHistoryIsForWhoMaySeeAndRollbackForWhoMayDeploy(t *testing.T) {
 				break
 			}
 		}
-		if want := []string{"3 deleted by user:ada", "2 updated by user:bob", "1 created by user:ada"}; !slices.Equal(got, want) {
+		if want := []string{"3 deleted by user:ada", "2 rolled back by user:bob", "1 created by user:ada"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		secret, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "git"})

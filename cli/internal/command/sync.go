@@ -67,13 +67,17 @@ func (a *app) resume() *cobra.Command {
 }
 
 func (a *app) pin() *cobra.Command {
-	var release bool
+	var release, untilNext bool
 	var reason string
 	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
-refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release".`, `  fairlead pin service shop --reason "2.0 is broken"
+refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release";
+with --until-next only until the ref points to another commit than now, which is delivered then.`, `  fairlead pin service shop --reason "2.0 is broken"
+  fairlead pin service shop --until-next
   fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
   fairlead pin service shop --release`, wants(2, 3))
 	cmd.Flags().BoolVar(&release, "release", false, "follow the ref again")
+	cmd.Flags().BoolVar(&untilNext, "until-next", false, "only until the ref points to another commit than now")
+	cmd.MarkFlagsMutuallyExclusive("release", "until-next")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		commit := ""
@@ -94,7 +98,7 @@ refs/tags/TAG; a branch that moves later moves no pin), or else the one that is 
 				return nil, fmt.Errorf("nothing is applied of service %q yet: name a commit", args[0])
 			}
 		}
-		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason})
+		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason, UntilNext: untilNext})
 		return out.GetService(), err
 	})
 }

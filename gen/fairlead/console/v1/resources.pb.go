@@ -1106,8 +1106,8 @@ type ServiceSpec struct {
 	ConfigSets []string `protobuf:"bytes,31,rep,name=config_sets,json=configSets,proto3" json:"config_sets,omitempty"`
 	// Configuration of its own, over all others.
 	Config map[string]*ConfigSetting `protobuf:"bytes,32,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Commit that sync.pin keeps away, as a rollback writes it: when the ref points to another one that can be
-	// delivered, both go. Empty: the pin stays.
+	// Commit that the ref pointed to when sync.pin was set until it moves on, by a rollback or a pin: when gitcaches publish
+	// another one for the ref, both go. Empty: the pin stays.
 	UnpinAfter string `protobuf:"bytes,33,opt,name=unpin_after,json=unpinAfter,proto3" json:"unpin_after,omitempty"`
 	// The folder holds resources of Fairlead and nothing else. They are applied to the catalog instead of a cluster, all or
 	// nothing, with the rights of service_account, and deleted when they go from the folder.

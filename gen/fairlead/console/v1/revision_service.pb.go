@@ -149,7 +149,7 @@ func (DeploymentOutcome) EnumDescriptor() ([]byte, []int) {
 type Revision struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// created, updated or deleted.
+	// created, updated, rolled back or deleted.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// user:ada.
 	Author string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`

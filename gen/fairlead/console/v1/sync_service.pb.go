@@ -221,8 +221,11 @@ type PinServiceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Full commit id; empty: follow the ref again.
-	Commit        string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The pin goes by itself when gitcaches publish another commit for the ref than the one that it points to now, as that of a
+	// rollback does: see ServiceSpec.unpin_after. Unset: it stays.
+	UntilNext     bool `protobuf:"varint,4,opt,name=until_next,json=untilNext,proto3" json:"until_next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +279,13 @@ func (x *PinServiceRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *PinServiceRequest) GetUntilNext() bool {
+	if x != nil {
+		return x.UntilNext
+	}
+	return false
 }
 
 type PinServiceResponse struct {
@@ -524,11 +534,14 @@ const file_fairlead_console_v1_sync_service_proto_rawDesc = "" +
 	"\x14ResumeServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"O\n" +
 	"\x15ResumeServiceResponse\x126\n" +
-	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\x93\x01\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\x95\x02\n" +
 	"\x11PinServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12?\n" +
 	"\x06commit\x18\x02 \x01(\tB'\xbaH$r\"2 ^([0-9a-f]{40}([0-9a-f]{24})?)?$R\x06commit\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\"L\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x1d\n" +
+	"\n" +
+	"until_next\x18\x04 \x01(\bR\tuntilNext:a\xbaH^\x1a\\\n" +
+	"\x0epin.until_next\x12#until_next needs a commit to pin to\x1a%!this.until_next || this.commit != ''\"L\n" +
 	"\x12PinServiceResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"1\n" +
 	"\x12RequestSyncRequest\x12\x1b\n" +

@@ -26,6 +26,9 @@ const (
 	CausePin      Cause = "pin"
 )
 
+// rolledBack is what the history calls a rollback.
+const rolledBack = "rolled back"
+
 // Deployment is one content of a service on its way into its cluster.
 type Deployment struct {
 	Number int64  `json:"-"`
@@ -94,7 +97,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	if err != nil {
 		return nil, nil, err
 	}
-	authors, err := v.Authors(ctx, uids)
+	written, err := v.LastRevisions(ctx, uids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +119,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 				next.Commit, next.FetchTime = h.Revision, h.FetchTime
 			}
 		}
-		if err := next.explain(d, last[d.service.UID], authors[d.service.UID]); err != nil {
+		if err := next.explain(d, last[d.service.UID], written[d.service.UID]); err != nil {
 			return nil, nil, err
 		}
 		commits[d.service.UID] = next.Commit
@@ -140,8 +143,8 @@ func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision
 	return told[store.HubRef{Source: hub.Source, Ref: hub.Ref}].Revision
 }
 
-// explain says what made a deployment, and who, by what is other than in the one before. author is who wrote the service last.
-func (d *Deployment) explain(of delivery, before store.Deployment, author string) error {
+// explain says what made a deployment, and who, by what is other than in the one before, and by what wrote the service last.
+func (d *Deployment) explain(of delivery, before store.Deployment, last store.Revision) error {
 	var was Deployment
 	if before.State != nil {
 		if err := json.Unmarshal(before.State, &was); err != nil {
@@ -150,7 +153,7 @@ func (d *Deployment) explain(of delivery, before store.Deployment, author string
 	}
 	moved := before.State != nil && was.Commit.Commit != d.Commit.Commit
 	switch changed := was.SpecRevision != d.SpecRevision; {
-	case changed && of.spec.UnpinAfter != "":
+	case changed && last.Action == rolledBack:
 		d.Cause = CauseRollback
 	case changed && moved && of.spec.wishes().Pin != "":
 		d.Cause = CausePin
@@ -163,7 +166,7 @@ func (d *Deployment) explain(of delivery, before store.Deployment, author string
 	default:
 		d.Cause = CauseSpec
 	}
-	d.Author = author
+	d.Author = last.Author
 	return nil
 }
 
@@ -345,6 +348,7 @@ func (c *Catalog) Rollback(ctx context.Context, by By, name string, number int64
 	if err != nil {
 		return Service{}, to, err
 	}
+	edit.draft.Action = rolledBack
 	if c.observer != nil {
 		edit.tells = c.observer.RolledBack(by, now, to)
 	}
@@ -427,8 +431,11 @@ func pinned(then, now json.RawMessage, pin, reason string) (json.RawMessage, err
 	return json.Marshal(out)
 }
 
-// release lets services of a source follow their refs again where a rollback waits for another commit than the one it keeps away, in
-// the write that brings that commit: nobody has to remember it.
+// releaser is who the history says ended a pin that was until the ref moves on.
+const releaser = "release"
+
+// release lets services of a source follow their refs again whose pins are until those move on, in the write that brings the commit:
+// nobody has to remember it.
 func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, heads []Head) (written []Written, err error) {
 	held, err := tx.Releasing(ctx, source)
 	if err != nil {
@@ -444,14 +451,18 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 			continue
 		}
 		s.Spec.UnpinAfter = ""
-		if s.Spec.Sync, err = pinned(s.Spec.Sync, s.Spec.Sync, "", ""); err != nil {
+		reason := ""
+		if is := s.Spec.wishes(); is.Mode != "" && is.Mode != modeAuto {
+			reason = is.Reason // of the hold
+		}
+		if s.Spec.Sync, err = pinned(s.Spec.Sync, s.Spec.Sync, "", reason); err != nil {
 			return nil, err
 		}
 		edit, err := s.Draft(Expectation{ETag: s.Meta.ETag})
 		if err != nil {
 			return nil, err
 		}
-		by := Self("rollback")
+		by := Self(releaser)
 		refused, err := tx.Try(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
 			one, err := c.PutIn(ctx, tx, by, []Edit{edit})
 			if err == nil {
@@ -463,10 +474,10 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 			return nil, err
 		}
 		if refused != nil {
-			c.log.WarnContext(ctx, "service stays pinned after a rollback though its ref has moved on", "service", row.Name, "err", refused)
+			c.log.WarnContext(ctx, "service stays pinned though its ref has moved on", "service", row.Name, "err", refused)
 			continue
 		}
-		c.log.InfoContext(ctx, "service follows its ref again after a rollback", "service", row.Name, "commit", at)
+		c.log.InfoContext(ctx, "service follows its ref again", "service", row.Name, "commit", at)
 	}
 	return written, nil
 }
@@ -482,11 +493,11 @@ func headOf(heads []Head, ref string) string {
 	return ""
 }
 
-// Rollbacks is a Hook: a rollback that waits for a commit which is there by now would wait for the one after.
-type Rollbacks struct{}
+// Releases is a Hook: a pin that waits for a commit which is there by now would wait for the one after.
+type Releases struct{}
 
 // Wrote looks at services.
-func (Rollbacks) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *store.Resource) error {
+func (Releases) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
@@ -511,7 +522,7 @@ func (Rollbacks) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *s
 		return err
 	}
 	if at := headOf(status.Heads, is.Ref); at != "" && at != is.UnpinAfter {
-		return refuse(Conflict, "service %q: spec.unpinAfter: the ref has moved on to %.8s: look again, then roll back", after.Name, at)
+		return refuse(Conflict, "service %q: spec.unpinAfter: the ref has moved on to %.8s: look again, then roll back or pin", after.Name, at)
 	}
 	return nil
 }

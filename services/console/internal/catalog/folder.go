@@ -38,6 +38,7 @@ const (
 
 // Modes of sync, as the API calls them.
 const (
+	modeAuto    = "SYNC_MODE_AUTO"
 	modeDryRun  = "SYNC_MODE_DRY_RUN"
 	modeHold    = "SYNC_MODE_HOLD"
 	modeSuspend = "SYNC_MODE_SUSPEND"

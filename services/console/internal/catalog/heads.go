@@ -71,12 +71,12 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 				return err
 			}
 		}
-		// Behind the heads: who follows the catalog must not go to what a rollback keeps away.
+		// Behind the heads: who follows the catalog must not go to what a pin keeps away.
 		released, err = c.release(ctx, tx, name, p.Heads)
 		return err
 	})
 	if err == nil {
-		c.tell(ctx, Self("rollback"), released)
+		c.tell(ctx, Self(releaser), released)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,23 @@ func (c *Catalog) ChangeService(ctx context.Context, by By, name string, change 
 		}
 		return out, err
 	}
+}
+
+// UntilNext has the pin that a service gets go when its ref points to another commit than now.
+func (c *Catalog) UntilNext(ctx context.Context, s *Service) error {
+	source, err := c.GetSource(ctx, s.Spec.Source)
+	if err != nil {
+		return err
+	}
+	if head := gitTruth(&source, s.Spec.Ref).Head; head != nil {
+		s.Spec.UnpinAfter = head.Revision.Commit
+		return nil
+	}
+	ref, next := cmp.Or(s.Spec.Ref, "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
+	if s.Spec.wishes().Pin != "" {
+		next = "it is not followed while the service is pinned for good: hold the service, release the pin, and pin it again"
+	}
+	return refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 
 // Guarded is an error unless the cluster's report has the guard with this id.

@@ -167,7 +167,7 @@ type ServiceSpec struct {
 	// ConfigSets are names of configuration sets, of which a later one wins; Config is over all of them.
 	ConfigSets []string `json:"configSets,omitempty"`
 	Config     Settings `json:"config,omitempty"`
-	// UnpinAfter is the commit that a rollback keeps away: when the ref points to another one, the pin goes.
+	// UnpinAfter is where the ref pointed when the pin was set until it moves on: when it points to another commit, the pin goes.
 	UnpinAfter string `json:"unpinAfter,omitempty"`
 	// Catalog says that the folder holds resources of the catalog, which are applied there with the rights of ServiceAccount, and
 	// that Cluster is empty.

@@ -99,7 +99,12 @@ func (s *levers) ResumeService(ctx context.Context, req *consolev1.ResumeService
 func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceRequest) (*consolev1.PinServiceResponse, error) {
 	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, service *catalog.Service) error {
 		automatic := sync.GetMode() <= deliveryv1.SyncMode_SYNC_MODE_AUTO
-		sync.Pin, service.Spec.UnpinAfter = req.GetCommit(), "" // which a rollback may have left
+		sync.Pin, service.Spec.UnpinAfter = req.GetCommit(), "" // which another pin may have left
+		if req.GetUntilNext() {
+			if err := s.Catalog.UntilNext(ctx, service); err != nil {
+				return err
+			}
+		}
 		switch {
 		case req.GetReason() != "":
 			sync.Reason = req.GetReason()

@@ -184,10 +184,13 @@ type became struct {
 // of what the cluster said. It must not block. Call it before anything is written.
 func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy = healthy }
 
-// Authors returns who wrote services last, by uid.
-func (v View) Authors(ctx context.Context, services []string) (map[string]string, error) {
-	return byKey(ctx, v, "SELECT r.uid, v.author FROM resources r JOIN revisions v ON v.uid = r.uid AND v.revision = r.revision WHERE r.uid IN ", services,
-		func(rows *sql.Rows) (uid, author string, err error) { return uid, author, rows.Scan(&uid, &author) })
+// LastRevisions returns who wrote services last, and how, by uid: Author and Action only.
+func (v View) LastRevisions(ctx context.Context, services []string) (map[string]Revision, error) {
+	return byKey(ctx, v, "SELECT r.uid, v.author, v.action FROM resources r JOIN revisions v ON v.uid = r.uid AND v.revision = r.revision WHERE r.uid IN ", services,
+		func(rows *sql.Rows) (uid string, last Revision, err error) {
+			err = rows.Scan(&uid, &last.Author, &last.Action)
+			return uid, last, err
+		})
 }
 
 // History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from

@@ -47,6 +47,8 @@ type Draft struct {
 	Sealed []byte
 	// Refs are the resources that the spec names.
 	Refs []Ref
+	// Action is what the history calls an update; empty: updated.
+	Action string
 }
 
 // Ref names a resource.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -70,7 +71,7 @@ func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) 
 	if err := t.refer(ctx, refs); err != nil {
 		return Resource{}, err
 	}
-	return r, t.recordAgain(ctx, r, "updated")
+	return r, t.recordAgain(ctx, r, cmp.Or(d.Action, "updated"))
 }
 
 // Delete removes a resource that the caller got in the same Tx, with its status. Its history stays.

@@ -53,7 +53,8 @@ type SyncServiceClient interface {
 	HoldService(context.Context, *v1.HoldServiceRequest) (*v1.HoldServiceResponse, error)
 	// ResumeService makes it automatic again. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
-	// PinService delivers one commit, wherever the ref points, or goes back to the ref.
+	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
+	// until the ref moves on, and the hub does not know yet where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
@@ -170,7 +171,8 @@ type SyncServiceHandler interface {
 	HoldService(context.Context, *v1.HoldServiceRequest) (*v1.HoldServiceResponse, error)
 	// ResumeService makes it automatic again. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
-	// PinService delivers one commit, wherever the ref points, or goes back to the ref.
+	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
+	// until the ref moves on, and the hub does not know yet where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
