@@ -16,6 +16,7 @@ command -v ip >/dev/null || packages+=(iproute2)
 { command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus) # asks for metrics, and tests rules
 command -v zstd >/dev/null || packages+=(zstd) # the peer of a bench
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
+command -v mkfs.ext4 >/dev/null || [ -x /usr/sbin/mkfs.ext4 ] || packages+=(e2fsprogs) # a disk whose power fails
 { command -v dbus-daemon && command -v gnome-keyring-daemon; } >/dev/null || packages+=(dbus gnome-keyring) # where desktops keep tokens
 command -v chromium >/dev/null || packages+=(chromium) # a real browser
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || packages+=(openssh-server)

@@ -26,6 +26,9 @@ const startTimeout = time.Minute
 // Server is a PostgreSQL server that starts with the first Database. The zero value is ready.
 // Keep one per test binary and Stop it in TestMain.
 type Server struct {
+	// Dir is where its folder is made; empty: where temporary files are.
+	Dir string
+
 	mu        sync.Mutex
 	root      string // temporary folder: data, socket, log
 	bin       string // folder of the server's programs
@@ -124,7 +127,7 @@ func (s *Server) start() (err error) {
 	if s.bin, err = binaries(); err != nil {
 		return err
 	}
-	if s.root, err = os.MkdirTemp("", "fairlead-pg"); err != nil {
+	if s.root, err = os.MkdirTemp(s.Dir, "fairlead-pg"); err != nil {
 		return err
 	}
 	// The server refuses to run as root.

@@ -1,6 +1,12 @@
 package store
 
-import "context"
+import (
+	"context"
+	"database/sql"
+)
+
+// Pools are the connections of a store.
+func (s *Store) Pools() (write, read *sql.DB) { return s.write, s.read }
 
 // RestoreHalf is a restore that is killed when its rows are committed.
 func (s *Store) RestoreHalf(ctx context.Context, r Restore) error {

@@ -86,37 +86,3 @@ func TestBadURLIsRefusedWithoutRepeatingIt(t *testing.T) {
 		}
 	}
 }
-
-func TestDatabaseThatDoesNotKeepCommitsIsRefused(t *testing.T) {
-	t.Parallel()
-	s, err := store.New(postgres.Database(t)+"&synchronous_commit=off", store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit = off") {
-		t.Fatalf("got %v", err)
-	}
-}
-
-func TestCrashOfPostgresKeepsWhatWasCommitted(t *testing.T) {
-	t.Parallel()
-	var server postgrestest.Server
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := opener(t, server.Database(t))(store.Options{})
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	server.Kill(t)
-	if err := s.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("database is down: %v", err)
-	}
-	server.Restart(t)
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatalf("database is back: %v", err)
-	}
-}
