@@ -76,7 +76,6 @@ func newHandover() handover {
 func (h *handover) begin() (due Schedule, handed bool) {
 	h.mu.Lock()
 	h.over = make(chan struct{})
-	close(h.began)
 	lent := h.loan
 	h.mu.Unlock()
 	h.recall(lent)
@@ -106,6 +105,7 @@ func (h *handover) begin() (due Schedule, handed bool) {
 		due.Next = now
 	}
 	h.given, h.forced, h.expected = nil, time.Time{}, time.Time{}
+	close(h.began)
 	return due, handed
 }
 

@@ -52,3 +52,34 @@ func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
 		})
 	}
 }
+
+// Who was told while a copy into its mirror ends, after it got the lease, polls as the owner before.
+func TestWhoIsToldWhileItsTenureBeginsPollsAsTheOwnerBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTenure(Source{UID: "u1"})
+		tn.o.loops["u1"] = tn.loop
+		_, back, ok := tn.o.Borrow(t.Context(), "u1")
+		if !ok {
+			t.Fatal("the mirror is not to be had")
+		}
+		tn.o.Expect("u1")
+		next := time.Now().Add(time.Minute)
+		took := make(chan error, 1)
+		began := make(chan Schedule)
+		go func() {
+			due, _ := tn.place.begin()
+			began <- due
+		}()
+		synctest.Wait()
+		go func() { took <- tn.o.Take(t.Context(), "u1", Schedule{Next: next}, false) }()
+		synctest.Wait()
+		back()
+		if due := <-began; !due.Next.Equal(next) {
+			t.Errorf("it polls in %s, want as the owner before: in a minute", time.Until(due.Next))
+		}
+		if err := <-took; err != nil {
+			t.Errorf("it owns it and says: %v", err)
+		}
+	})
+}
