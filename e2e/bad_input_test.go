@@ -169,7 +169,7 @@ func waitFailed(ctx context.Context, t *testing.T, s *stack.Stack, ship *stack.S
 	for _, c := range s.Clusters {
 		err := process.Await(ctx, ship.Service(c)+" says "+why, func(ctx context.Context) error {
 			svc, err := s.Service(ctx, ship.Service(c))
-			if err == nil && (svc.Status.State != "SERVICE_STATE_FAILED" || !strings.Contains(svc.Status.StateMessage, why)) {
+			if err == nil && (svc.Status.State != "failed" || !strings.Contains(svc.Status.StateMessage, why)) {
 				err = fmt.Errorf("%s: %s", svc.Status.State, svc.Status.StateMessage)
 			}
 			return err

@@ -93,7 +93,7 @@ spec:
   path: conf/good
   cluster: %[1]s
   namespace: conf
-  render: {renderer: RENDERER_TEMPLATE}
+  render: {renderer: template}
   project: conf
   configSets: [conf]
   config: {service: {secret: %[6]s}}
@@ -101,12 +101,12 @@ spec:
 apiVersion: fairlead.dev/v1
 kind: Service
 metadata: {name: conf-broken}
-spec: {source: sample, path: conf/broken, cluster: %[1]s, namespace: conf, render: {renderer: RENDERER_TEMPLATE}, config: {broken: {secret: %[7]s}}}
+spec: {source: sample, path: conf/broken, cluster: %[1]s, namespace: conf, render: {renderer: template}, config: {broken: {secret: %[7]s}}}
 ---
 apiVersion: fairlead.dev/v1
 kind: Service
 metadata: {name: conf-refused}
-spec: {source: sample, path: conf/refused, cluster: %[1]s, namespace: conf, render: {renderer: RENDERER_TEMPLATE}, config: {refused: {secret: %[8]s}}}
+spec: {source: sample, path: conf/refused, cluster: %[1]s, namespace: conf, render: {renderer: template}, config: {refused: {secret: %[8]s}}}
 `, cluster, p["secret"], p["project"], p["set"], p["cluster"], p["service"], p["broken"], p["refused"])
 }
 
@@ -171,7 +171,7 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	}
 	for _, name := range []string{"conf-broken", "conf-refused"} {
 		err := process.Await(ctx, name+" fails", func(context.Context) error {
-			if out := said("why", "", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "SERVICE_STATE_FAILED") || !strings.Contains(out, "***") {
+			if out := said("why", "", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") || !strings.Contains(out, "***") {
 				return fmt.Errorf("got %s", out)
 			}
 			return nil

@@ -210,7 +210,7 @@ func (j joiner) ships(ctx context.Context, t *testing.T, name string) {
 	}
 	err = process.Await(ctx, "the service is healthy", func(ctx context.Context) error {
 		got, err := j.Service(ctx, name)
-		if err != nil || got.Status.State == "SERVICE_STATE_HEALTHY" {
+		if err != nil || got.Status.State == "healthy" {
 			return err
 		}
 		return fmt.Errorf("%s: %s %s", got.Status.State, got.Status.StateMessage, got.Status.Cluster.Report.Message)

@@ -119,17 +119,17 @@ spec:
 apiVersion: fairlead.dev/v1
 kind: Service
 metadata: {name: good}
-spec: {source: sample, path: good, cluster: %[1]s, namespace: default, render: {renderer: RENDERER_TEMPLATE}, configSets: [all], config: {service: {secret: %[8]s}}}
+spec: {source: sample, path: good, cluster: %[1]s, namespace: default, render: {renderer: template}, configSets: [all], config: {service: {secret: %[8]s}}}
 ---
 apiVersion: fairlead.dev/v1
 kind: Service
 metadata: {name: broken}
-spec: {source: sample, path: broken, cluster: %[1]s, namespace: default, render: {renderer: RENDERER_TEMPLATE}, configSets: [all]}
+spec: {source: sample, path: broken, cluster: %[1]s, namespace: default, render: {renderer: template}, configSets: [all]}
 ---
 apiVersion: fairlead.dev/v1
 kind: Service
 metadata: {name: refused}
-spec: {source: sample, path: refused, cluster: %[1]s, namespace: default, render: {renderer: RENDERER_TEMPLATE}, configSets: [all]}
+spec: {source: sample, path: refused, cluster: %[1]s, namespace: default, render: {renderer: template}, configSets: [all]}
 ---
 apiVersion: fairlead.dev/v1
 kind: Service
@@ -211,7 +211,7 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	arrived()
 	for _, name := range []string{"broken", "refused"} {
 		if err := process.Await(ctx, name+" fails", func(context.Context) error {
-			if out := said("", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "SERVICE_STATE_FAILED") || !strings.Contains(out, "***") {
+			if out := said("", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") || !strings.Contains(out, "***") {
 				return fmt.Errorf("got %s", out)
 			}
 			return nil

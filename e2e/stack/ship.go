@@ -192,7 +192,7 @@ func (s *Ship) WaitHealthy(ctx context.Context, commit string) error {
 				return err
 			}
 			st := svc.Status
-			if st.State != "SERVICE_STATE_HEALTHY" {
+			if st.State != "healthy" {
 				return fmt.Errorf("state %s: %s", st.State, st.StateMessage)
 			}
 			return s.repo.includes(ctx, st.Cluster.Report.AppliedCommit, commit)

@@ -427,7 +427,7 @@ func (d *decoder) listField(n *yaml.Node, fd protoreflect.FieldDescriptor, at pa
 
 // single decodes one value of a field.
 func (d *decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, at path, depth int) any {
-	if fd.Kind() == protoreflect.MessageKind && fd.Message().ParentFile().Package() != "google.protobuf" {
+	if fd.Kind() == protoreflect.MessageKind && !wellKnownType(fd.Message()) {
 		return d.message(n, fd.Message(), at, depth)
 	}
 	if !d.bounded(n, depth) {
@@ -458,10 +458,11 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 		}
 		return strings.EqualFold(n.Value, "true"), ""
 	case protoreflect.EnumKind:
-		if fd.Enum().Values().ByName(protoreflect.Name(n.Value)) == nil {
+		name := long(fd.Enum(), n.Value)
+		if name == "" {
 			return nil, fmt.Sprintf("%q is not one of the values%s", n.Value, suggestFrom(n.Value, enumNames(fd.Enum())))
 		}
-		return n.Value, ""
+		return name, ""
 	case protoreflect.MessageKind:
 		return wellKnown(n, fd.Message().FullName())
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:

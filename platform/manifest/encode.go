@@ -142,7 +142,7 @@ func document(m Message) (map[string]any, error) {
 	return tree, nil
 }
 
-// plain is a message as plain data. protojson's own text can't be used: it varies its spacing on purpose.
+// plain is a message as plain data, with short enums. protojson's own text can't be used: it varies its spacing on purpose.
 func plain(m proto.Message) (map[string]any, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -155,6 +155,7 @@ func plain(m proto.Message) (map[string]any, error) {
 		return nil, fmt.Errorf("write %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	numbers(tree)
+	shorten(tree, m.ProtoReflect().Descriptor())
 	return tree, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -102,7 +103,8 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"duration out of range":         {source("  git: {url: https://x, interval: 1s}\n"), `shop.yaml:5: source "shop": spec.git.interval: must be`},
 		"rule broken":                   {head + "kind: Cluster\nmetadata:\n  name: Big_One\n", `shop.yaml:4: cluster "Big_One": metadata.name: must be 1 to 63 lower-case letters`},
 		"required field missing":        {head + "kind: Source\nmetadata: {name: shop}\nspec: {}\n", `shop.yaml:4: source "shop": spec.git: value is required`},
-		"unknown value":                 {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: HOLD}\n", `shop.yaml:5: service "s": spec.sync.mode: "HOLD" is not one of the values; known are: SYNC_MODE_AUTO`},
+		"unknown value":                 {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: HOLD}\n", `shop.yaml:5: service "s": spec.sync.mode: "HOLD" is not one of the values; did you mean "hold"?`},
+		"unlike any value":              {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: manual}\n", `shop.yaml:5: service "s": spec.sync.mode: "manual" is not one of the values; known are: auto, dry-run, hold, suspend`},
 		"a rule of all fields":          {head + "kind: Service\nmetadata: {name: s}\nspec: {source: shop}\n", `shop.yaml:1: service "s": spec.cluster: `},
 		"no name":                       {head + "kind: Source\nspec: {git: {url: x}}\n", `shop.yaml:1: source: metadata: value is required`},
 		"no kind":                       {head + "metadata: {name: a}\n", `shop.yaml:1: kind "": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant or Sink`},
@@ -260,4 +262,28 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Files say dry-run; the API's JSON says SYNC_MODE_DRY_RUN, which who copies it from there may leave as it is.
+func TestEnumsAreShort(t *testing.T) {
+	t.Parallel()
+	const spec = "apiVersion: fairlead.dev/v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  cluster: c\n  path: p\n  ref: main\n  source: shop\n  sync:\n    mode: %s\n"
+	for _, mode := range []string{"dry-run", "SYNC_MODE_DRY_RUN"} {
+		objects, err := manifest.Decode("shop.yaml", fmt.Appendf(nil, spec, mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		service, _ := objects[0].Message.(*consolev1.Service)
+		if got := service.GetSpec().GetSync().GetMode(); got != deliveryv1.SyncMode_SYNC_MODE_DRY_RUN || manifest.Short(got) != "dry-run" {
+			t.Errorf("%s is %s, short %s", mode, got, manifest.Short(got))
+		}
+		if text, err := manifest.YAML(service); err != nil || string(text) != fmt.Sprintf(spec, "dry-run") {
+			t.Errorf("%s is written as\n%s%v", mode, text, err)
+		}
+	}
+	preview := &consolev1.PreviewConfigResponse{Entries: []*consolev1.EffectiveConfig{{Type: consolev1.ConfigType_CONFIG_TYPE_NUMBER}, {Type: 77}}}
+	text, err := manifest.PlainYAML(preview)
+	if want := "entries:\n  - type: number\n  - type: 77\n"; err != nil || string(text) != want || manifest.Short(consolev1.ConfigType(77)) != "unknown" {
+		t.Errorf("a list's, and one of a newer hub: %s %v", text, err)
+	}
 }

@@ -20,7 +20,7 @@ func fieldNames(md protoreflect.MessageDescriptor) []string {
 func enumNames(ed protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := 1; i < ed.Values().Len(); i++ { // the first says that nothing was said
-		names = append(names, string(ed.Values().Get(i).Name()))
+		names = append(names, short(ed, string(ed.Values().Get(i).Name())))
 	}
 	return names
 }
@@ -48,8 +48,10 @@ func nearest(got string, known []string) string {
 	return best
 }
 
-// fold makes page_size, pageSize and PageSize the same.
-func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+// fold makes page_size, page-size, pageSize and PageSize the same.
+func fold(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+}
 
 // editDistance counts insertions, deletions, replacements and swaps of neighbours.
 func editDistance(a, b string) int {

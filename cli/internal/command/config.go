@@ -29,7 +29,7 @@ The exit code is 1 if an entry has no value: the service is held back then, or k
 		Args:    wants(0, 1),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with a service, or - for stdin")
-	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json or name")
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (file == "") == (len(args) == 0) {
 			return usage(cmd)
@@ -78,8 +78,8 @@ func (a *app) readService(ctx context.Context, file string) (*consolev1.Service,
 func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) error {
 	var err error
 	switch format {
-	case formatJSON:
-		err = a.printJSON(res)
+	case formatJSON, formatYAML:
+		err = a.showPlain(format, res)
 	case formatName:
 		for _, e := range res.GetEntries() {
 			if err := a.printf("%s\n", e.GetName()); err != nil {
@@ -89,7 +89,7 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 	case formatTable, formatWide:
 		err = configTable(a.Stdout, res, format == formatWide)
 	default:
-		return fmt.Errorf("configuration can be shown as table, wide, json or name, not as %s", format)
+		return fmt.Errorf("configuration can be shown as table, wide, json, yaml or name, not as %s", format)
 	}
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func configTable(to io.Writer, res *consolev1.PreviewConfigResponse, wide bool) 
 		t.MaxCell = maxCell
 	}
 	for _, e := range res.GetEntries() {
-		cells := []string{e.GetName(), strings.ToLower(strings.TrimPrefix(e.GetType().String(), "CONFIG_TYPE_")), e.GetValue(), e.GetOrigin()}
+		cells := []string{e.GetName(), manifest.Short(e.GetType()), e.GetValue(), e.GetOrigin()}
 		if wide {
 			cells = append(cells, strings.Join(e.GetOverrides(), ", "))
 		}

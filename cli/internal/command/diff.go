@@ -32,13 +32,13 @@ made anew, ! is refused by the API server. The exit code is 2 if there is a diff
   fairlead diff service shop`,
 		Args: wants(2, 2),
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table or json")
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
 			return usage(cmd)
 		}
-		if format != formatTable && format != formatJSON {
-			return fmt.Errorf("unknown form of output %q: known are table and json", format)
+		if err := checkPlainFormat(format); err != nil {
+			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			return a.showDiff(ctx, h, args[0], format)
@@ -52,8 +52,8 @@ func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) err
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
-		err = a.printJSON(got)
+	if format != formatTable {
+		err = a.showPlain(format, got)
 	} else {
 		err = a.printf("%s", diffText(got.GetDiff()))
 	}

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // eventQuery is what a person asks of events.
@@ -135,6 +136,6 @@ func happenedLine(e *consolev1.Event) string {
 	if e.GetActor() != "" {
 		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
 	}
-	level := strings.ToLower(strings.TrimPrefix(e.GetSeverity().String(), "SEVERITY_"))
+	level := manifest.Short(e.GetSeverity())
 	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.Clean(e.GetType()), table.Clean(text))
 }

@@ -3,18 +3,15 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
-	"fairlead.dev/platform/manifest"
 )
 
 // atGitcache asks the gitcaches, one after the other until one can answer: any of them takes any question.
@@ -89,26 +86,4 @@ func (a *app) live(ctx context.Context, h *hub.Hub) map[string]*gitcachev1.LiveS
 		live[s.GetName()] = s
 	}
 	return live
-}
-
-// showPlain prints the fields of messages that are no resources as JSON or YAML.
-func (a *app) showPlain(format string, ms ...proto.Message) error {
-	write := manifest.Plain
-	if format == formatYAML {
-		write = manifest.PlainYAML
-	}
-	text, err := write(ms...)
-	if err != nil {
-		return err
-	}
-	return a.printf("%s", text)
-}
-
-// checkPlainFormat knows the forms of what is no resource.
-func checkPlainFormat(format string) error {
-	known := []string{formatTable, formatJSON, formatYAML}
-	if !slices.Contains(known, format) {
-		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
-	}
-	return nil
 }

@@ -33,15 +33,15 @@ With --changes: who changed the service itself in the catalog when, with what. T
   fairlead history service shop --changes`,
 		Args: wants(2, 2),
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table or json")
+	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().BoolVar(&changes, "changes", false, "what was changed in the catalog")
 	cmd.Flags().Int32Var(&limit, "limit", historySize, "at most so many, up to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
 			return usage(cmd)
 		}
-		if format != formatTable && format != formatJSON {
-			return fmt.Errorf("unknown form of output %q: known are table and json", format)
+		if err := checkPlainFormat(format); err != nil {
+			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			if changes {
@@ -58,8 +58,8 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
-		return a.printJSON(got)
+	if format != formatTable {
+		return a.showPlain(format, got)
 	}
 	if len(got.GetDeployments()) == 0 {
 		a.notef("nothing was delivered of service %q yet: `fairlead trace service %s` says why\n", name, name)
@@ -72,20 +72,17 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
 			committed, fetched = nil, nil // it was there before
 		}
-		why := lower(d.GetCause().String(), "DEPLOYMENT_CAUSE_")
+		why := manifest.Short(d.GetCause())
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
 			why += ", " + author
 		}
 		v.row(t, []string{
-			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, lower(d.GetOutcome().String(), "DEPLOYMENT_OUTCOME_"), v.ago(d.GetDeliverTime()),
+			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
 			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()),
 		})
 	}
 	return t.Write(a.Stdout)
 }
-
-// lower is the name of an enum's value without its prefix.
-func lower(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
 // took is how long a step took; empty if it, or the one before, is not known.
 func took(begin, end *timestamppb.Timestamp) string {
@@ -100,8 +97,8 @@ func (a *app) showChanges(ctx context.Context, h *hub.Hub, name, format string, 
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
-		return a.printJSON(got)
+	if format != formatTable {
+		return a.showPlain(format, got)
 	}
 	for _, r := range got.GetRevisions() {
 		if err := a.printf("revision %d %s by %s at %s\n%s\n", r.GetRevision(), r.GetAction(), r.GetAuthor(), r.GetTime().AsTime().Format(time.RFC3339), r.GetDiff()); err != nil {

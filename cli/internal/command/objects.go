@@ -73,8 +73,8 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 		return err
 	}
 	switch format {
-	case formatJSON:
-		return a.printJSON(&consolev1.ListObjectsResponse{Objects: found})
+	case formatJSON, formatYAML:
+		return a.showPlain(format, &consolev1.ListObjectsResponse{Objects: found})
 	case formatName:
 		for _, o := range found {
 			if err := a.printf("%s\n", objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName())); err != nil {
@@ -84,7 +84,7 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 		return nil
 	case formatTable, formatWide:
 	default:
-		return fmt.Errorf("objects can be shown as table, wide, json or name, not as %s", format)
+		return fmt.Errorf("objects can be shown as table, wide, json, yaml or name, not as %s", format)
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(a.Stderr, "no objects")

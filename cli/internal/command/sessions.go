@@ -8,11 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"fairlead.dev/cli/internal/hub"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
-	"fairlead.dev/platform/manifest"
 )
 
 // sessions shows the agents' connections to the tunnels, of some clusters or all.
@@ -27,15 +24,7 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 	})
 	switch format {
 	case formatJSON, formatYAML:
-		write := manifest.Plain
-		if format == formatYAML {
-			write = manifest.PlainYAML
-		}
-		text, err := write(proto.Message(&tunnelv1.ListSessionsResponse{Sessions: list}))
-		if err != nil {
-			return err
-		}
-		return a.printf("%s", text)
+		return a.showPlain(format, &tunnelv1.ListSessionsResponse{Sessions: list})
 	case formatName:
 		for _, s := range list {
 			if err := a.printf("session/%s\n", s.GetId()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 func (a *app) sources() *cobra.Command {
@@ -156,7 +157,7 @@ func (a *app) showTree(tree *gitcachev1.ListTreeResponse, format string) error {
 	}
 	t := table.New("KIND", "SIZE", "OBJECT", "NAME")
 	for _, e := range tree.GetEntries() {
-		kind, size, name := kindName(e.GetKind()), "", e.GetName()
+		kind, size, name := manifest.Short(e.GetKind()), "", e.GetName()
 		switch e.GetKind() {
 		case gitcachev1.TreeEntry_KIND_FOLDER:
 			name += "/"
@@ -166,10 +167,6 @@ func (a *app) showTree(tree *gitcachev1.ListTreeResponse, format string) error {
 		t.Row(kind, size, e.GetObjectId()[:min(shortHex, len(e.GetObjectId()))], name)
 	}
 	return t.Write(a.Stdout)
-}
-
-func kindName(k gitcachev1.TreeEntry_Kind) string {
-	return strings.ToLower(strings.TrimPrefix(k.String(), "KIND_"))
 }
 
 func (a *app) sourcesCat() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/manifest"
 )
 
 // deliveryStep is whether the cluster's agent asks for work.
@@ -71,7 +72,7 @@ func (t *trail) clusterStep() step {
 		s.say("has not reported on it yet")
 		return s
 	}
-	said := fmt.Sprintf("%s, %d of %d %s are healthy", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
+	said := fmt.Sprintf("%s, %d of %d %s are healthy", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
 	s.say("%s", t.since(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
 		s.say("applied: %s", t.truth(r.GetAppliedDigest(), appliedCommit(r), r.GetAppliedTime(), "", nil))
@@ -102,7 +103,7 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK
 	default:
-		s.cause, s.next = cmp.Or(r.GetMessage(), phaseName(r.GetPhase())+" still"), t.look()
+		s.cause, s.next = cmp.Or(r.GetMessage(), manifest.Short(r.GetPhase())+" still"), t.look()
 		name := t.service.GetMetadata().GetName()
 		switch {
 		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD, r.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS:

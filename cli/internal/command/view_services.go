@@ -92,7 +92,7 @@ func (v view) health(s *consolev1.Service) string {
 	if r == nil {
 		return ""
 	}
-	said := fmt.Sprintf("%s %d/%d", phaseName(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
+	said := fmt.Sprintf("%s %d/%d", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
 	if s.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_UNKNOWN {
 		return strings.TrimSpace(fmt.Sprintf("unknown, was %s %s", said, v.ago(s.GetStatus().GetStateSince())))
 	}
@@ -120,11 +120,11 @@ func commitTime(git *consolev1.GitTruth) *timestamppb.Timestamp {
 }
 
 func stateName(s consolev1.ServiceState) string {
-	name := strings.TrimPrefix(s.String(), "SERVICE_STATE_")
 	if s == consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED {
-		name = "PENDING"
+		s = consolev1.ServiceState_SERVICE_STATE_PENDING
 	}
-	return name[:1] + strings.ToLower(name[1:])
+	name := manifest.Short(s)
+	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // serviceNotes is every cause of trouble, each with how long it lasts. A service that is well has none:
@@ -167,7 +167,7 @@ func (v view) objects(found []manifest.Message) string {
 		if len(report.GetObjects()) == 0 && message == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), phaseName(report.GetPhase()))
+		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), manifest.Short(report.GetPhase()))
 		if at := v.ago(report.GetObservedTime()); at != "" {
 			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
 		}
@@ -210,8 +210,4 @@ func objectName(o *deliveryv1.ObjectReport) string {
 		name = o.GetNamespace() + ": " + name
 	}
 	return name
-}
-
-func phaseName(p deliveryv1.Phase) string {
-	return strings.ToLower(strings.TrimPrefix(p.String(), "PHASE_"))
 }

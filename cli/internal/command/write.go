@@ -138,7 +138,7 @@ func detail[M proto.Message](err error) (found M, ok bool) {
 }
 
 func (w *writing) tell(r *consolev1.Applied) error {
-	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + outcomeText(r.GetOutcome())
+	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + manifest.Short(r.GetOutcome())
 	if w.dryRun && r.GetOutcome() != consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED {
 		w.differ = true
 		what += " (dry run)"
@@ -151,11 +151,7 @@ func (w *writing) tell(r *consolev1.Applied) error {
 
 // kindText is a kind as commands take it.
 func kindText(k consolev1.Kind) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "KIND_"), "_", ""))
-}
-
-func outcomeText(o consolev1.ApplyOutcome) string {
-	return strings.ToLower(strings.TrimPrefix(o.String(), "APPLY_OUTCOME_"))
+	return strings.ReplaceAll(manifest.Short(k), "-", "")
 }
 
 // confirmed calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
