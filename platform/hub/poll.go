@@ -63,6 +63,7 @@ type Poller struct {
 
 	nudge  chan string   // something changed: sync with `have`; and in which trace, if it is recorded
 	soon   chan struct{} // something may have been missed: a plain poll
+	nudged atomic.Int64  // revision of the last nudge, until an answer is as new; 0: none
 	synced atomic.Bool
 	seen   int64 // revision of the last answer that had one; of the goroutine of Run
 	syncs  *prometheus.CounterVec
@@ -129,13 +130,14 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	ctx, span := telemetry.Of(ctx, nudge, p.Tracer, syncSpan)
 	defer span.End()
 	var answer *deliveryv1.SyncResponse
+	nudged := p.nudged.Load()
 	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
 		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 		defer cancel()
 		var err error
-		answer, err = one.RPC.Sync(ctx, p.request(sendHave))
+		answer, err = one.RPC.Sync(ctx, p.request(sendHave, nudged))
 		if err == nil && answer.GetHaveWanted() != nil {
-			answer, err = one.RPC.Sync(ctx, p.request(true))
+			answer, err = one.RPC.Sync(ctx, p.request(true, nudged))
 		}
 		return err
 	})
@@ -159,6 +161,9 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	}
 	if r := answer.GetRevision(); r != 0 {
 		p.seen = r
+		if r >= nudged {
+			p.nudged.CompareAndSwap(nudged, 0)
+		}
 	}
 	return nextPoll(answer), nil
 }
@@ -185,12 +190,13 @@ func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
 	return Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
 }
 
-func (p *Poller) request(sendHave bool) *deliveryv1.SyncRequest {
+func (p *Poller) request(sendHave bool, nudged int64) *deliveryv1.SyncRequest {
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
 		Digest:   delivery.SetDigest(digests),
 		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
 		Revision: p.seen,
+		Nudged:   nudged,
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

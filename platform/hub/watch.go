@@ -67,6 +67,7 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		case *deliveryv1.WatchResponse_GoAway:
 			return errGoAway
 		case *deliveryv1.WatchResponse_Nudge:
+			p.nudged.Store(event.Nudge.GetRevision())
 			signal(p.nudge, event.Nudge.GetTraceparent())
 		}
 	}

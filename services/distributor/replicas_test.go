@@ -1,13 +1,23 @@
 package distributor_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hub"
 )
 
 // A replica that is cut off from the console, and does not know of it yet, never turns back an agent that
@@ -100,3 +110,131 @@ func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 		t.Errorf("once it has all: %s", d)
 	}
 }
+
+// Behind a balancer a nudge may come from a replica that has heard of a new head, and the answer from one that has not, and for
+// which the agent has all that it should have: it asks again soon, and not only with its next poll.
+func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ship()
+	second := *w
+	second.dir, second.consoleServer = t.TempDir(), w.serve(w.consoleServer.handler)
+	between := &balancer{nudges: w.start().agent("edge-1"), answers: second.start().agent("edge-1"), answered: make(chan *deliveryv1.SyncRequest, 100)}
+	between.nudges.awaitCommit("hello", commit("1"))
+	between.answers.awaitCommit("hello", commit("1"))
+	_, door := deliveryv1connect.NewDeliveryServiceHandler(between)
+	one := w.poller(w.serve(door).url)
+	w.eventually("it has the first commit", func() bool { return one.at("hello") == commit("1") })
+
+	second.consoleServer.stop()
+	w.git.commit(t, commit("2"), "apps/hello", "two")
+	w.console.put(shop("HEAD", commit("2")))
+	between.await("is about the commit that it was nudged for", func(req *deliveryv1.SyncRequest) bool { return req.GetNudged() == w.console.revision() })
+	if one.at("hello") != commit("1") {
+		t.Fatal("the replica that answers is not behind")
+	}
+	second.consoleServer.start()
+	w.eventually("it has the second commit", func() bool { return one.at("hello") == commit("2") })
+}
+
+// balancer has agents nudged by one distributor and answered by another.
+type balancer struct {
+	deliveryv1connect.UnimplementedDeliveryServiceHandler
+
+	nudges, answers *agent
+	answered        chan *deliveryv1.SyncRequest
+}
+
+func (b *balancer) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	defer func() { b.answered <- req }()
+	return b.answers.rpc.Sync(ctx, req)
+}
+
+func (b *balancer) Watch(ctx context.Context, req *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
+	in, err := b.nudges.rpc.Watch(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for in.Receive() {
+		if err := out.Send(in.Msg()); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}
+
+// await waits for the end of a Sync.
+func (b *balancer) await(what string, ok func(*deliveryv1.SyncRequest) bool) {
+	t := b.nudges.t
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case req := <-b.answered:
+			if ok(req) {
+				return
+			}
+		case <-timeout:
+			t.Fatal("there was no Sync that " + what)
+		}
+	}
+}
+
+// polling is what an agent has that polls as agents do.
+type polling struct {
+	mu  sync.Mutex // guards got
+	got map[string]*deliveryv1.ServiceDelivery
+}
+
+// poller runs the agents' own client until the test ends.
+func (w *world) poller(url string) *polling {
+	w.t.Helper()
+	one := &polling{got: map[string]*deliveryv1.ServiceDelivery{}}
+	distributors := hub.New(w.client, nil, client.Options()...)
+	distributors.Set([]string{url})
+	p := hub.NewPoller(hub.PollDeps{
+		Distributors: distributors, Wanted: one, KubernetesVersion: func() string { return "v1.36" }, AgentVersion: "v1",
+		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	running.Go(func() { _ = p.Watch(ctx) })
+	w.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return one
+}
+
+// at is the commit that a service was delivered at.
+func (p *polling) at(service string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.got[service].GetRevision().GetCommit()
+}
+
+// Have implements hub.Wanted.
+func (p *polling) Have() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have := map[string]string{}
+	for name, s := range p.got {
+		have[name] = s.GetDigest()
+	}
+	return have
+}
+
+// Take implements hub.Wanted.
+func (p *polling) Take(changes *deliveryv1.Changes, _ int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range changes.GetServices() {
+		p.got[s.GetName()] = s
+	}
+	return nil
+}
+
+// Revision implements hub.Wanted.
+func (p *polling) Revision() int64 { return 0 }

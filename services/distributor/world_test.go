@@ -464,6 +464,13 @@ func (c *console) put(changes ...*consolev1.Change) {
 	c.changed = make(chan struct{})
 }
 
+// revision is the number of the last change.
+func (c *console) revision() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.log))
+}
+
 func key(ch *consolev1.Change) string {
 	switch r := ch.GetChange().(type) {
 	case *consolev1.Change_Source:

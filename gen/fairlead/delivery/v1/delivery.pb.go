@@ -115,7 +115,10 @@ type SyncRequest struct {
 	Agent *AgentInfo       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// revision of the last response that had one, from any distributor; 0: none. One that is behind that
 	// changes nothing of what the agent has.
-	Revision      int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// revision of the last nudge, until an answer is of that or a later one; 0: none. A distributor that has not heard of that
+	// change answers by what it has, and with a next_poll of some seconds.
+	Nudged        int64 `protobuf:"varint,5,opt,name=nudged,proto3" json:"nudged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +177,13 @@ func (x *SyncRequest) GetAgent() *AgentInfo {
 func (x *SyncRequest) GetRevision() int64 {
 	if x != nil {
 		return x.Revision
+	}
+	return 0
+}
+
+func (x *SyncRequest) GetNudged() int64 {
+	if x != nil {
+		return x.Nudged
 	}
 	return 0
 }
@@ -817,7 +827,10 @@ func (*WatchResponse_GoAway) isWatchResponse_Event() {}
 type Nudge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// W3C trace context of what there is to do, if it is recorded: the Sync that follows belongs to it.
-	Traceparent   string `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Change of the catalog that the distributor had heard of when there was something to do. Another distributor, which answers
+	// the Sync that follows, may not have; 0: unknown.
+	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -857,6 +870,13 @@ func (x *Nudge) GetTraceparent() string {
 		return x.Traceparent
 	}
 	return ""
+}
+
+func (x *Nudge) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type Heartbeat struct {
@@ -1459,12 +1479,13 @@ var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
 	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12#\n" +
-	"\brevision\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\"U\n" +
+	"\brevision\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12\x1f\n" +
+	"\x06nudged\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06nudged\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
 	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"f\n" +
@@ -1508,9 +1529,10 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x05nudge\x18\x01 \x01(\v2\x1b.fairlead.delivery.v1.NudgeH\x00R\x05nudge\x12?\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1f.fairlead.delivery.v1.HeartbeatH\x00R\theartbeat\x127\n" +
 	"\ago_away\x18\x03 \x01(\v2\x1c.fairlead.delivery.v1.GoAwayH\x00R\x06goAwayB\a\n" +
-	"\x05event\")\n" +
+	"\x05event\"E\n" +
 	"\x05Nudge\x12 \n" +
-	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\"\v\n" +
+	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\v\n" +
 	"\tHeartbeat\"\b\n" +
 	"\x06GoAway\"[\n" +
 	"\rReportRequest\x12J\n" +

@@ -173,6 +173,34 @@ func TestRevisionOfTheLastAnswerIsSaid(t *testing.T) {
 	}
 }
 
+// What an agent was nudged for it says until a distributor has heard of that, for another one may answer.
+func TestWhatANudgeIsForIsSaidUntilAnAnswerIsAsNew(t *testing.T) {
+	t.Parallel()
+	const nudged = 7
+	var knows atomic.Bool
+	d, url := serve(t, func(r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		resp := notModified(time.Second)
+		resp.Revision = nudged - 1
+		if knows.Load() {
+			resp.Revision = nudged
+		}
+		return resp, nil
+	})
+	run(t, newStore(t), nil, url)
+	if first := next(t, d.requests).GetNudged(); first != 0 {
+		t.Errorf("says %d before the first nudge", first)
+	}
+	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{Revision: nudged}}}
+	for times := 0; times < 2; {
+		if next(t, d.requests).GetNudged() == nudged {
+			times++
+		}
+	}
+	knows.Store(true)
+	for next(t, d.requests).GetNudged() != 0 {
+	}
+}
+
 func TestNextPollIsHonoured(t *testing.T) {
 	t.Parallel()
 	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Second), nil })

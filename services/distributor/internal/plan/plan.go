@@ -196,6 +196,7 @@ type cluster struct {
 	services []*service // in the order of names
 	digest   string     // over what is delivered
 	changed  time.Time
+	revision int64 // of the catalog, when that was
 	// withheld: its agent was told less than there is, for it may have newer.
 	withheld atomic.Bool
 }

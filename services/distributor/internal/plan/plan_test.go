@@ -146,7 +146,7 @@ func (m *model) took(c plan.Change) {
 func (m *model) update(fn func(*plan.Update)) {
 	synced := map[string]bool{}
 	for cluster, have := range m.agents {
-		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
+		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0, 0)
 		synced[cluster] = err == nil && d.None
 	}
 	m.revision++
@@ -161,7 +161,7 @@ func (m *model) update(fn func(*plan.Update)) {
 func (m *model) mustNudge(synced map[string]bool, change plan.Change) {
 	for cluster, was := range synced {
 		have := m.agents[cluster]
-		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
+		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0, 0)
 		if _, nudged := change.Clusters[cluster]; was && err == nil && !d.None && !nudged {
 			m.t.Fatalf("%s has something to do and was not nudged: %+v", cluster, d)
 		}
@@ -183,7 +183,7 @@ func (m *model) answer(good bool) {
 // sync lets an agent do what it is told, and judges what that is.
 func (m *model) sync(cluster string) {
 	have := m.agents[cluster]
-	d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0)
+	d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0, 0)
 	if !m.clusters[cluster] {
 		if !errors.Is(err, plan.ErrUnknownCluster) {
 			m.t.Fatalf("unknown cluster %s: %v", cluster, err)
@@ -365,17 +365,17 @@ func TestPlanAgainstModel(t *testing.T) {
 			"restart": func(t *rapid.T) {
 				before := map[string]string{}
 				for c, have := range m.agents {
-					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have, 0); err == nil && d.None {
+					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have, 0, 0); err == nil && d.None {
 						before[c] = delivery.SetDigest(have)
 					}
 				}
 				m.plan = plan.New(plan.Memory{Contents: maps.Clone(m.disk.Contents), Apart: maps.Clone(m.disk.Apart)})
-				if _, err := m.plan.Compare("x", "", nil, 0); !errors.Is(err, plan.ErrNotReady) {
+				if _, err := m.plan.Compare("x", "", nil, 0, 0); !errors.Is(err, plan.ErrNotReady) {
 					t.Fatalf("answers before the catalog is there: %v", err)
 				}
 				m.took(m.plan.Update(m.now, m.load))
 				for c, digest := range before {
-					if d, err := m.plan.Compare(c, digest, nil, 0); err != nil || !d.None {
+					if d, err := m.plan.Compare(c, digest, nil, 0, 0); err != nil || !d.None {
 						t.Fatalf("%s had all before a restart, now %+v, %v", c, d, err)
 					}
 				}
@@ -489,7 +489,7 @@ func TestOptionsAreDelivered(t *testing.T) {
 	have := map[string]string{"plain": "", "templated": ""}
 	delivered := func() map[string]*plan.Delivery {
 		t.Helper()
-		diff, err := p.Compare("x", delivery.SetDigest(have), have, 0)
+		diff, err := p.Compare("x", delivery.SetDigest(have), have, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -581,7 +581,7 @@ func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
 	}
 	told := func(seen int64) int {
 		have := map[string]string{"hello": "what another replica had"}
-		d, err := p.Compare("edge-1", delivery.SetDigest(have), have, seen)
+		d, err := p.Compare("edge-1", delivery.SetDigest(have), have, seen, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -611,7 +611,7 @@ func TestContentThatIsAskedForIsPendingUntilTheFirstAnswer(t *testing.T) {
 	} {
 		p := plan.New(plan.Memory{})
 		pending := func(cluster string) bool {
-			d, err := p.Compare(cluster, "", nil, 0)
+			d, err := p.Compare(cluster, "", nil, 0, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -628,6 +628,42 @@ func TestContentThatIsAskedForIsPendingUntilTheFirstAnswer(t *testing.T) {
 		p.Answer(time.Unix(1, 0), answer)
 		if pending("edge-1") {
 			t.Errorf("%s: still pending", name)
+		}
+	}
+}
+
+// A nudge of another replica may be for a change that is not in yet here, however equal the digests are.
+func TestChangeThatAnAgentWasNudgedForIsPendingUntilItIsIn(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	p.Update(time.Unix(1, 0), func(u *plan.Update) {
+		u.Cluster("edge-1", true)
+		u.Loaded()
+		u.At(7, 8)
+	})
+	for _, test := range []struct {
+		nudged  int64
+		pending bool
+	}{{0, false}, {7, false}, {8, true}, {9, true}} {
+		d, err := p.Compare("edge-1", "", nil, 0, test.nudged)
+		if err != nil || !d.None || d.Pending != test.pending || d.Revision != 8 {
+			t.Errorf("nudged for %d: %+v, %v", test.nudged, d, err)
+		}
+	}
+}
+
+// A catalog that was put back to an earlier state nudges for nothing that it does not have any more.
+func TestChangeOfAClusterIsNoNewerThanTheCatalog(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}, "1111111")
+	for _, at := range []struct{ catalog, want int64 }{{9, 9}, {12, 9}, {5, 5}} {
+		p.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(at.catalog, at.catalog) })
+		if at.catalog == 9 {
+			p.Answer(time.Unix(2, 0), plan.Answer{Want: p.Open()[0], Artifact: content(p.Open()[0])})
+		}
+		if _, revision, err := p.Changed("edge-1"); err != nil || revision != at.want {
+			t.Errorf("catalog at %d: changed at %d, %v", at.catalog, revision, err)
 		}
 	}
 }

@@ -24,8 +24,8 @@ type Difference struct {
 	HaveWanted bool
 	// Behind: the agent has heard of a newer catalog than this one. It is told only what it lacks.
 	Behind bool
-	// Pending: content for the cluster is being asked for the first time. Another replica may have it already, and have nudged
-	// the agent, which then is not nudged again.
+	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the cluster
+	// is being asked for the first time. Another replica may have it already, and does not nudge the agent again.
 	Pending bool
 	Changed []*Delivery // in the order of names
 	Removed []string    // in order
@@ -35,15 +35,15 @@ type Difference struct {
 
 // Compare answers an agent that has services with these digests, and digest over all of them. have may
 // be nil for "did not say". seen is the Revision of the last answer that it got, from any distributor: an
-// agent is never turned back to what it had before that.
-func (p *Plan) Compare(name, digest string, have map[string]string, seen int64) (Difference, error) {
+// agent is never turned back to what it had before that. nudged is the change of the catalog that it was nudged for.
+func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged int64) (Difference, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c, err := p.known(name)
 	if err != nil {
 		return Difference{}, err
 	}
-	d := Difference{Behind: seen > p.low, Pending: p.pending(c), Revision: p.high}
+	d := Difference{Behind: seen > p.low, Pending: nudged > p.low || p.pending(c), Revision: p.high}
 	if digest == c.digest {
 		if d.None = true; d.Behind {
 			d.Behind, d.Revision = false, 0
@@ -130,15 +130,16 @@ func (p *Plan) Current() bool {
 	return p.current
 }
 
-// Changed returns when the cluster's services changed last.
-func (p *Plan) Changed(name string) (time.Time, error) {
+// Changed returns when the cluster's services changed last, and how new the catalog was then: no newer than it is now, after it
+// was put back to an earlier state.
+func (p *Plan) Changed(name string) (at time.Time, revision int64, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c, err := p.known(name)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, 0, err
 	}
-	return c.changed, nil
+	return c.changed, min(c.revision, p.high), nil
 }
 
 // Uses says whether a service of the cluster is delivered with this artifact, or was just before.

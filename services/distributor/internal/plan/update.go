@@ -347,7 +347,7 @@ func (u *Update) settle() {
 			}
 		})
 		if digest != c.digest {
-			c.digest, c.changed = digest, u.now
+			c.digest, c.changed, c.revision = digest, u.now, u.plan.high
 			u.change.Clusters[c.name] = trace
 		}
 	}

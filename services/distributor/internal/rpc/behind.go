@@ -33,9 +33,9 @@ type claims struct {
 // compare asks the plan, and believes the agent that there is something newer as long as that can be. claimed says that
 // it can't be: what the agent has heard of was lost.
 func (d *Delivery) compare(cluster string, req *deliveryv1.SyncRequest, has map[string]string) (diff plan.Difference, claimed bool, err error) {
-	diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, req.GetRevision())
+	diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, req.GetRevision(), req.GetNudged())
 	if err == nil && d.claims.void(cluster, req.GetRevision(), diff.Behind, time.Now(), d.deps.Confirmed) {
-		diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, 0)
+		diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, 0, 0)
 		return diff, true, err
 	}
 	return diff, false, err

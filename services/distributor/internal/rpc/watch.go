@@ -79,12 +79,12 @@ func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.Watch
 		return nil, err
 	}
 	defer d.opens.leave()
-	changed, err := d.deps.Plan.Changed(cluster)
+	changed, revision, err := d.deps.Plan.Changed(cluster)
 	if err != nil {
 		return nil, toConnect(err, cluster)
 	}
 	if time.Since(changed) < 2*d.deps.NextPoll { // the longest that one may have been without
-		return nudgeNow(""), nil
+		return nudgeNow("", revision), nil
 	}
 	return beat(), nil
 }
@@ -125,7 +125,8 @@ func (d *Delivery) tell(s *stream) (over bool, err error) {
 	case now.After(s.end):
 		return true, s.out.Send(goAway())
 	case e&nudge.Nudge != 0:
-		m = nudgeNow(trace)
+		_, revision, _ := d.deps.Plan.Changed(s.cluster) // 0 for one that went: its agent hears of that by asking
+		m = nudgeNow(trace, revision)
 	case e == 0:
 		return false, nil // it went with the one before
 	}
@@ -140,8 +141,8 @@ func beat() *deliveryv1.WatchResponse {
 	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
 }
 
-func nudgeNow(trace string) *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{Traceparent: trace}}}
+func nudgeNow(trace string, revision int64) *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{Traceparent: trace, Revision: revision}}}
 }
 
 func goAway() *deliveryv1.WatchResponse {
