@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", strings.Join(path, string(os.PathListSeparator)))
 			env.Setenv("FAIRLEAD_CONFIG", filepath.Join(env.WorkDir, "config.yaml"))
 			env.Setenv("GIT", s.GitURL)
+			env.Setenv("KUBECONFIG_A", s.Clusters[0].Kubeconfig)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": awaitText, "golden": golden},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,7 +102,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver},
 	})
 }
 
@@ -185,6 +186,20 @@ func large(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	text := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: large}\ndata:\n  value: " + strings.Repeat("x", size) + "\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+// receiver puts an address of its own, at which all is taken that is posted, in place of RECEIVER in a file: receiver FILE.
+func receiver(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: receiver FILE")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Header.Get("Fairlead-Signature") == "" {
+			http.Error(w, "not signed", http.StatusBadRequest)
+		}
+	}))
+	ts.Defer(server.Close)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "RECEIVER", server.URL)), 0o600))
 }
 
 // await repeats a command until its output has a text: await TEXT COMMAND...
