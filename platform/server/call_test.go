@@ -105,11 +105,13 @@ func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
 	tel := telemetry.Discard()
 	tel.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	s := startWith(t, Deps{Telemetry: tel, Verifier: tokens}, append(rpcMounts(fine),
-		HTTP("GET /machines", http.NotFoundHandler(), identity.RoleAgent), HTTP("GET /people", http.NotFoundHandler(), identity.RoleUser))...)
+		HTTP("GET /machines", http.NotFoundHandler(), identity.RoleAgent), HTTP("GET /people", http.NotFoundHandler(), identity.RoleUser),
+		HTTP("GET /open", http.NotFoundHandler(), identity.RoleOpen), HTTP("GET /login", http.NotFoundHandler(), identity.RoleOpen).Traced())...)
 	hc := httpClient(t, client.Config{})
 	agent := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent"))
 	_, _ = agent.Report(t.Context(), &deliveryv1.ReportRequest{})
 	request(t, hc, "GET", s.URL()+"/machines", "agent", "")
+	request(t, hc, "GET", s.URL()+"/open", "", "")
 	if got := spans.GetSpans(); len(got) != 0 {
 		t.Errorf("machines began %v", got)
 	}
@@ -117,8 +119,15 @@ func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
 	if err := getCluster(t, s, "edge-1", as("user")); err != nil {
 		t.Fatal(err)
 	}
-	if got := spans.GetSpans(); len(got) != 2 {
+	request(t, hc, "GET", s.URL()+"/login", "", "")
+	if got := spans.GetSpans(); len(got) != 3 {
 		t.Errorf("people began %v", got)
+	}
+	procedure := "/fairlead.console.v1.LoginService/"
+	open := tracing{policy: identity.Policy{procedure + "ExchangeLoginLink": identity.RoleOpen, procedure + "GetLoginOptions": identity.RoleOpen}}
+	if !open.begins(connect.Spec{Procedure: procedure + "ExchangeLoginLink"}) ||
+		open.begins(connect.Spec{Procedure: procedure + "GetLoginOptions", IdempotencyLevel: connect.IdempotencyNoSideEffects}) {
+		t.Error("a login begins a trace, and who only looks begins none")
 	}
 	quiet := tracing{tracer: tel.Tracer.Tracer("test")}
 	ctx, none := t.Context(), http.Header{}

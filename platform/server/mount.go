@@ -18,6 +18,7 @@ type Mount struct {
 	role    identity.Role
 	raw     bool
 	lingers bool
+	traced  bool
 
 	service string
 	build   func(opts ...connect.HandlerOption) (string, http.Handler)
@@ -38,14 +39,14 @@ func RPC(service string, build func(opts ...connect.HandlerOption) (string, http
 // HTTP mounts a plain handler at a pattern of net/http.ServeMux for callers with the given role.
 // The handler finds the caller with identity.FromContext.
 func HTTP(pattern string, h http.Handler, role identity.Role) Mount {
-	return Mount{pattern: pattern, handler: h, role: role}
+	return Mount{pattern: pattern, handler: h, role: role, traced: people(role)}
 }
 
 // Raw mounts a proxy at a path prefix that ends with a slash, for callers with the given role. It gets
 // every method and the path exactly as it was sent, without the cleaning and redirects of
 // ServeMux; bodies are not limited in size or time; requests linger (see Mount.Lingering).
 func Raw(prefix string, h http.Handler, role identity.Role) Mount {
-	return Mount{pattern: prefix, handler: h, role: role, raw: true, lingers: true}
+	return Mount{pattern: prefix, handler: h, role: role, raw: true, lingers: true, traced: people(role)}
 }
 
 // Lingering returns the mount with streams that the server does not end when it begins to drain, but
@@ -53,6 +54,12 @@ func Raw(prefix string, h http.Handler, role identity.Role) Mount {
 // where other people's work hangs on a stream, as in a tunnel.
 func (m Mount) Lingering() Mount {
 	m.lingers = true
+	return m
+}
+
+// Traced returns the mount with requests that begin traces, whoever makes them, as those of people always do. Use it where somebody logs in.
+func (m Mount) Traced() Mount {
+	m.traced = true
 	return m
 }
 

@@ -370,7 +370,7 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	if !mount.raw {
 		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))
 	}
-	handler = newPlain(o, s.spans(nil), mount.pattern, people(mount.role), handler)
+	handler = newPlain(o, s.spans(nil), mount.pattern, mount.traced, handler)
 	if mount.raw {
 		root.raw = append(root.raw, rawRoute{mount.pattern, handler})
 		return

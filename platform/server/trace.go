@@ -15,7 +15,7 @@ import (
 )
 
 // tracing is the interceptor that makes a span of every call that belongs to a trace, as a child of the caller's. Unary calls that people may
-// make begin one; what machines ask of each other does not, for nearly all of it finds nothing new.
+// make begin one, and those by which somebody gets in; what machines ask of each other does not, for nearly all of it finds nothing new.
 type tracing struct {
 	tracer trace.Tracer
 	policy identity.Policy
@@ -24,7 +24,7 @@ type tracing struct {
 func (t tracing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		procedure := req.Spec().Procedure
-		ctx, span := t.call(ctx, procedure, req.Header(), people(t.policy[procedure]))
+		ctx, span := t.call(ctx, procedure, req.Header(), t.begins(req.Spec()))
 		defer span.End()
 		res, err := next(ctx, req)
 		mark(span, err)
@@ -45,6 +45,12 @@ func (t tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 
 // people says whether a role may be a person's.
 func people(role identity.Role) bool { return role&(identity.RoleUser|identity.RoleAdmin) != 0 }
+
+// begins says whether calls of a procedure begin a trace. One that is open and changes something is a login.
+func (t tracing) begins(spec connect.Spec) bool {
+	role := t.policy[spec.Procedure]
+	return people(role) || role == identity.RoleOpen && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects
+}
 
 // callers returns ctx within the trace of the caller, if there is one.
 func callers(ctx context.Context, header http.Header) context.Context {

@@ -89,6 +89,11 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 		if err != nil || strings.Contains(all.String(), "planted") {
 			t.Errorf("the trail tells a secret: %v", err)
 		}
+		for _, e := range all.GetEvents() {
+			if e.GetAction() == "login.refused" && len(e.GetTraceId()) != 32 {
+				t.Errorf("a login belongs to trace %q", e.GetTraceId())
+			}
+		}
 	})
 }
 

@@ -525,13 +525,13 @@ func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
 	if err != nil || got.GetUser() != "admin" {
 		t.Fatal(got, err)
 	}
-	// A login belongs to no trace, and the trail does not name one that is not there.
+	// A login is a trace of its own. What the console does by itself is none, and the trail does not name one that is not there.
 	events, err := r.as(t, got.GetToken().GetToken()).audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: "login.link"}})
 	if err != nil || len(events.GetEvents()) != 2 {
 		t.Fatal(events, err)
 	}
 	for _, e := range events.GetEvents() {
-		if e.GetTraceId() != "" {
+		if want := map[string]int{"login.link": 32}[e.GetAction()]; len(e.GetTraceId()) != want {
 			t.Errorf("%s: trace id %q", e.GetAction(), e.GetTraceId())
 		}
 	}
@@ -668,7 +668,7 @@ func TestAuditOfEveryWrite(t *testing.T) {
 			{"join-token.create", "edge-1", "ada"},
 			{"cluster.join", "edge-1", "edge-1"},
 		} {
-			if got := admin.trail(t, e.action, e.name); len(got) != 1 || got[0].GetActor().GetName() != e.actor {
+			if got := admin.trail(t, e.action, e.name); len(got) != 1 || got[0].GetActor().GetName() != e.actor || len(got[0].GetTraceId()) != 32 {
 				t.Errorf("%s: %v", e.action, got)
 			}
 		}

@@ -25,9 +25,9 @@ func (b *browsers) mounts() []server.Mount {
 		server.HTTP("DELETE "+sessionPath, http.HandlerFunc(b.end), platform.RoleUser),
 
 		server.HTTP("GET "+loginPath, http.HandlerFunc(b.redirect), platform.RoleOpen),
-		server.HTTP("GET "+callbackPath, http.HandlerFunc(b.callback), platform.RoleOpen),
+		server.HTTP("GET "+callbackPath, http.HandlerFunc(b.callback), platform.RoleOpen).Traced(),
 		server.HTTP("GET "+oncePath, http.HandlerFunc(b.oncePage), platform.RoleOpen),
-		server.HTTP("POST "+oncePath, http.HandlerFunc(b.once), platform.RoleOpen),
+		server.HTTP("POST "+oncePath, http.HandlerFunc(b.once), platform.RoleOpen).Traced(),
 	}
 }
 
