@@ -285,13 +285,18 @@ func (h *hub) run() {
 // await waits until ok holds.
 func (h *hub) await(what string, ok func() bool) {
 	h.t.Helper()
+	h.awaitFor(patience, what, ok)
+}
+
+func (h *hub) awaitFor(limit time.Duration, what string, ok func() bool) {
+	h.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(limit)
 	for !ok() {
 		select {
 		case <-deadline:
-			h.t.Fatalf("not within %s: %s\n%s", patience, what, h.logs)
+			h.t.Fatalf("not within %s: %s\n%s", limit, what, h.logs)
 		case <-ticker.C:
 		}
 	}

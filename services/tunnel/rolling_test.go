@@ -197,10 +197,11 @@ func (h *hub) agent(api *httptest.Server, cluster string) {
 	})
 }
 
-// spread waits until a cluster has sessions at so many replicas.
+// spread waits until a cluster has sessions at so many replicas. An agent looks for one without a session more and more
+// rarely, up to once a minute, and where its connection goes is chance.
 func (h *hub) spread(cluster string, replicas int) {
 	h.t.Helper()
-	h.await("sessions at all replicas", func() bool {
+	h.awaitFor(4*patience, "sessions at all replicas", func() bool {
 		at := map[string]bool{}
 		for _, s := range h.sessions() {
 			if s.GetCluster() == cluster {
