@@ -119,8 +119,8 @@ func (e *Edge) known(ctx context.Context) (members []coordination.Member, up boo
 		e.cfg.Log.Warn("list gitcaches: going on with those known before", "err", err)
 	}
 	e.asked, e.down = time.Now(), err != nil
-	if err == nil {
-		e.members = now
+	if err == nil && len(now) > 0 {
+		e.members = now // that there is none says a Redis that lost all, too, until they have joined again
 	}
 	return e.members, !e.down
 }

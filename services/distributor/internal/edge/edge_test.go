@@ -1,10 +1,17 @@
 package edge
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -44,4 +51,43 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 	if a := answer(w, refusedWith); a.Failure == nil || a.Failure.Kind != plan.Refused {
 		t.Errorf("got %+v", a)
 	}
+}
+
+// told is a coordination that says what a test says.
+type told struct {
+	members []coordination.Member
+	err     error
+}
+
+func (t *told) Members(context.Context, string) ([]coordination.Member, error) {
+	return t.members, t.err
+}
+func (t *told) Holder(context.Context, string) (string, error) { return "", t.err }
+
+// A Redis that is away says nothing, and one that came back may have been emptied: until gitcaches have joined again, those
+// known before are asked.
+func TestGitcachesKnownBeforeAreAskedUntilOthersAreKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		redis := &told{}
+		e := New(Config{Coordination: redis, Log: slog.New(slog.DiscardHandler)})
+		member := func(id string) coordination.Member { return coordination.Member{ID: id, URL: "https://" + id} }
+		for _, step := range []struct {
+			what string
+			said told
+			want []string
+		}{
+			{"none has joined yet", told{}, nil},
+			{"two have joined", told{members: []coordination.Member{member("a"), member("b")}}, []string{"https://a", "https://b"}},
+			{"Redis is away", told{err: errors.New("away")}, []string{"https://a", "https://b"}},
+			{"Redis is back and empty", told{}, []string{"https://a", "https://b"}},
+			{"one has joined again", told{members: []coordination.Member{member("b")}}, []string{"https://b"}},
+		} {
+			*redis = step.said
+			if got := e.origins(t.Context(), ""); !slices.Equal(got, step.want) {
+				t.Errorf("%s: %q", step.what, got)
+			}
+			<-time.After(membersTTL)
+		}
+	})
 }
