@@ -603,31 +603,40 @@ func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
 	}
 }
 
-// While content is asked for, another replica may have nudged for it already; once nobody could say, it may take long.
+// While content is asked for, another replica may have nudged for it already; once nobody could say, it may take long, except
+// for who was nudged since.
 func TestContentThatIsAskedForIsPendingUntilTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]plan.Answer{
 		"content": {}, "no gitcache": {Failure: &plan.Failure{Kind: plan.Unavailable}}, "no folder": {Failure: &plan.Failure{Kind: plan.NoFolder}},
 	} {
 		p := plan.New(plan.Memory{})
-		pending := func(cluster string) bool {
-			d, err := p.Compare(cluster, "", nil, 0, 0)
+		const before, after = 7, 8 // the head
+		p.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(before, before) })
+		pending := func(cluster string, nudged int64) bool {
+			d, err := p.Compare(cluster, "", nil, 0, nudged)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return d.Pending && d.Lacking(nil).Pending
 		}
 		one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}, "1111111")
-		p.Update(time.Unix(1, 0), func(u *plan.Update) { u.Cluster("edge-2", true) })
-		if !pending("edge-1") || pending("edge-2") {
-			t.Errorf("%s: pending %v, the other cluster %v", name, pending("edge-1"), pending("edge-2"))
+		p.Update(time.Unix(1, 0), func(u *plan.Update) {
+			u.Cluster("edge-2", true)
+			u.At(after, after)
+		})
+		if !pending("edge-1", 0) || pending("edge-2", after) {
+			t.Errorf("%s: pending %v, the other cluster %v", name, pending("edge-1", 0), pending("edge-2", after))
 		}
 		if answer.Want = p.Open()[0]; answer.Failure == nil {
 			answer.Artifact = content(answer.Want)
 		}
 		p.Answer(time.Unix(1, 0), answer)
-		if pending("edge-1") {
+		if pending("edge-1", before) {
 			t.Errorf("%s: still pending", name)
+		}
+		if nudged, may := pending("edge-1", after), len(p.Open()) > 0; nudged != may {
+			t.Errorf("%s: pending %v for who was nudged since, want %v", name, nudged, may)
 		}
 	}
 }

@@ -25,7 +25,8 @@ type Difference struct {
 	// Behind: the agent has heard of a newer catalog than this one. It is told only what it lacks.
 	Behind bool
 	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the cluster
-	// is being asked for the first time. Another replica may have it already, and does not nudge the agent again.
+	// is being asked for: for the first time, or since before that nudge. Another replica may have it already, and does not
+	// nudge the agent again.
 	Pending bool
 	Changed []*Delivery // in the order of names
 	Removed []string    // in order
@@ -43,7 +44,7 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 	if err != nil {
 		return Difference{}, err
 	}
-	d := Difference{Behind: seen > p.low, Pending: nudged > p.low || p.pending(c), Revision: p.high}
+	d := Difference{Behind: seen > p.low, Pending: nudged > p.low || p.pending(c, nudged), Revision: p.high}
 	if digest == c.digest {
 		if d.None = true; d.Behind {
 			d.Behind, d.Revision = false, 0
@@ -58,11 +59,12 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 	return d, nil
 }
 
-// pending says whether content for a cluster was not answered for yet, be it with a failure.
-func (p *Plan) pending(c *cluster) bool {
+// pending says whether content for a cluster was not answered for yet, be it with a failure. An agent that was nudged for what
+// is newer than the content that there is may have been nudged for just this: then a failure that may pass is no answer.
+func (p *Plan) pending(c *cluster, nudged int64) bool {
 	return len(p.open) > 0 && slices.ContainsFunc(c.services, func(s *service) bool {
 		w := s.folder.want
-		return w != nil && !w.tried
+		return w != nil && !w.answered && (!w.tried || nudged > s.folder.good)
 	})
 }
 

@@ -54,7 +54,7 @@ type SyncServiceClient interface {
 	// ResumeService makes it automatic again. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
 	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
-	// until the ref moves on, and the hub does not know yet where that points.
+	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
@@ -172,7 +172,7 @@ type SyncServiceHandler interface {
 	// ResumeService makes it automatic again. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
 	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
-	// until the ref moves on, and the hub does not know yet where that points.
+	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
