@@ -281,7 +281,7 @@ func TestPostgresThatDoesNotKeepCommitsIsRefused(t *testing.T) {
 	t.Run("by the role", func(t *testing.T) {
 		t.Parallel()
 		url := postgres.Database(t)
-		order(t, url, "CREATE ROLE careless SUPERUSER LOGIN", "ALTER ROLE careless SET synchronous_commit = off")
+		order(t, url, "DROP ROLE IF EXISTS careless", "CREATE ROLE careless SUPERUSER LOGIN", "ALTER ROLE careless SET synchronous_commit = off")
 		refused(t, strings.Replace(url, "postgres@", "careless@", 1), "synchronous_commit")
 	})
 	t.Run("by the database", func(t *testing.T) {
