@@ -134,8 +134,7 @@ type disk struct{ dir, image string }
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
-	// Unix sockets have short names, and PostgreSQL's user has to get there.
-	dir, err := os.MkdirTemp("", "disk")
+	dir, err := os.MkdirTemp("", "disk") //nolint:usetesting // Unix sockets have short names, and PostgreSQL's user has to get there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func newDisk(t *testing.T) *disk {
 }
 
 func (d *disk) mount() (out []byte, err error) {
-	return exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput() //nolint:noctx // at once
+	return exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
 }
 
 // fail is a power loss: what was not synced is nowhere.
