@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxBackupLine bounds one row of a backup, in bytes.
@@ -435,12 +436,27 @@ func postgresClear(ctx context.Context, tx *sql.Tx, tables []string) error {
 	return nil
 }
 
+const (
+	// leaveTime is how long a console that has ended may seem to be connected: its backends live on for a moment.
+	leaveTime  = 5 * time.Second
+	leavePause = 50 * time.Millisecond
+)
+
 // postgresAlone is an error when a console is connected.
 func postgresAlone(ctx context.Context, db *sql.DB) error {
-	var others int
-	err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead-console' AND pid <> pg_backend_pid()").Scan(&others)
-	if err == nil && others > 0 {
-		return ErrInUse
+	for until := time.Now().Add(leaveTime); ; {
+		var others int
+		err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead-console' AND pid <> pg_backend_pid()").Scan(&others)
+		switch {
+		case err != nil || others == 0:
+			return err
+		case time.Now().After(until):
+			return ErrInUse
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(leavePause):
+		}
 	}
-	return err
 }
