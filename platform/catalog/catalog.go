@@ -23,9 +23,9 @@ const (
 	// silenceLimit is three heartbeats: a stream that is quiet for longer is dead, whatever the
 	// connection says, and a copy that heard nothing for longer is stale.
 	silenceLimit = 45 * time.Second
-	// Redials wait a random part of a time that doubles from first to last.
+	// Redials wait a random part of a time that doubles from first to last. Few ask, and what was pushed waits for it.
 	firstBackoff = 500 * time.Millisecond
-	lastBackoff  = 30 * time.Second
+	lastBackoff  = 10 * time.Second
 	// saveDelay gathers the changes of a burst into one write.
 	saveDelay = time.Second
 )
