@@ -76,17 +76,13 @@ type Receiver struct {
 
 // Take gets ready for a source or, once it is released, takes it.
 func (r *Receiver) Take(ctx context.Context, o Offer) error {
+	owns := r.Owner.Owns(o.UID)
 	switch {
 	case !r.Known(o.UID):
 		return ErrUnknown
-	case r.Owner.Owns(o.UID) && !o.Released:
+	case owns && !o.Released:
 		return errOwned // it was stopped, maybe, and will notice any moment
-	case r.Owner.Owns(o.UID):
-		if o.Keep {
-			r.Owner.Keep(o.UID)
-		}
-		return nil
-	case r.Peers.Draining():
+	case !owns && r.Peers.Draining():
 		return ErrDraining
 	case o.Released:
 		return r.Owner.Take(ctx, o.UID, o.Schedule, o.Keep)
