@@ -28,6 +28,9 @@ const (
 	syncTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait after a failure.
 	retryFloor, retryMax = 200 * time.Millisecond, 2 * time.Minute
+	// nudgeTime is how long a distributor may take to hear of a change that another one nudged for. If none does, the console is away
+	// or its database was put back to an earlier state: asking again and again would bring nothing.
+	nudgeTime = time.Minute
 	// silence is how long a Watch stream may be still: heartbeats come every 45 s. What was missed meanwhile the next
 	// poll tells.
 	silence = 110 * time.Second
@@ -61,9 +64,9 @@ type PollDeps struct {
 type Poller struct {
 	PollDeps
 
-	nudge  chan string   // something changed: sync with `have`; and in which trace, if it is recorded
-	soon   chan struct{} // something may have been missed: a plain poll
-	nudged atomic.Int64  // revision of the last nudge, until an answer is as new; 0: none
+	nudge  chan string               // something changed: sync with `have`; and in which trace, if it is recorded
+	soon   chan struct{}             // something may have been missed: a plain poll
+	nudged atomic.Pointer[lastNudge] // the last nudge, until an answer is as new; nil: none
 	synced atomic.Bool
 	seen   int64 // revision of the last answer that had one; of the goroutine of Run
 	syncs  *prometheus.CounterVec
@@ -130,14 +133,14 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	ctx, span := telemetry.Of(ctx, nudge, p.Tracer, syncSpan)
 	defer span.End()
 	var answer *deliveryv1.SyncResponse
-	nudged := p.nudged.Load()
+	last := p.nudged.Load()
 	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
 		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 		defer cancel()
 		var err error
-		answer, err = one.RPC.Sync(ctx, p.request(sendHave, nudged))
+		answer, err = one.RPC.Sync(ctx, p.request(sendHave, last))
 		if err == nil && answer.GetHaveWanted() != nil {
-			answer, err = one.RPC.Sync(ctx, p.request(true, nudged))
+			answer, err = one.RPC.Sync(ctx, p.request(true, last))
 		}
 		return err
 	})
@@ -161,8 +164,8 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	}
 	if r := answer.GetRevision(); r != 0 {
 		p.seen = r
-		if r >= nudged {
-			p.nudged.CompareAndSwap(nudged, 0)
+		if r >= last.claim() {
+			p.nudged.CompareAndSwap(last, nil)
 		}
 	}
 	return nextPoll(answer), nil
@@ -190,13 +193,27 @@ func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
 	return Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
 }
 
-func (p *Poller) request(sendHave bool, nudged int64) *deliveryv1.SyncRequest {
+// lastNudge is of a change of the catalog.
+type lastNudge struct {
+	revision int64
+	at       time.Time
+}
+
+// claim is the change that answers are to be as new as; 0: any will do.
+func (n *lastNudge) claim() int64 {
+	if n == nil || time.Since(n.at) > nudgeTime {
+		return 0
+	}
+	return n.revision
+}
+
+func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest {
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
 		Digest:   delivery.SetDigest(digests),
 		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
 		Revision: p.seen,
-		Nudged:   nudged,
+		Nudged:   last.claim(),
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

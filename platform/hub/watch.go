@@ -67,7 +67,7 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		case *deliveryv1.WatchResponse_GoAway:
 			return errGoAway
 		case *deliveryv1.WatchResponse_Nudge:
-			p.nudged.Store(event.Nudge.GetRevision())
+			p.nudged.Store(&lastNudge{event.Nudge.GetRevision(), time.Now()})
 			signal(p.nudge, event.Nudge.GetTraceparent())
 		}
 	}

@@ -46,7 +46,7 @@ func (t tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 // people says whether a role may be a person's.
 func people(role identity.Role) bool { return role&(identity.RoleUser|identity.RoleAdmin) != 0 }
 
-// begins says whether calls of a procedure begin a trace. One that is open and changes something is a login.
+// begins says whether calls of a procedure begin a trace. One that is open and changes something gives out tokens.
 func (t tracing) begins(spec connect.Spec) bool {
 	role := t.policy[spec.Procedure]
 	return people(role) || role == identity.RoleOpen && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects

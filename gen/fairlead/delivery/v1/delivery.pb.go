@@ -116,7 +116,7 @@ type SyncRequest struct {
 	// revision of the last response that had one, from any distributor; 0: none. One that is behind that
 	// changes nothing of what the agent has.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
-	// revision of the last nudge, until an answer is of that or a later one; 0: none. A distributor that does not have
+	// revision of the last nudge, until an answer is of that or a later one, for a minute at most; 0: none. A distributor that does not have
 	// that change yet, or its content, answers by what it has, and with a next_poll of some seconds.
 	Nudged        int64 `protobuf:"varint,5,opt,name=nudged,proto3" json:"nudged,omitempty"`
 	unknownFields protoimpl.UnknownFields

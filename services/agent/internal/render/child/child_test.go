@@ -203,7 +203,7 @@ func TestKustomizeRemoteBaseIsRefused(t *testing.T) {
 		refuses(t, nil, map[string]string{"kustomization.yaml": "# the base\nresources:\n- " + base + "\n"}, "apps/kustomization.yaml, line 3: \""+base+"\" is not in the service's folder, and nothing is fetched")
 	}
 	refuses(t, nil, map[string]string{"kustomization.yaml": "patches:\n- path: http://127.0.0.1/x\n"}, "nothing is fetched")
-	refuses(t, nil, map[string]string{"kustomization.yaml": "helmCharts:\n- name: x\n"}, "set render.renderer to RENDERER_HELM")
+	refuses(t, nil, map[string]string{"kustomization.yaml": "helmCharts:\n- name: x\n"}, "set render.renderer to helm")
 }
 
 func TestKustomizeLeavesItsFolder(t *testing.T) {

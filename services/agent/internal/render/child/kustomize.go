@@ -79,7 +79,7 @@ func (j *job) local(name string, files map[string][]byte) error {
 		key, value := root.Content[0].Content[i], root.Content[0].Content[i+1]
 		switch key.Value {
 		case "helmCharts", "helmChartInflationGenerator", "helmGlobals":
-			return j.at(name, key.Line, key.Value+" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to RENDERER_HELM")
+			return j.at(name, key.Line, key.Value+" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
 		case "resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patches",
 			"patchesStrategicMerge", "patchesJson6902", "configMapGenerator", "secretGenerator", "replacements", "openapi":
 			if err := j.localValue(name, value, files); err != nil {
