@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -461,7 +462,10 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 	})
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
-	if after := w.api.requests[before:]; len(after) > 0 {
+	after := slices.DeleteFunc(slices.Clone(w.api.requests[before:]), func(line string) bool { // agents of other tests share the cluster
+		return strings.Contains(line, "/namespaces/") && !strings.Contains(line, w.namespace) // inventories have it in their names
+	})
+	if len(after) > 0 {
 		t.Errorf("an unchanged service costs requests: %v", after)
 	}
 }
