@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -229,6 +230,59 @@ func TestLease(t *testing.T) {
 	if again, err := first.Win(soon); err != nil || !again {
 		t.Error("nobody led in between:", again, err)
 	}
+}
+
+// An agent that is told to stop while it takes or renews the Lease lets go of it: what it wrote may arrive all the same.
+func TestLeaseIsLetGoOfWheneverItsAgentIsToldToStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	leases := &lateLeases{ResourceInterface: w.cluster.Leases(w.namespace)}
+	of := func(id string) *lead.Elector { return lead.New(leases, id, slog.New(slog.DiscardHandler)) }
+	first := of("first")
+	if _, err := first.Win(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	leases.before = func() { // the renewal arrives
+		if err := first.Know(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	first.Release(t.Context())
+	leases.after = cancel
+	second := of("second")
+	if _, err := second.Win(ctx); err != nil {
+		t.Errorf("it holds the Lease and does not know: %v", err)
+	}
+	second.Release(t.Context())
+	third, stop := context.WithTimeout(t.Context(), 10*time.Second) // sooner than the Lease is over by itself
+	defer stop()
+	if _, err := of("third").Win(third); err != nil {
+		t.Errorf("nobody is left to hold it: %v", err)
+	}
+}
+
+// lateLeases has things happen while updates are on their way.
+type lateLeases struct {
+	dynamic.ResourceInterface
+
+	before, after func() // once
+}
+
+func (l *lateLeases) Update(ctx context.Context, lease *unstructured.Unstructured, options metav1.UpdateOptions, sub ...string) (*unstructured.Unstructured, error) {
+	if before := l.before; before != nil {
+		l.before = nil
+		before()
+	}
+	updated, err := l.ResourceInterface.Update(ctx, lease, options, sub...)
+	if after := l.after; after != nil {
+		l.after = nil
+		after()
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return updated, err
 }
 
 // Somebody deletes the Lease: its agent makes it anew, and nobody works beside it meanwhile.

@@ -33,6 +33,8 @@ const (
 	// renewal, and a second try sooner; look is between two looks of who stands by.
 	renewal, retry, look = 5 * time.Second, time.Second, 2 * time.Second
 	callTimeout          = 4 * time.Second
+	// mostReleases bounds the tries to let go while renewals of before arrive.
+	mostReleases = 3
 )
 
 // ErrLost says that another agent may lead now.
@@ -81,7 +83,8 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 		case e.free(lease):
 			again = lease != nil && lease.GetAnnotations()[LastAnnotation] == e.id
 			e.know(again)
-			if err = e.take(ctx, lease); err == nil {
+			// Not broken off: who is told to stop meanwhile has to know that it is to let go.
+			if err = e.take(context.WithoutCancel(ctx), lease); err == nil {
 				e.extend(began)
 				return again, nil
 			}
@@ -185,14 +188,25 @@ func (e *Elector) renew(ctx context.Context) (mine bool, err error) {
 // Release lets go of the Lease, so that another takes it at its next look. What this agent did has ended by then.
 func (e *Elector) Release(ctx context.Context) {
 	e.end()
+	for tries := 1; ; tries++ {
+		err := e.release(ctx)
+		if apierrors.IsConflict(err) && tries < mostReleases {
+			continue
+		}
+		if err != nil {
+			e.log.Warn("the Lease can't be let go of; it lasts for its time", "err", err)
+		}
+		return
+	}
+}
+
+func (e *Elector) release(ctx context.Context) error {
 	lease, err := e.get(ctx)
-	if err == nil && lease != nil && holder(lease) == e.id {
-		unstructured.RemoveNestedField(lease.Object, "spec", "holderIdentity")
-		err = e.update(ctx, lease)
+	if err != nil || lease == nil || holder(lease) != e.id {
+		return err
 	}
-	if err != nil {
-		e.log.Warn("the Lease can't be let go of; it lasts for its time", "err", err)
-	}
+	unstructured.RemoveNestedField(lease.Object, "spec", "holderIdentity")
+	return e.update(ctx, lease)
 }
 
 func (e *Elector) extend(from time.Time) {
