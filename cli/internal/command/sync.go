@@ -266,6 +266,8 @@ func done(before, asked, now *consolev1.Service) bool {
 	hub, report := now.GetStatus().GetHub(), now.GetStatus().GetCluster().GetReport()
 	was, is := before.GetSpec().GetSync(), asked.GetSpec().GetSync()
 	switch {
+	case now.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_PENDING: // as while a pin's commit is asked for
+		return false
 	case hub.GetDigest() == "" || report.GetDigest() != hub.GetDigest():
 		return false
 	case is.GetPin() != "" && hub.GetRevision().GetCommit() != is.GetPin():

@@ -79,10 +79,13 @@ func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 	const healthy, applying, held = deliveryv1.Phase_PHASE_HEALTHY, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_HELD
 	hold := &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}
 	before, asked := service(1, "a", "", "a", healthy, nil), service(2, "a", "", "a", healthy, hold)
+	pending := service(2, "b", "", "b", healthy, hold)
+	pending.Status.State = consolev1.ServiceState_SERVICE_STATE_PENDING
 	for name, c := range map[string]struct {
 		now  *consolev1.Service
 		want bool
 	}{
+		"the hub asks for the ref":    {pending, false},
 		"the hub has not noticed":     {service(2, "a", "", "a", healthy, hold), false},
 		"the cluster has not noticed": {service(2, "b", "", "a", healthy, hold), false},
 		"on its way":                  {service(2, "b", "", "b", applying, hold), false},
