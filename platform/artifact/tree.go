@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"path"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,18 +23,12 @@ type tree struct {
 	last   string
 	files  int
 	bytes  int64
-	// seen maps the folded path of every file and folder to its spelling, to find names that
-	// are one name on a file system that ignores case.
-	seen map[string]node
-}
-
-type node struct {
-	path   string
-	folder bool
+	// folders tells files from folders, by path.
+	folders map[string]bool
 }
 
 func newTree(l Limits) *tree {
-	return &tree{limits: l.withDefaults(), seen: map[string]node{}}
+	return &tree{limits: l.withDefaults(), folders: map[string]bool{}}
 }
 
 func (t *tree) add(e Entry) error {
@@ -61,31 +56,28 @@ func (t *tree) add(e Entry) error {
 	return t.place(e.Path)
 }
 
-// place records a path and its folders, refusing what would fall together on a disk.
+// place records a path and its folders, and refuses a name that is both a file and a folder.
 func (t *tree) place(p string) error {
 	for i, c := range p {
 		if c != '/' {
 			continue
 		}
-		if err := t.occupy(node{path: p[:i], folder: true}); err != nil {
+		if err := t.occupy(p[:i], true); err != nil {
 			return err
 		}
 	}
-	return t.occupy(node{path: p})
+	return t.occupy(p, false)
 }
 
-func (t *tree) occupy(n node) error {
-	key := fold(n.path)
-	was, taken := t.seen[key]
+func (t *tree) occupy(p string, folder bool) error {
+	was, taken := t.folders[p]
 	switch {
-	case !taken && len(t.seen) >= 2*t.limits.Files:
-		return refuse("%q is one folder more than the limit of %d", n.path, t.limits.Files)
+	case !taken && len(t.folders) >= 2*t.limits.Files:
+		return refuse("%q is one folder more than the limit of %d", p, t.limits.Files)
 	case !taken:
-		t.seen[key] = n
-	case was.path != n.path:
-		return refuse("%q and %q differ in case only", was.path, n.path)
-	case !was.folder || !n.folder:
-		return refuse("%q is there twice, or both a file and a folder", n.path)
+		t.folders[p] = folder
+	case !was || !folder:
+		return refuse("%q is there twice, or both a file and a folder", p)
 	}
 	return nil
 }
@@ -96,8 +88,6 @@ func (t *tree) checkPath(p string) error {
 		return refuse("an empty path")
 	case len(p) > t.limits.PathBytes:
 		return refuse("path %.80q... has %d bytes, the limit is %d", p, len(p), t.limits.PathBytes)
-	case !utf8.ValidString(p):
-		return refuse("path %q is not UTF-8", p)
 	case p[0] == '/' || path.Clean(p) != p:
 		return refuse("path %q is not relative and clean", p)
 	case strings.Count(p, "/") > t.limits.Depth:
@@ -120,8 +110,8 @@ func checkName(name string) error {
 		return errName("holds " + name)
 	case len(name) > maxName:
 		return errName("has a name of more than 255 bytes")
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return errName("holds a control character")
+	case strings.Contains(name, "\x00"):
+		return errName("holds a NUL byte, which no file system takes")
 	case isDotGit(name):
 		return errName("holds .git, which is Git's own")
 	}
@@ -137,8 +127,8 @@ func (t *tree) checkLink(e Entry) error {
 	switch {
 	case len(e.Link) > t.limits.PathBytes:
 		return refuse("link %q has a target of %d bytes, the limit is %d", e.Path, len(e.Link), t.limits.PathBytes)
-	case !utf8.ValidString(e.Link) || strings.ContainsFunc(e.Link, unicode.IsControl):
-		return refuse("link %q has a target that is not clean text", e.Path)
+	case strings.Contains(e.Link, "\x00"):
+		return refuse("link %q has a target with a NUL byte", e.Path)
 	case e.Link[0] == '/':
 		return refuse("link %q leads to the absolute path %q", e.Path, e.Link)
 	case e.Size != 0:
@@ -187,20 +177,24 @@ func ignoredByHFS(r rune) bool {
 	return false
 }
 
-// fold maps all spellings of a path that differ in case only to one.
-func fold(p string) string {
-	return strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf {
-			if 'a' <= r && r <= 'z' {
-				r -= 'a' - 'A' // the lesser, as below
-			}
-			return r
+// Printable is a path or a text as messages show it: what a terminal would obey, and bytes that are no
+// UTF-8, are escaped as in Go. Git holds names of any bytes, and messages travel as UTF-8.
+func Printable(text string) string {
+	if !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text) {
+		return text
+	}
+	var out strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		if unprintable(r) || r == utf8.RuneError && n == 1 {
+			quoted := strconv.Quote(text[:n])
+			out.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			out.WriteString(text[:n])
 		}
-		// The least of the runes that fold together stands for them all.
-		least := r
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			least = min(least, f)
-		}
-		return least
-	}, p)
+		text = text[n:]
+	}
+	return out.String()
 }
+
+func unprintable(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }

@@ -244,9 +244,6 @@ func TestHostileContentIsRefused(t *testing.T) {
 		"dot-git-ntfs":     {[]gittest.TreeEntry{file("git~1")}, ".git"},
 		"dot-dot":          {[]gittest.TreeEntry{file("..")}, `".."`},
 		"slash":            {[]gittest.TreeEntry{file("../x")}, `"../x"`},
-		"control":          {[]gittest.TreeEntry{file("a\x1b[31m")}, "control"},
-		"latin1":           {[]gittest.TreeEntry{file("caf\xe9")}, "UTF-8"},
-		"case":             {[]gittest.TreeEntry{file("A"), file("a")}, "case"},
 		"twice":            {[]gittest.TreeEntry{file("a"), file("a")}, "twice"},
 		"submodule":        {[]gittest.TreeEntry{{Mode: "160000", Name: "sub", ID: good}}, "submodule"},
 		"mode":             {[]gittest.TreeEntry{{Mode: "60000", Name: "dev", ID: blob}}, "mode"},
@@ -257,7 +254,7 @@ func TestHostileContentIsRefused(t *testing.T) {
 	for name, folder := range folders {
 		root = append(root, gittest.TreeEntry{Mode: "40000", Name: name, ID: f.repo.Tree(folder.entries...)})
 	}
-	root = append(root, gittest.TreeEntry{Mode: "40000", Name: "fine", ID: f.repo.Tree(link("./x"), file("x"))})
+	root = append(root, gittest.TreeEntry{Mode: "40000", Name: "fine", ID: f.repo.Tree(file("A"), file("a"), file("a\x1b[31m"), file("caf\xe9"), link("./x"), file("x"))})
 	commit := f.repo.SetMain(f.repo.Tree(root...))
 	n := f.one()
 	f.published("HEAD", commit)
@@ -265,7 +262,7 @@ func TestHostileContentIsRefused(t *testing.T) {
 		n.refuses(commit, name, artifactv1.ResolveError_REASON_REFUSED, `"shop"`, name, folder.words)
 	}
 	n.refuses(commit, "", artifactv1.ResolveError_REASON_REFUSED)
-	if got := n.download(n.resolve(commit, "fine").GetArtifact().GetDigest()); got["link"] != "-> ./x" {
+	if got := n.download(n.resolve(commit, "fine").GetArtifact().GetDigest()); got["link"] != "-> ./x" || got["caf\xe9"] != "x" || got["a\x1b[31m"] != "x" || got["A"] != "x" || got["a"] != "x" {
 		t.Errorf("a folder beside hostile ones holds %q", got)
 	}
 }

@@ -185,7 +185,7 @@ func (f *Folder) mistake(file, problem string) error { return Mistake(f.Service.
 
 // Mistake is an error at a file of a service's folder.
 func Mistake(folder, file, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: path.Join(folder, file)}, Problem: problem}
+	return &manifest.Error{Position: manifest.Position{File: artifact.Printable(path.Join(folder, file))}, Problem: problem}
 }
 
 // errEnough ends a walk early; what follows is not needed.

@@ -77,7 +77,7 @@ func Plain(f *Folder, add manifest.Add, memo manifest.Memo) error {
 		if err != nil {
 			return err
 		}
-		if !reader.Read(path.Join(f.Service.Path, entry.Path), data) {
+		if !reader.Read(artifact.Printable(path.Join(f.Service.Path, entry.Path)), data) {
 			return errEnough
 		}
 		return nil

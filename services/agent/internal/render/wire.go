@@ -31,10 +31,13 @@ const (
 // maxFrame bounds a frame: an object may have 4 MiB.
 const maxFrame = 8 << 20
 
+// ErrTooLarge: what was to be written has more bytes than a frame.
+var ErrTooLarge = fmt.Errorf("it has more than %d MiB", maxFrame>>20)
+
 // WriteFrame writes a frame.
 func WriteFrame(w io.Writer, kind byte, payload []byte) error {
 	if len(payload) > maxFrame {
-		return fmt.Errorf("an object has %d bytes, more than any cluster takes", len(payload))
+		return ErrTooLarge
 	}
 	head := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(payload)))
 	if _, err := w.Write(head); err != nil {

@@ -258,7 +258,7 @@ func (f *Folders) content(ctx context.Context, d *plan.Delivery) (*consolev1.Fol
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(e.Path)) {
 			return nil
 		}
-		file := path.Join(d.Want.Path, e.Path)
+		file := artifact.Printable(path.Join(d.Want.Path, e.Path)) // travels as UTF-8
 		if e.Link != "" {
 			return errRefused(fmt.Sprintf("%s: is a link: put the file itself there", file))
 		}

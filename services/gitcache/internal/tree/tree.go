@@ -63,6 +63,9 @@ func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.
 	walked := ""
 	for name := range strings.SplitSeq(path, "/") {
 		entries, err := read(r, id)
+		if errors.Is(err, errDamaged) {
+			return plumbing.ZeroHash, refuse("folder %q: %v", walked, err)
+		}
 		if err != nil {
 			return plumbing.ZeroHash, fmt.Errorf("read folder %q: %w", walked, err)
 		}

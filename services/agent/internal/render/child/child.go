@@ -121,7 +121,11 @@ func (j *job) tell(obj *unstructured.Unstructured, at manifest.Position) error {
 	if err != nil {
 		return err
 	}
-	if err := render.WriteFrame(j.out, render.FrameObject, payload); err != nil {
+	err = render.WriteFrame(j.out, render.FrameObject, payload)
+	switch {
+	case errors.Is(err, render.ErrTooLarge):
+		return &manifest.Error{Position: at, Problem: fmt.Sprintf("%s %s is larger than any cluster takes: %v", obj.GetKind(), obj.GetName(), err)}
+	case err != nil:
 		return errors.Join(errGone, err)
 	}
 	return nil
@@ -179,7 +183,7 @@ func (j *job) files(root string) (map[string][]byte, error) {
 func (j *job) read(texts []text) error {
 	reader := manifest.NewReader(j.tell, nil)
 	for _, one := range texts {
-		if !reader.Read(path.Join(j.Path, one.file), []byte(one.text)) {
+		if !reader.Read(artifact.Printable(path.Join(j.Path, one.file)), []byte(one.text)) {
 			break
 		}
 	}

@@ -43,12 +43,19 @@ const (
 	templates = deliveryv1.Renderer_RENDERER_TEMPLATE
 )
 
+// pack makes an artifact of files; "-> a" is a link to a.
 func pack(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := artifact.NewWriter(&out, artifact.Limits{})
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := w.File(name, false, int64(len(files[name])), strings.NewReader(files[name])); err != nil {
+		var err error
+		if target, link := strings.CutPrefix(files[name], "-> "); link {
+			err = w.Symlink(name, target)
+		} else {
+			err = w.File(name, false, int64(len(files[name])), strings.NewReader(files[name]))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,54 +3,51 @@ package child
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/manifest"
 )
 
 // kustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
 // may be away.
 func (j *job) kustomize() error {
-	files, err := j.files(".")
+	files, err := j.newFolder()
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if isKustomization(name) {
-			if err := j.local(name, files); err != nil {
-				return err
-			}
+	// What the root does not reach may refer to anything.
+	var refused error
+	files.reached = func(name string, content []byte) error {
+		if !isKustomization(name) || refused != nil {
+			return refused
 		}
-	}
-	fs := filesys.MakeFsInMemory()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := fs.WriteFile("/"+name, files[name]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+		refused = j.local(name, content, files)
+		return refused
 	}
 	options := krusty.MakeDefaultOptions() // no plugins, no Helm
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	root := j.folder.Root()
-	built, err := krusty.MakeKustomizer(options).Run(fs, path.Join("/", root))
+	built, err := krusty.MakeKustomizer(options).Run(files, path.Join(mount, root))
 	at := path.Join(root, "kustomization.yaml")
-	if err != nil {
-		return j.mistake(at, "kustomize build: "+err.Error())
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		return j.mistake(at, "kustomize build: "+unmounted(err, files.outside))
 	}
 	for i, resource := range built.Resources() {
 		fields, err := resource.Map()
 		if err != nil {
 			return j.mistake(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
 		}
-		place := manifest.Position{File: path.Join(j.Path, at), Item: i + 1}
+		place := manifest.Position{File: artifact.Printable(path.Join(j.Path, at)), Item: i + 1}
 		if err := manifest.Check(fields, place); err != nil {
 			return err
 		}
@@ -59,6 +56,15 @@ func (j *job) kustomize() error {
 		}
 	}
 	return nil
+}
+
+// unmounted are the words of an error with paths in the service's folder.
+func unmounted(err, outside error) string {
+	text := strings.ReplaceAll(strings.ReplaceAll(err.Error(), mount+"/", "/"), mount, "/")
+	if outside != nil && !strings.Contains(text, outside.Error()) {
+		text += ": " + outside.Error() // kustomize tries other ways to read what can't be read, and tells of the last
+	}
+	return artifact.Printable(text)
 }
 
 func isKustomization(name string) bool {
@@ -70,9 +76,9 @@ func isKustomization(name string) bool {
 }
 
 // local refuses what a kustomization would fetch or run.
-func (j *job) local(name string, files map[string][]byte) error {
+func (j *job) local(name string, content []byte, files *folder) error {
 	var root yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(files[name])).Decode(&root) != nil || len(root.Content) == 0 {
+	if yaml.NewDecoder(bytes.NewReader(content)).Decode(&root) != nil || len(root.Content) == 0 {
 		return nil //nolint:nilerr // Kustomize has the better words
 	}
 	for i := 0; i+1 < len(root.Content[0].Content); i += 2 {
@@ -91,10 +97,10 @@ func (j *job) local(name string, files map[string][]byte) error {
 }
 
 // localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path.
-func (j *job) localValue(name string, node *yaml.Node, files map[string][]byte) error {
+func (j *job) localValue(name string, node *yaml.Node, files *folder) error {
 	switch node.Kind {
 	case yaml.ScalarNode:
-		if remote(node.Value) && !there(path.Join(path.Dir(name), node.Value), files) {
+		if remote(node.Value) && !files.Exists(path.Join(mount, path.Dir(name), node.Value)) {
 			return j.at(name, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. Copy it into the folder", node.Value))
 		}
 	case yaml.SequenceNode:
@@ -129,19 +135,7 @@ func remote(text string) bool {
 	return strings.Contains(text, "//") || strings.HasSuffix(text, ".git")
 }
 
-func there(name string, files map[string][]byte) bool {
-	if _, ok := files[name]; ok {
-		return true
-	}
-	for file := range files {
-		if strings.HasPrefix(file, name+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 // at is a mistake in a line.
 func (j *job) at(file string, line int, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: path.Join(j.Path, file)}, Line: line, Problem: problem}
+	return &manifest.Error{Position: manifest.Position{File: artifact.Printable(path.Join(j.Path, file))}, Line: line, Problem: problem}
 }
