@@ -29,34 +29,34 @@ type Node struct {
 // to the parent of where the way has led so far. The result is clean and names no link; "." is the root. An error
 // about a link names it.
 func Follow(p string, at func(path string) (Node, bool)) (string, error) {
-	rest, cur, links := strings.Split(p, "/"), ".", 0
+	rest, cur, links := steps(p, fmt.Sprintf("%q", p)), ".", 0
 	for len(rest) > 0 {
-		part := rest[0]
+		is := rest[0]
 		rest = rest[1:]
-		switch part {
-		case "", ".":
+		switch {
+		case is.name == "" || is.name == ".":
 			continue
-		case "..":
-			if cur == "." {
-				return "", fmt.Errorf("%q %w", p, ErrOutside)
-			}
+		case is.name == ".." && cur == ".":
+			return "", fmt.Errorf("%s %w", is.of, ErrOutside)
+		case is.name == "..":
 			cur = path.Dir(cur)
 			continue
 		}
-		next := path.Join(cur, part)
+		next := path.Join(cur, is.name)
 		node, ok := at(next)
 		switch {
 		case !ok:
 			return "", fmt.Errorf("%q: %w", next, fs.ErrNotExist)
 		case node.Link != "":
+			link := fmt.Sprintf("link %q -> %q", next, node.Link)
 			if links++; links > maxLinks {
-				return "", fmt.Errorf("link %q %w", next, ErrLoop)
+				return "", fmt.Errorf("%s %w", link, ErrLoop)
 			}
-			if leaves(cur, node.Link) {
-				return "", fmt.Errorf("link %q %w: %q", next, ErrOutside, node.Link)
+			if node.Link[0] == '/' {
+				return "", fmt.Errorf("%s %w", link, ErrOutside)
 			}
-			rest = append(strings.Split(node.Link, "/"), rest...)
-		case !node.Folder && strings.Trim(strings.Join(rest, ""), ".") != "":
+			rest = append(steps(node.Link, link), rest...)
+		case !node.Folder && len(rest) > 0:
 			return "", fmt.Errorf("%q is a file: %w", next, fs.ErrNotExist)
 		default:
 			cur = next
@@ -65,25 +65,13 @@ func Follow(p string, at func(path string) (Node, bool)) (string, error) {
 	return cur, nil
 }
 
-// leaves tells the targets that lead out of the tree by their first steps. Later steps are judged where they lead.
-func leaves(folder, target string) bool {
-	if strings.HasPrefix(target, "/") {
-		return true
+// step is one name of a way, and the words for what it stands in.
+type step struct{ name, of string }
+
+func steps(way, of string) []step {
+	var all []step
+	for name := range strings.SplitSeq(way, "/") {
+		all = append(all, step{name, of})
 	}
-	depth := 0
-	if folder != "." {
-		depth = 1 + strings.Count(folder, "/")
-	}
-	for part := range strings.SplitSeq(target, "/") {
-		switch part {
-		case "", ".":
-		case "..":
-			if depth--; depth < 0 {
-				return true
-			}
-		default:
-			return false
-		}
-	}
-	return false
+	return all
 }

@@ -78,14 +78,15 @@ func entry(h *tar.Header) (Entry, error) {
 }
 
 // Extract writes an artifact below root, which should be empty. It never writes outside of root, and
-// links are made last, so that nothing is written through one. On an error the caller throws away
-// whatever is below root.
+// links are made last, so that nothing is written through one. A link whose target leaves the root, or has ".."
+// after its first name, is refused: without either no link can leave the root, not even through other links. On
+// an error the caller throws away whatever is below root.
 func Extract(r io.Reader, root *os.Root, l Limits) error {
 	var links []Entry
 	err := Walk(r, l, func(e Entry, content io.Reader) error {
 		if e.Link != "" {
 			links = append(links, e)
-			return nil
+			return checkContained(e)
 		}
 		return extractFile(root, e, content)
 	})

@@ -49,7 +49,7 @@ func (w *Writer) File(path string, executable bool, size int64, content io.Reade
 	})
 }
 
-// Symlink adds a link. Its target must stay within the root.
+// Symlink adds a link, wherever it leads.
 func (w *Writer) Symlink(path, target string) error {
 	if target == "" {
 		return refuse("link %q has no target", path)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -22,13 +23,22 @@ type Folder struct {
 	Renderer deliveryv1.Renderer
 
 	open func() (io.ReadCloser, error)
+	// root is the folder that is rendered.
+	root string
+	// nodes are the files, links and folders of the artifact, by path; "." is all of it.
+	nodes map[string]node
 	// marks are the files that are made for a renderer, by the folder that they stand in.
 	marks map[string][]mark
-	// links are symbolic links; folders are all that have a file.
-	links   []artifact.Entry
-	folders map[string]bool
-	// bytes and largest are those of the plain manifests below the root.
+	// names are those of links that plain manifests and templates are read by, by the file that the link leads to.
+	names map[string]string
+	// bytes and largest are those of the files that are read as plain manifests.
 	bytes, largest int64
+}
+
+// node is a file, a link or a folder of the artifact.
+type node struct {
+	artifact.Node
+	size int64
 }
 
 // mark is a file that tells what its folder is made for.
@@ -40,25 +50,25 @@ type mark struct {
 // Scan looks at the names in a service's folder, and finds out what renders it. Open gives the folder, a verified
 // tar; it is called more than once, now and by Render. A *manifest.Error is a mistake in the folder.
 func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder, error) {
-	f := &Folder{Service: service, open: open, marks: map[string][]mark{}, folders: map[string]bool{}}
+	f := &Folder{
+		Service: service, open: open, marks: map[string][]mark{}, names: map[string]string{},
+		nodes: map[string]node{".": {Node: artifact.Node{Folder: true}}},
+	}
 	err := f.Walk(func(entry artifact.Entry, _ io.Reader) error {
-		for dir := path.Dir(entry.Path); dir != "." && !f.folders[dir]; dir = path.Dir(dir) {
-			f.folders[dir] = true
-		}
-		if entry.Link != "" {
-			f.links = append(f.links, entry)
+		f.nodes[entry.Path] = node{Node: artifact.Node{Link: entry.Link}, size: entry.Size}
+		for dir := path.Dir(entry.Path); !f.nodes[dir].Folder; dir = path.Dir(dir) {
+			f.nodes[dir] = node{Node: artifact.Node{Folder: true}}
 		}
 		if renderer := madeFor(entry.Path); renderer != 0 {
 			dir := path.Dir(entry.Path)
 			f.marks[dir] = append(f.marks[dir], mark{file: entry.Path, renderer: renderer})
 		}
-		if f.Plain(entry.Path) {
-			f.bytes += entry.Size
-			f.largest = max(f.largest, entry.Size)
-		}
 		return nil
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := f.findRoot(); err != nil {
 		return nil, err
 	}
 	if f.Renderer, err = f.choose(); err != nil {
@@ -67,17 +77,84 @@ func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder,
 	return f, f.check()
 }
 
+// findRoot follows render.path.
+func (f *Folder) findRoot() error {
+	asked := path.Clean(f.Service.Render.GetPath())
+	root, err := f.Follow(asked)
+	switch {
+	case errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop):
+		return f.unfollowed(asked, err)
+	case err != nil || !f.nodes[root].Folder:
+		return f.mistake(asked, "there is no such folder. Mend render.path, or push the folder")
+	}
+	f.root = root
+	return nil
+}
+
 // Root is the folder that is rendered, "." for all.
-func (f *Folder) Root() string { return path.Clean(f.Service.Render.GetPath()) }
+func (f *Folder) Root() string { return f.root }
+
+// Node is what the artifact has at a path.
+func (f *Folder) Node(name string) (artifact.Node, bool) {
+	n, ok := f.nodes[name]
+	return n.Node, ok
+}
+
+// Paths are those of all files, links and folders of the artifact, in no order.
+func (f *Folder) Paths() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range f.nodes {
+			if name != "." && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Follow finds where a path of the artifact leads, through links.
+func (f *Folder) Follow(name string) (string, error) { return artifact.Follow(name, f.Node) }
+
+// unfollowed is the mistake of a link that leads nowhere.
+func (f *Folder) unfollowed(name string, err error) error {
+	return Unfollowed(f.Service.Path, name, err)
+}
+
+// Unfollowed is the mistake of a link in a service's folder that leads nowhere.
+func Unfollowed(folder, name string, err error) error {
+	return Mistake(folder, name, artifact.Printable("is a link that can't be followed: "+err.Error())+". Put the file itself in its place, or what the link leads to into the folder")
+}
 
 // below tells whether a file is in the folder that is rendered.
 func (f *Folder) below(name string) bool {
-	return f.Root() == "." || strings.HasPrefix(name, f.Root()+"/")
+	return f.root == "." || strings.HasPrefix(name, f.root+"/")
 }
 
-// Plain tells the files that hold plain manifests. Names that begin with a dot are left out (.github/, .sops.yaml).
+// Plain tells the names of files that hold plain manifests. Those that begin with a dot are left out (.github/, .sops.yaml).
 func (f *Folder) Plain(name string) bool {
-	return f.below(name) && wanted(name)
+	return f.below(name) && wanted(strings.TrimPrefix(name, f.root+"/"))
+}
+
+// Defines tells the names of templates that only define.
+func Defines(name string) bool {
+	return strings.HasPrefix(path.Base(name), "_") && path.Ext(name) == ".tpl"
+}
+
+// reads tells the names that are read by the renderers of single files.
+func (f *Folder) reads(name string) bool {
+	return f.Plain(name) || f.Renderer == deliveryv1.Renderer_RENDERER_TEMPLATE && Defines(name)
+}
+
+// Name is what a file is read as by the renderers of single files: its own name, or that of a link to it. False: it
+// is not read.
+func (f *Folder) Name(file artifact.Entry) (string, bool) {
+	if file.Link != "" {
+		return "", false
+	}
+	if f.reads(file.Path) {
+		return file.Path, true
+	}
+	name, ok := f.names[file.Path]
+	return name, ok
 }
 
 func wanted(name string) bool {
@@ -106,14 +183,11 @@ func madeFor(name string) deliveryv1.Renderer {
 
 // choose finds the renderer: what the spec says, or else what the folder is made for.
 func (f *Folder) choose() (deliveryv1.Renderer, error) {
-	if f.Root() != "." && !f.folders[f.Root()] {
-		return 0, f.mistake(f.Root(), "there is no such folder. Mend render.path, or push the folder")
-	}
 	asked := f.Service.Render.GetRenderer()
 	found := deliveryv1.Renderer_RENDERER_RAW
-	for i, mark := range f.marks[f.Root()] {
+	for i, mark := range f.marks[f.root] {
 		if i > 0 && asked == 0 {
-			return 0, f.mistake(mark.file, "the folder also has "+path.Base(f.marks[f.Root()][0].file)+". Remove one, or say in render.renderer which is meant")
+			return 0, f.mistake(mark.file, "the folder also has "+path.Base(f.marks[f.root][0].file)+". Remove one, or say in render.renderer which is meant")
 		}
 		found = mark.renderer
 	}
@@ -121,22 +195,21 @@ func (f *Folder) choose() (deliveryv1.Renderer, error) {
 	case asked == 0:
 		return found, nil
 	case asked == deliveryv1.Renderer_RENDERER_HELM && !f.has(asked):
-		return 0, f.mistake(f.Root(), "there is no Chart.yaml. Mend render.path or render.renderer")
+		return 0, f.mistake(f.root, "there is no Chart.yaml. Mend render.path or render.renderer")
 	case asked == deliveryv1.Renderer_RENDERER_KUSTOMIZE && !f.has(asked):
-		return 0, f.mistake(f.Root(), "there is no kustomization.yaml. Mend render.path or render.renderer")
+		return 0, f.mistake(f.root, "there is no kustomization.yaml. Mend render.path or render.renderer")
 	}
 	return asked, nil
 }
 
 func (f *Folder) has(renderer deliveryv1.Renderer) bool {
-	return slices.ContainsFunc(f.marks[f.Root()], func(m mark) bool { return m.renderer == renderer })
+	return slices.ContainsFunc(f.marks[f.root], func(m mark) bool { return m.renderer == renderer })
 }
 
-// check makes sure that a folder of plain manifests or templates has nothing else. Symbolic links are not
-// followed: one that could hide manifests is an error, because what is not seen would be pruned.
+// check makes sure that a folder of plain manifests or templates has nothing else.
 func (f *Folder) check() error {
 	if f.Renderer == deliveryv1.Renderer_RENDERER_KUSTOMIZE || f.Renderer == deliveryv1.Renderer_RENDERER_HELM {
-		return f.checkLinks()
+		return nil
 	}
 	for _, dir := range slices.Sorted(maps.Keys(f.marks)) {
 		mark := f.marks[dir][0]
@@ -150,34 +223,34 @@ func (f *Folder) check() error {
 		return f.mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+mark.renderer.String()+
 			"; or point the service at a folder of plain manifests")
 	}
-	return f.checkLinks()
+	return f.gather()
 }
 
-func (f *Folder) checkLinks() error {
-	helm := f.Renderer == deliveryv1.Renderer_RENDERER_HELM // A template may have any name.
-	for _, link := range f.links {
-		below := f.below(link.Path) || f.Renderer == deliveryv1.Renderer_RENDERER_KUSTOMIZE
-		if below && (helm || wanted(link.Path) || f.folders[target(link)]) {
-			return f.mistake(link.Path, "is a symbolic link, and links are not followed. Put the file itself in its place")
+// gather finds the files that plain manifests and templates are read from. Links to files are followed; those to
+// folders are not, as with kubectl. A file that several names lead to is read once.
+func (f *Folder) gather() error {
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		is := f.nodes[name]
+		if is.Folder || !f.reads(name) {
+			continue
 		}
+		if is.Link != "" {
+			target, err := f.Follow(name)
+			if err != nil {
+				return f.unfollowed(name, err)
+			}
+			if is = f.nodes[target]; is.Folder {
+				return f.mistake(name, "is a link to a folder, and is named like a file. Name the link otherwise, or link the files")
+			}
+			if f.names[target] != "" || f.reads(target) {
+				continue
+			}
+			f.names[target] = name
+		}
+		f.bytes += is.size
+		f.largest = max(f.largest, is.size)
 	}
 	return nil
-}
-
-// target is the path within the artifact that a link leads to.
-func target(link artifact.Entry) string {
-	dir := strings.Split(link.Path, "/")
-	dir = dir[:len(dir)-1]
-	for part := range strings.SplitSeq(link.Link, "/") {
-		switch part {
-		case "", ".":
-		case "..":
-			dir = dir[:max(len(dir)-1, 0)]
-		default:
-			dir = append(dir, part)
-		}
-	}
-	return strings.Join(dir, "/")
 }
 
 // mistake is an error at a file of the folder.

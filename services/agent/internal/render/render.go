@@ -70,14 +70,15 @@ func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error
 func Plain(f *Folder, add manifest.Add, memo manifest.Memo) error {
 	reader := manifest.NewReader(add, memo)
 	err := f.Walk(func(entry artifact.Entry, content io.Reader) error {
-		if entry.Link != "" || !f.Plain(entry.Path) {
+		name, ok := f.Name(entry)
+		if !ok {
 			return nil
 		}
 		data, err := io.ReadAll(io.LimitReader(content, manifest.MaxFileBytes+1))
 		if err != nil {
 			return err
 		}
-		if !reader.Read(artifact.Printable(path.Join(f.Service.Path, entry.Path)), data) {
+		if !reader.Read(artifact.Printable(path.Join(f.Service.Path, name)), data) {
 			return errEnough
 		}
 		return nil

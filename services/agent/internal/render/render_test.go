@@ -78,18 +78,47 @@ func TestPlainManifestsAreRead(t *testing.T) {
 	}
 }
 
-// What a link hides would look as if it had been removed from the folder.
-func TestLinksThatCouldHideManifestsAreRefused(t *testing.T) {
+// As `kubectl apply -R -f` does: a link to a file is read by the link's name, and one to a folder is not entered. A file
+// that is read already is not read again.
+func TestLinksOfPlainManifestsAreFollowedAsKubectlDoes(t *testing.T) {
 	t.Parallel()
-	for name, files := range map[string]map[string]string{
-		"a file":   {"a.yaml": configMap, "b.yaml": "->a.yaml"},
-		"a folder": {"base/a.yaml": configMap, "prod": "->base"},
-		"deep":     {"base/deep/a.yaml": configMap, "x/prod": "->../base/deep"},
+	for name, test := range map[string]struct {
+		root  string
+		files map[string]string
+		want  string
+	}{
+		"a file that is read anyway":   {"", map[string]string{"a.yaml": configMap, "b.yaml": "->a.yaml"}, "ConfigMap a (apps/a.yaml, document 1)"},
+		"a file of another name":       {"", map[string]string{"files/a": configMap, "b.yaml": "->files/a"}, "ConfigMap a (apps/b.yaml, document 1)"},
+		"a file by two names":          {"", map[string]string{"files/a": configMap, "b.yaml": "->files/a", "c.yaml": "->b.yaml"}, "ConfigMap a (apps/b.yaml, document 1)"},
+		"a file beside the root":       {"prod", map[string]string{"files/a.yaml": configMap, "prod/b.yaml": "->../files/a.yaml"}, "ConfigMap a (apps/prod/b.yaml, document 1)"},
+		"\"..\" after a name":          {"prod", map[string]string{"files/a.yaml": configMap, "prod/x/y": "", "prod/b.yaml": "->x/../../files/a.yaml"}, "ConfigMap a (apps/prod/b.yaml, document 1)"},
+		"a folder":                     {"prod", map[string]string{"files/a.yaml": "not: this", "prod/a.yaml": configMap, "prod/files": "->../files"}, "ConfigMap a (apps/prod/a.yaml, document 1)"},
+		"a folder that is read anyway": {"", map[string]string{"base/deep/a.yaml": configMap, "x/prod": "->../base/deep"}, "ConfigMap a (apps/base/deep/a.yaml, document 1)"},
+		"the root":                     {"now", map[string]string{"v2/a.yaml": configMap, "v1/a.yaml": "not: this", "now": "->v2"}, "ConfigMap a (apps/v2/a.yaml, document 1)"},
+		"unused, and out":              {"", map[string]string{"a.yaml": configMap, "README": "->../../README", "etc": "->/etc", ".b.yaml": "->/etc/passwd", "gone.txt": "->gone"}, "ConfigMap a (apps/a.yaml, document 1)"},
 	} {
-		_, err := renderAll(t, desired.Service{}, pack(t, files))
-		if _, mistake := errors.AsType[*manifest.Error](err); !mistake || !strings.Contains(err.Error(), "is a symbolic link") {
-			t.Errorf("%s: %v", name, err)
+		got, err := renderAll(t, desired.Service{Path: "apps", Render: &deliveryv1.RenderSpec{Path: test.root}}, pack(t, test.files))
+		if err != nil || len(got) != 1 || got[0] != test.want {
+			t.Errorf("%s: got %v, %v", name, got, err)
 		}
+	}
+}
+
+// What a link hides would look as if it had been removed from the folder.
+func TestLinksThatLeadNowhereAreMistakes(t *testing.T) {
+	t.Parallel()
+	for target, words := range map[string]string{
+		"../b.yaml": `apps/a.yaml: is a link that can't be followed: link "a.yaml" -> "../b.yaml" leads out of the folder`, "/etc/passwd": "leads out of the folder", "x/../../b": "leads out of the folder",
+		"a.yaml": "leads through more links than are followed", "gone": `"gone": file does not exist`, "x": "is a link to a folder, and is named like a file",
+	} {
+		_, err := renderAll(t, desired.Service{Path: "apps"}, pack(t, map[string]string{"a.yaml": "->" + target, "x/b.yaml": configMap}))
+		if _, mistake := errors.AsType[*manifest.Error](err); !mistake || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	_, err := renderAll(t, desired.Service{Path: "apps", Render: &deliveryv1.RenderSpec{Path: "now"}}, pack(t, map[string]string{"a.yaml": configMap, "now": "->../v2"}))
+	if _, mistake := errors.AsType[*manifest.Error](err); !mistake || !strings.Contains(err.Error(), `link "now" -> "../v2" leads out of the folder`) {
+		t.Errorf("a root: %v", err)
 	}
 }
 

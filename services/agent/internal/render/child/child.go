@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -161,19 +160,15 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 // mistake is an error at a file of the folder, or of the folder itself.
 func (j *job) mistake(file, problem string) error { return render.Mistake(j.Path, file, problem) }
 
-// files reads those below a folder, with paths relative to it.
-func (j *job) files(root string) (map[string][]byte, error) {
+// contents reads all files of the artifact, by path.
+func (j *job) contents() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
-		name, ok := entry.Path, true
-		if root != "." {
-			name, ok = strings.CutPrefix(entry.Path, root+"/")
-		}
-		if !ok || entry.Link != "" {
+		if entry.Link != "" {
 			return nil
 		}
 		data, err := io.ReadAll(content)
-		files[name] = data
+		files[entry.Path] = data
 		return err
 	})
 	return files, err

@@ -324,7 +324,6 @@ func TestTarWithLinksDevicesAndDots(t *testing.T) {
 		"absolute":  {Name: "/a.yaml", Typeflag: tar.TypeReg, Mode: 0o644},
 		"device":    {Name: "a.yaml", Typeflag: tar.TypeChar, Mode: 0o644},
 		"hard link": {Name: "a.yaml", Typeflag: tar.TypeLink, Linkname: "b.yaml", Mode: 0o644},
-		"escape":    {Name: "a.yaml", Typeflag: tar.TypeSymlink, Linkname: "../../etc/passwd", Mode: 0o777},
 		".git":      {Name: ".GIT/a.yaml", Typeflag: tar.TypeReg, Mode: 0o644},
 		"mode 0":    {Name: "a.yaml", Typeflag: tar.TypeReg},
 	} {

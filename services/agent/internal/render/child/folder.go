@@ -2,7 +2,6 @@ package child
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/render"
 )
 
 // mount is where kustomize sees the service's folder. It is not the root, so that a ".." too many leads out of the
@@ -23,44 +23,24 @@ type folder struct {
 	// FileSystem is an empty one, for what kustomize build does not call: it reads by the methods below alone.
 	filesys.FileSystem
 
-	nodes map[string]node // by the path in the folder; "." is the folder itself
+	service  *render.Folder
+	contents map[string][]byte // of the files, by path in the artifact
 	// reached is called with each file before kustomize gets its content.
 	reached func(name string, content []byte) error
 	// outside is the first link that led out of the folder.
 	outside error
 }
 
-type node struct {
-	artifact.Node
-	data []byte // of a file
-}
-
-// newFolder reads the service's folder.
-func (j *job) newFolder() (*folder, error) {
-	f := &folder{FileSystem: filesys.MakeFsInMemory(), nodes: map[string]node{".": {Node: artifact.Node{Folder: true}}}}
-	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
-		data, err := io.ReadAll(content)
-		f.nodes[entry.Path] = node{Node: artifact.Node{Link: entry.Link}, data: data}
-		for dir := path.Dir(entry.Path); !f.nodes[dir].Folder; dir = path.Dir(dir) {
-			f.nodes[dir] = node{Node: artifact.Node{Folder: true}}
-		}
-		return err
-	})
-	return f, err
-}
-
 // find follows a path to what is there. Errors are a disk's.
-func (f *folder) find(op, name string) (string, node, error) {
+func (f *folder) find(op, name string) (string, artifact.Node, error) {
 	inner, ok := strings.CutPrefix(path.Clean(name), mount)
 	if !ok || inner != "" && inner[0] != '/' {
-		return "", node{}, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
+		return "", artifact.Node{}, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
 	}
-	to, err := artifact.Follow(inner, func(p string) (artifact.Node, bool) {
-		n, ok := f.nodes[p]
-		return n.Node, ok
-	})
+	to, err := f.service.Follow(inner)
 	if err == nil {
-		return to, f.nodes[to], nil
+		is, _ := f.service.Node(to)
+		return to, is, nil
 	}
 	if errors.Is(err, artifact.ErrOutside) && f.outside == nil {
 		f.outside = err
@@ -68,7 +48,7 @@ func (f *folder) find(op, name string) (string, node, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = syscall.ENOENT
 	}
-	return "", node{}, &fs.PathError{Op: op, Path: name, Err: err}
+	return "", artifact.Node{}, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // Exists is os.Stat's word.
@@ -90,9 +70,12 @@ func (f *folder) ReadFile(name string) ([]byte, error) {
 		err = &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
 	}
 	if err == nil {
-		err = f.reached(to, n.data)
+		err = f.reached(to, f.contents[to])
 	}
-	return n.data, err
+	if err != nil {
+		return nil, err
+	}
+	return f.contents[to], nil
 }
 
 // CleanedAbs gives a path without links, as a folder and the name of a file in it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -23,13 +24,20 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/ignore"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/render"
 )
 
 // helm renders a chart as `helm template` does, for the real cluster.
 func (j *job) helm() error {
 	log.SetOutput(io.Discard) //nolint:forbidigo // libraries that warn have nobody to tell
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	files, err := j.files(j.folder.Root())
+	contents, err := j.contents()
+	if err != nil {
+		return err
+	}
+	files, err := j.chartFiles(contents)
 	if err != nil {
 		return err
 	}
@@ -37,7 +45,7 @@ func (j *job) helm() error {
 	if err != nil {
 		return j.mistake(j.folder.Root(), err.Error())
 	}
-	values, err := j.values(loaded)
+	values, err := j.values(loaded, contents)
 	if err != nil {
 		return err
 	}
@@ -99,14 +107,14 @@ func (e entry) IsDir() bool        { return e.folder }
 func (e entry) Sys() any           { return nil }
 
 // values puts together what .Values is: files, the spec's own, and the configuration.
-func (j *job) values(loaded *chart.Chart) (map[string]any, error) {
-	files, err := j.files(".")
-	if err != nil {
-		return nil, err
-	}
+func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[string]any, error) {
 	given := map[string]any{}
 	for _, name := range j.spec.GetHelm().GetValuesFiles() {
-		text, ok := files[path.Clean(name)]
+		target, err := j.folder.Follow(path.Clean(name))
+		if errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop) {
+			return nil, render.Unfollowed(j.Path, name, err)
+		}
+		text, ok := contents[target]
 		if !ok {
 			return nil, j.mistake(name, "there is no such file of values. Mend render.helm.valuesFiles, or push it")
 		}

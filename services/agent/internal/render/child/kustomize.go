@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/manifest"
@@ -18,10 +19,11 @@ import (
 // kustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
 // may be away.
 func (j *job) kustomize() error {
-	files, err := j.newFolder()
+	contents, err := j.contents()
 	if err != nil {
 		return err
 	}
+	files := &folder{FileSystem: filesys.MakeFsInMemory(), service: j.folder, contents: contents}
 	// What the root does not reach may refer to anything.
 	var refused error
 	files.reached = func(name string, content []byte) error {

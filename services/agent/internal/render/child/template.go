@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"text/template"
@@ -13,6 +12,7 @@ import (
 	"github.com/Masterminds/sprig/v3"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/render"
 )
 
 // templates renders plain manifests that are templates. Files named _*.tpl only define.
@@ -31,8 +31,8 @@ func (j *job) templates() error {
 	}})
 	var names []string
 	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
-		defines := strings.HasPrefix(path.Base(entry.Path), "_") && path.Ext(entry.Path) == ".tpl"
-		if entry.Link != "" || !defines && !j.folder.Plain(entry.Path) {
+		name, ok := j.folder.Name(entry)
+		if !ok {
 			return nil
 		}
 		data, err := io.ReadAll(content)
@@ -40,11 +40,11 @@ func (j *job) templates() error {
 			return err
 		}
 		j.depends = j.depends || bytes.Contains(data, []byte("KubernetesVersion")) || bytes.Contains(data, []byte("APIVersions"))
-		if _, err := root.New(entry.Path).Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))); err != nil {
-			return j.mistake(entry.Path, err.Error())
+		if _, err := root.New(name).Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))); err != nil {
+			return j.mistake(name, err.Error())
 		}
-		if !defines {
-			names = append(names, entry.Path)
+		if !render.Defines(name) {
+			names = append(names, name)
 		}
 		return nil
 	})

@@ -1,0 +1,74 @@
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+
+	"helm.sh/helm/v4/pkg/ignore"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/render"
+)
+
+// chartFiles are the files of the chart's folder by their names in the chart, with links to files and folders
+// followed as Helm does. What .helmignore leaves out is not followed: it may lead anywhere.
+func (j *job) chartFiles(contents map[string][]byte) (map[string][]byte, error) {
+	root := j.folder.Root()
+	rules := ignore.Empty()
+	if at, err := j.folder.Follow(path.Join(root, ignore.HelmIgnore)); err == nil {
+		if rules, err = ignore.Parse(bytes.NewReader(contents[at])); err != nil {
+			return nil, j.mistake(path.Join(root, ignore.HelmIgnore), err.Error())
+		}
+	}
+	rules.AddDefaults()
+	x := &expansion{job: j, rules: rules, contents: contents, names: map[string][]string{}, files: map[string][]byte{}}
+	for name := range j.folder.Paths() {
+		x.names[path.Dir(name)] = append(x.names[path.Dir(name)], path.Base(name))
+	}
+	return x.files, x.add("", []string{root})
+}
+
+// expansion is a chart whose links are being followed.
+type expansion struct {
+	*job
+	rules    *ignore.Rules
+	contents map[string][]byte   // by path in the artifact
+	names    map[string][]string // by folder of the artifact
+	files    map[string][]byte   // by name in the chart
+}
+
+// add takes in what the last of ways holds as a folder of the chart. The others are the folders that it was come by.
+func (x *expansion) add(name string, ways []string) error {
+	folder := ways[len(ways)-1]
+	for _, base := range slices.Sorted(slices.Values(x.names[folder])) {
+		name, at := path.Join(name, base), path.Join(folder, base)
+		is, _ := x.folder.Node(at)
+		if is.Link != "" {
+			if ignored(x.rules, name) || x.rules.Ignore(name, entry{name: name, folder: true}) {
+				continue
+			}
+			target, err := x.folder.Follow(at)
+			if err != nil {
+				return render.Unfollowed(x.Path, at, err)
+			}
+			if slices.Contains(ways, target) {
+				return x.mistake(at, "is a link to a folder that it is in: the chart would have no end")
+			}
+			at = target
+			is, _ = x.folder.Node(at)
+		}
+		if is.Folder {
+			if err := x.add(name, append(slices.Clip(ways), at)); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(x.files) == artifact.DefaultFiles {
+			return x.mistake(at, fmt.Sprintf("is one file more than the limit of %d, with links followed", artifact.DefaultFiles))
+		}
+		x.files[name] = x.contents[at]
+	}
+	return nil
+}
