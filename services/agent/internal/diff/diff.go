@@ -82,6 +82,10 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 		if item.Hook != 0 {
 			continue // it is run, not kept
 		}
+		if item.Flags&object.Hold != 0 {
+			d.out.Unchanged++ // it is never sent
+			continue
+		}
 		if err := d.item(ctx, objects, item); err != nil {
 			return nil, err
 		}

@@ -62,8 +62,9 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			return nil, err
 		}
 	}
+	lookups := newLookups(k.Lookup(service), service, record)
 	in := render.Input{
-		Lookup: k.Lookup(service),
+		Lookup: lookups.lookup,
 		Memo:   func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
@@ -88,6 +89,12 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
 	if building.Len() == 0 {
 		return nil, nil
+	}
+	// A chart that leaves out what it found would have it removed, and made again by the next render.
+	for _, ref := range lookups.found {
+		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, in.Folder.Root())}); err != nil {
+			return nil, err
+		}
 	}
 	return building.Commit(ctx)
 }

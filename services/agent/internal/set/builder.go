@@ -145,6 +145,21 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	return b.append(item)
 }
 
+// Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.
+func (b *Builder) Hold(ctx context.Context, ref object.Ref, at manifest.Position) error {
+	if slices.ContainsFunc(b.items, func(item Item) bool {
+		return item.Group == ref.Group && item.Kind == ref.Kind && item.Name == ref.Name && (item.Namespace == ref.Namespace || item.bare && ref.Namespace == b.Namespace)
+	}) {
+		return nil
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetGroupVersionKind(ref.GVK())
+	obj.SetNamespace(ref.Namespace)
+	obj.SetName(ref.Name)
+	obj.SetAnnotations(map[string]string{object.HoldAnnotation: "a lookup of the chart found it"})
+	return b.Add(ctx, obj, at)
+}
+
 // append adds an item: a hook once for each of its moments, as hooks that share a name.
 func (b *Builder) append(item Item) error {
 	moments := item.Hook.Moments()

@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
@@ -74,8 +75,10 @@ type job struct {
 	folder *render.Folder
 	// depends: a template reads what the cluster can do.
 	depends bool
-	out     *bufio.Writer
-	answers io.Reader
+	// unanswered: the cluster did not answer a lookup, or refused it.
+	unanswered bool
+	out        *bufio.Writer
+	answers    io.Reader
 }
 
 func (j *job) run(in io.Reader) error {
@@ -148,11 +151,12 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 		return nil, err
 	}
 	if answer.Error != "" {
+		j.unanswered = true
 		return nil, errors.New(answer.Error)
 	}
 	found := map[string]any{}
 	if len(answer.Object) > 0 {
-		err = json.Unmarshal(answer.Object, &found)
+		err = k8sjson.Unmarshal(answer.Object, &found) // integers are int64
 	}
 	return found, err
 }

@@ -204,6 +204,36 @@ func TestLookupSeesOnlyTheAccountsObjects(t *testing.T) {
 	}
 }
 
+// Helm's lookup gives integers as int64: a template compares them with literals.
+func TestLookupGivesIntegersAsHelmDoes(t *testing.T) {
+	t.Parallel()
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (map[string]any, error) {
+		return map[string]any{"spec": map[string]any{"replicas": int64(3), "share": 0.5}}, nil
+	}
+	got, err := run(t, nil, map[string]string{
+		"Chart.yaml":       chartYAML,
+		"templates/a.yaml": configMap("a", `{{ $l := lookup "apps/v1" "Deployment" "web" "shop" }}{{ eq $l.spec.replicas 3 }}-{{ kindOf $l.spec.replicas }}-{{ kindOf $l.spec.share }}`),
+	}, lookup)
+	if err != nil || !strings.Contains(got["ConfigMap a"], `"true-int64-float64"`) {
+		t.Errorf("got %v %v", got, err)
+	}
+}
+
+// A cluster that does not answer, or refuses, is no mistake of the folder: the render is worth another try.
+func TestALookupThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (map[string]any, error) {
+		return nil, errors.New("the API server is not there")
+	}
+	_, err := run(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ lookup "v1" "Secret" "web" "root" }}`}, lookup)
+	if err == nil || !strings.Contains(err.Error(), "the API server is not there") {
+		t.Errorf("got %v", err)
+	}
+	if _, mistake := errors.AsType[*manifest.Error](err); mistake {
+		t.Errorf("%v is taken for a mistake of the folder", err)
+	}
+}
+
 func TestKustomizeRemoteBaseIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"https://example.com/a.yaml", "github.com/a/b//c?ref=v1", "git@github.com:a/b.git", "ssh://host/a", "file:///etc"} {

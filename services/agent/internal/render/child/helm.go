@@ -217,6 +217,9 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	helm := engine.Engine{CustomTemplateFuncs: map[string]any{"lookup": j.lookup}}
 	rendered, err := helm.RenderWithContext(context.Background(), loaded, top) // the parent ends the process
 	if err != nil {
+		if j.unanswered { // templates can't catch it, so it is why they failed
+			return nil, fmt.Errorf("helm: %s", strings.TrimSpace(err.Error()))
+		}
 		return nil, j.mistake(j.folder.Root(), "helm: "+strings.TrimSpace(err.Error()))
 	}
 	var texts []text
