@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
@@ -203,8 +204,8 @@ func (a *Agent) Frugal() {}
 
 // lockDir makes the data folder and sees to it that no second agent uses it.
 func lockDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data folder: %w", err)
+	if err := datadir.Ensure(dir); err != nil {
+		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

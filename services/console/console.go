@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/platform/addresses"
 	trail "fairlead.dev/platform/audit"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -43,10 +44,10 @@ const (
 	defaultListen = "127.0.0.1:7400"
 	// readyTimeout bounds the look at the database behind /readyz.
 	readyTimeout = 2 * time.Second
-	// dataDirMode and file modes: what is in there opens everything else.
-	dataDirMode = 0o700
 	// minHubSecret is the shortest hub secret that the API lets through.
 	minHubSecret = 16
+	// Files of the data folder, unless the configuration names others.
+	databaseFile, masterKeyFile, hubSecretFile = "console.db", "master.key", "hub.secret"
 )
 
 // Config is what differs per deployment.
@@ -110,13 +111,13 @@ func (c *Config) Validate() error {
 		return errors.New("--data-dir is missing: name a folder for the console's state")
 	}
 	if c.DatabaseURL == "" || c.DatabaseURL == "sqlite:" {
-		c.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "console.db")
+		c.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, databaseFile)
 	}
 	if c.MasterKeyFile == "" {
-		c.MasterKeyFile = filepath.Join(c.DataDir, "master.key")
+		c.MasterKeyFile = filepath.Join(c.DataDir, masterKeyFile)
 	}
 	if c.HubSecretFile == "" {
-		c.HubSecretFile = filepath.Join(c.DataDir, "hub.secret")
+		c.HubSecretFile = filepath.Join(c.DataDir, hubSecretFile)
 	}
 	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
 		return fmt.Errorf("%s: %w", addresses.Flag, err)
@@ -239,12 +240,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // prepare makes what the console keeps on disk, and reads the master key.
 func prepare(cfg Config) (*seal.Box, error) {
-	if err := os.MkdirAll(cfg.DataDir, dataDirMode); err != nil {
-		return nil, fmt.Errorf("make data folder: %w", err)
+	if err := datadir.Ensure(cfg.DataDir); err != nil {
+		return nil, err
 	}
-	// A folder that was there may be open to others.
-	if err := os.Chmod(cfg.DataDir, dataDirMode); err != nil {
-		return nil, fmt.Errorf("protect data folder: %w", err)
+	// SQLite gives its other two files the mode of the first.
+	if err := datadir.Protect(cfg.DataDir, masterKeyFile, hubSecretFile, databaseFile, databaseFile+"-wal", databaseFile+"-shm"); err != nil {
+		return nil, err
 	}
 	box, err := seal.Ensure(cfg.MasterKeyFile)
 	if err != nil {

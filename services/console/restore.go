@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/seal"
@@ -37,8 +38,8 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 	if err != nil {
 		return fmt.Errorf("%w: put the master key that the backup was made with there, or name it with --master-key-file", err)
 	}
-	if err := os.MkdirAll(cfg.DataDir, dataDirMode); err != nil {
-		return fmt.Errorf("make data folder: %w", err)
+	if err := datadir.Ensure(cfg.DataDir); err != nil {
+		return err
 	}
 	s, err := store.New(cfg.DatabaseURL, store.Options{})
 	if err != nil {

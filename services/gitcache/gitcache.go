@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
@@ -67,6 +68,9 @@ type Service struct {
 // New puts a gitcache together. It reads what DataDir holds and dials nothing.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := datadir.Ensure(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if cfg.Replica == "" {

@@ -40,9 +40,6 @@ func keptName(dir string) (string, error) {
 		return "", fmt.Errorf("read the replica's name: %w", err)
 	}
 	name := replicaName()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("keep the replica's name: %w", err)
-	}
 	if err := durable.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep the replica's name: %w", err)
 	}

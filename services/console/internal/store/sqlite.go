@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 
 	"github.com/pressly/goose/v3"
@@ -44,11 +45,21 @@ func (s *Store) useSQLite(file string) error {
 			"UPDATE sqlite_sequence SET seq = (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone)) WHERE name = 'events'",
 		},
 		lockFile:    path + ".lock",
+		makeFile:    func() error { return makeDatabase(path) },
 		now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
 		unavailable: sqliteUnavailable,
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
 	}
 	return nil
+}
+
+// makeDatabase makes the file, if it is missing, readable by its owner only: SQLite would make it readable by all.
+func makeDatabase(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("make database: %w", err)
+	}
+	return f.Close()
 }
 
 func sqliteDSN(path string, pragmas ...string) string {

@@ -121,6 +121,8 @@ type dialect struct {
 	ownNumbers string
 	// lockFile is locked by the one process that may use the database; empty: several may.
 	lockFile string
+	// makeFile makes the file of such a database if it is missing.
+	makeFile func() error
 	// alone is an error while a console uses the database; nil: the lock tells.
 	alone func(context.Context, *sql.DB) error
 	// now is the database's time in microseconds: clocks of consoles differ.
@@ -178,8 +180,11 @@ func (s *Store) Use() error {
 	if errors.Is(err, lockfile.ErrHeld) {
 		return ErrInUse
 	}
+	if err != nil {
+		return err
+	}
 	s.lock = lock
-	return err
+	return s.dialect.makeFile()
 }
 
 // Migrate brings the schema up to date, and ends a restore. Call it before anything else but Use; several consoles may do so at once.
