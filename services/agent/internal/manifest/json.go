@@ -6,34 +6,71 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
+	"unicode"
 )
 
-// jsonFile reads one or more JSON values, one after the other.
-func (p *Reader) jsonFile(at Position, data []byte) error {
-	if marks := (chunk{data: data}).marks(); marks > maxMarks {
+// mixedFile reads a file that begins with "{", as kubectl does: JSON values, one after the other, until that fails with no more
+// than one of them read; the rest is YAML.
+func (p *Reader) mixedFile(at Position, data []byte) error {
+	marks := (chunk{data: data}).marks()
+	isJSON := path.Ext(at.File) == ".json"
+	if marks > maxMarks && isJSON {
 		return &Error{Position: at, Problem: fmt.Sprintf("the file has more than %d values. Split it", maxMarks)}
+	} else if marks > maxMarks {
+		return p.chunks(at, plainChunks(data, 1), Plain)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	for {
-		begin := skipSpace(data, decoder.InputOffset())
+		end := decoder.InputOffset()
+		begin := skipSpace(data, end)
 		var value any
 		err := decoder.Decode(&value)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err != nil {
+			mistake := &Error{Position: at, Line: jsonErrorLine(data, begin, err), Problem: "is no valid JSON: " + err.Error()}
+			mistake.Position.Document++
+			if at.Document > 1 {
+				return mistake
+			}
+			rest := afterLine(data[end:])
+			err = p.chunks(at, plainChunks(rest, lineOf(data, int64(len(data)-len(rest)))), Plain)
+			if syntax, ok := errors.AsType[*Error](err); ok && isJSON && strings.HasPrefix(syntax.Problem, invalidYAML) {
+				return mistake
+			}
+			return err
+		}
 		at.Document++
 		at.Line = lineOf(data, begin)
-		if err != nil {
-			return &Error{Position: at, Line: jsonErrorLine(data, begin, err), Problem: "is no valid JSON: " + err.Error()}
-		}
 		if value, err = p.jsonValue(at, value, 0); err != nil {
 			return err
 		}
-		if err := p.document(at, value); err != nil {
+		if value == nil {
+			continue
+		}
+		if err := p.take(at, value); err != nil {
 			return err
 		}
 	}
+}
+
+// looksLikeJSON looks no farther than kubectl does.
+func looksLikeJSON(data []byte) bool {
+	const far = 4096
+	return bytes.HasPrefix(bytes.TrimLeftFunc(data[:min(far, len(data))], unicode.IsSpace), []byte("{"))
+}
+
+// afterLine leaves out space at the beginning, up to the end of its line.
+func afterLine(data []byte) []byte {
+	rest := bytes.TrimLeftFunc(data, unicode.IsSpace)
+	if end := bytes.IndexByte(data[:len(data)-len(rest)], '\n'); end >= 0 {
+		return data[end+1:]
+	}
+	return rest
 }
 
 // jsonValue brings numbers to int64 and float64, in place, and holds the limits.

@@ -44,6 +44,8 @@ const (
 	maxErrors = 5
 )
 
+const byteOrderMark = "\xef\xbb\xbf"
+
 // Position says where an object was written down.
 type Position struct {
 	// File is the path within the repository.
@@ -110,6 +112,8 @@ type Memo func(at Position) (known bool, err error)
 type Reader struct {
 	add  Add
 	memo Memo
+	// take is given each document that is not empty.
+	take func(at Position, value any) error
 
 	problems  []error
 	objects   int
@@ -121,14 +125,21 @@ type Reader struct {
 }
 
 // NewReader returns a reader. The memo may be nil.
-func NewReader(add Add, memo Memo) *Reader { return &Reader{add: add, memo: memo} }
+func NewReader(add Add, memo Memo) *Reader {
+	p := &Reader{add: add, memo: memo}
+	p.take = p.document
+	return p
+}
 
-// Read reads a file, JSON if its name says so. False: nothing more is to be read; Err says why.
-func (p *Reader) Read(name string, data []byte) bool {
+// Read reads a plain file. False: nothing more is to be read; Err says why.
+func (p *Reader) Read(name string, data []byte) bool { return p.ReadAs(Plain, name, data) }
+
+// ReadAs reads a file by the rules of its dialect.
+func (p *Reader) ReadAs(as Dialect, name string, data []byte) bool {
 	if p.exhausted {
 		return false
 	}
-	if err := p.file(name, data); err != nil {
+	if err := p.file(as, name, data); err != nil {
 		if _, mistake := errors.AsType[*Error](err); !mistake {
 			p.problems, p.exhausted = nil, true
 		}
@@ -141,7 +152,7 @@ func (p *Reader) Read(name string, data []byte) bool {
 // Err joins the mistakes of all files, of each the first.
 func (p *Reader) Err() error { return errors.Join(p.problems...) }
 
-func (p *Reader) file(name string, data []byte) error {
+func (p *Reader) file(as Dialect, name string, data []byte) error {
 	at := Position{File: name}
 	if len(data) > MaxFileBytes {
 		return &Error{Position: at, Problem: fmt.Sprintf("the file has more than the %d bytes that are read. Split it", MaxFileBytes)}
@@ -150,11 +161,11 @@ func (p *Reader) file(name string, data []byte) error {
 		p.exhausted = true
 		return &Error{Position: at, Problem: fmt.Sprintf("the folder's manifests have more than %d bytes. Split the service", MaxBytes)}
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // the byte order mark of Windows editors
-	if path.Ext(name) == ".json" {
-		return p.jsonFile(at, data)
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark)) // the byte order mark of Windows editors
+	if as != HelmTemplate && (looksLikeJSON(data) || path.Ext(name) == ".json") {
+		return p.mixedFile(at, data)
 	}
-	return p.yamlFile(at, data)
+	return p.chunks(at, split(data, as), as)
 }
 
 // document takes one decoded document.

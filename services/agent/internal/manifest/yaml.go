@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,25 +17,29 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// yamlFile reads the documents of a file one by one, so that a mistake can name its document.
-func (p *Reader) yamlFile(at Position, data []byte) error {
-	for chunk := range documents(data) {
+// chunks reads the documents of a file one by one, so that a mistake can name its document.
+func (p *Reader) chunks(at Position, chunks iter.Seq2[chunk, error], as Dialect) error {
+	for chunk, err := range chunks {
+		if mistake, ok := errors.AsType[*Error](err); ok {
+			mistake.Position.File, mistake.Position.Document = at.File, at.Document+1
+			return err
+		}
 		if chunk.empty() {
 			continue
 		}
 		at.Document++
 		at.Line = chunk.line
-		if err := p.yamlChunk(&at, chunk); err != nil {
+		if err := p.chunk(at, chunk, as); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// recall asks the memo for a piece that is a single document.
+// recall asks the memo for a document.
 func (p *Reader) recall(at *Position, chunk chunk) (bool, error) {
 	at.Text = 0
-	if p.memo == nil || bytes.Contains(chunk.data, []byte("\n...")) {
+	if p.memo == nil || bytes.Contains(chunk.data, []byte("\n...")) { // text after the mark is told each time
 		return false, nil
 	}
 	at.Text = object.SumOf(chunk.data)
@@ -44,40 +50,53 @@ func (p *Reader) recall(at *Position, chunk chunk) (bool, error) {
 	return known, err
 }
 
-// yamlChunk reads what stands between two separators: one document, or more where "..." ends one.
-func (p *Reader) yamlChunk(at *Position, chunk chunk) error {
-	if known, err := p.recall(at, chunk); known || err != nil {
+// chunk reads the text between two separators. It is one document: kubectl and Helm ignore what follows a line "...".
+func (p *Reader) chunk(at Position, chunk chunk, as Dialect) error {
+	if known, err := p.recall(&at, chunk); known || err != nil {
 		return err
 	}
+	value, err := p.decode(&at, chunk, as)
+	if err == nil && as == HelmTemplate && isHelmHook(value) {
+		// Helm sends a hook as it was written, and anything else with one more line break: a block scalar that keeps its end shows that.
+		chunk.data = endLine(bytes.TrimSuffix(chunk.data, []byte("\n")))
+		value, err = p.decode(&at, chunk, as)
+	}
+	if err != nil || value == nil {
+		return err
+	}
+	return p.take(at, value)
+}
+
+func isHelmHook(value any) bool {
+	content, _ := value.(map[string]any)
+	metadata, _ := content["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	_, ok := annotations["helm.sh/hook"]
+	return ok
+}
+
+// decode parses the document of a chunk, and notes the line where it begins.
+func (p *Reader) decode(at *Position, chunk chunk, as Dialect) (any, error) {
 	if chunk.marks() > maxMarks {
-		return &Error{Position: *at, Line: chunk.line, Problem: fmt.Sprintf("the document has more than %d values. Split it", maxMarks)}
+		return nil, &Error{Position: *at, Line: chunk.line, Problem: fmt.Sprintf("the document has more than %d values. Split it", maxMarks)}
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(chunk.data))
-	for first := true; ; first = false {
-		var root yaml.Node
-		err := decoder.Decode(&root)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if !first {
-			at.Document++
-		}
-		if err != nil {
-			return syntaxError(*at, chunk.line, err)
-		}
-		if len(root.Content) == 0 || isNull(root.Content[0]) {
-			continue
-		}
-		at.Line = chunk.line + root.Content[0].Line - 1
-		c := &converter{parser: p, at: *at, offset: chunk.line - 1}
-		value, err := c.value(root.Content[0], 0)
-		if err != nil {
-			return err
-		}
-		if err := p.document(*at, value); err != nil {
-			return err
-		}
+	data := chunk.data
+	if bytes.Contains(data, []byte("\r\n")) {
+		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var root yaml.Node
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, syntaxError(*at, chunk.line, err)
+	}
+	if len(root.Content) == 0 || isNull(root.Content[0]) {
+		return nil, nil
+	}
+	at.Line = chunk.line + root.Content[0].Line - 1
+	c := &converter{parser: p, at: *at, offset: chunk.line - 1, lastWins: as != Plain}
+	return c.value(root.Content[0], 0)
 }
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
@@ -89,14 +108,16 @@ type chunk struct {
 	line int
 }
 
+// blanks are what YAML takes for space.
+const blanks = " \t\r\n"
+
 // empty tells pieces without content. A piece before the first separator may hold directives only.
 func (c chunk) empty() bool {
 	for line := range bytes.Lines(c.data) {
-		line = bytes.TrimSpace(line)
-		if separator(line) {
-			line = bytes.TrimSpace(line[3:])
+		if mark(line) {
+			line = line[3:]
 		}
-		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
+		if line = bytes.Trim(line, blanks); len(line) > 0 && line[0] != '#' && line[0] != '%' {
 			return false
 		}
 	}
@@ -107,12 +128,18 @@ func (c chunk) empty() bool {
 func (c chunk) begin() int {
 	number := c.line
 	for line := range bytes.Lines(c.data) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' && !separator(line) {
+		separated := mark(line)
+		if line = bytes.Trim(line, blanks); len(line) > 0 && line[0] != '#' && line[0] != '%' && !separated {
 			break
 		}
 		number++
 	}
 	return number
+}
+
+// mark tells the line that begins a document in YAML.
+func mark(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("---")) && (len(line) == 3 || bytes.IndexByte([]byte(blanks), line[3]) >= 0)
 }
 
 // marks counts the bytes that can make the parser build a node.
@@ -127,30 +154,8 @@ func (c chunk) marks() int {
 	return count
 }
 
-// documents splits at lines that begin with "---". YAML allows no such line inside a document.
-func documents(data []byte) func(yield func(chunk) bool) {
-	return func(yield func(chunk) bool) {
-		var start, offset, line int
-		first := 1
-		for text := range bytes.Lines(data) {
-			line++
-			if separator(text) && offset > start {
-				if !yield(chunk{data: data[start:offset], line: first}) {
-					return
-				}
-				start, first = offset, line
-			}
-			offset += len(text)
-		}
-		if offset > start {
-			yield(chunk{data: data[start:offset], line: first})
-		}
-	}
-}
-
-func separator(line []byte) bool {
-	return bytes.HasPrefix(line, []byte("---")) && (len(line) == 3 || strings.ContainsRune(" \t\r\n", rune(line[3])))
-}
+// invalidYAML begins what is said of text that can't be parsed.
+const invalidYAML = "is no valid YAML: "
 
 // syntaxError moves the parser's line number from the piece to the file.
 func syntaxError(at Position, first int, err error) error {
@@ -158,10 +163,10 @@ func syntaxError(at Position, first int, err error) error {
 	number := regexp.MustCompile(`^line (\d+): `)
 	match := number.FindStringSubmatch(text)
 	if match == nil {
-		return &Error{Position: at, Line: first, Problem: "is no valid YAML: " + text}
+		return &Error{Position: at, Line: first, Problem: invalidYAML + text}
 	}
 	line, _ := strconv.Atoi(match[1])
-	return &Error{Position: at, Line: first + line - 1, Problem: "is no valid YAML: " + text[len(match[0]):]}
+	return &Error{Position: at, Line: first + line - 1, Problem: invalidYAML + text[len(match[0]):]}
 }
 
 // converter turns parsed YAML into the types of JSON that client-go works on.
@@ -170,6 +175,8 @@ type converter struct {
 	at     Position
 	// offset is added to the parser's line numbers.
 	offset int
+	// lastWins: of a key that is there twice the last value counts.
+	lastWins bool
 	// aliased counts values made while inside an alias, copied their bytes; aliases is how deep we are in them.
 	aliased, copied, aliases int
 }
@@ -236,18 +243,23 @@ func (c *converter) mapping(node *yaml.Node, depth int) (any, error) {
 		return nil, c.fail(node, "tag "+tag+" is not supported")
 	}
 	fields := make(map[string]any, len(node.Content)/2)
-	var merges []*yaml.Node
+	var merged map[string]bool // keys that a merge has set, and that may be written out after it
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		keyNode, valueNode := node.Content[i], node.Content[i+1]
 		if keyNode.Kind == yaml.ScalarNode && keyNode.ShortTag() == "!!merge" {
-			merges = append(merges, valueNode)
+			if merged == nil {
+				merged = map[string]bool{}
+			}
+			if err := c.merge(fields, merged, valueNode, depth); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		key, err := c.key(keyNode)
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := fields[key]; twice {
+		if _, twice := fields[key]; twice && !c.lastWins && !merged[key] {
 			return nil, c.fail(keyNode, fmt.Sprintf("key %q is there twice", key))
 		}
 		value, err := c.value(valueNode, depth+1)
@@ -256,16 +268,12 @@ func (c *converter) mapping(node *yaml.Node, depth int) (any, error) {
 		}
 		fields[key] = value
 	}
-	for _, merge := range merges {
-		if err := c.merge(fields, merge, depth); err != nil {
-			return nil, err
-		}
-	}
 	return fields, nil
 }
 
-// merge adds what "<<" brings. A key that is written out wins, and so does an earlier merge.
-func (c *converter) merge(fields map[string]any, node *yaml.Node, depth int) error {
+// merge sets what "<<" brings. As for kubectl and Helm it wins over keys that are written before it, and the first of several
+// maps wins over those after it.
+func (c *converter) merge(fields map[string]any, merged map[string]bool, node *yaml.Node, depth int) error {
 	value, err := c.value(node, depth+1)
 	if err != nil {
 		return err
@@ -274,15 +282,13 @@ func (c *converter) merge(fields map[string]any, node *yaml.Node, depth int) err
 	if !ok {
 		sources = []any{value}
 	}
-	for _, source := range sources {
+	for _, source := range slices.Backward(sources) {
 		more, ok := source.(map[string]any)
 		if !ok {
 			return c.fail(node, "a merge (<<) needs a map")
 		}
 		for key, value := range more {
-			if _, ok := fields[key]; !ok {
-				fields[key] = value
-			}
+			fields[key], merged[key] = value, true
 		}
 	}
 	return nil
@@ -326,7 +332,12 @@ func (c *converter) scalar(node *yaml.Node) (any, error) {
 		return node.Value, nil
 	case "!!null":
 		return nil, nil
-	case "!!bool", "!!int", "!!float", "!!binary":
+	case "!!bool":
+		if value, ok := oldBool(node.Value); ok {
+			return value, nil
+		}
+		fallthrough
+	case "!!int", "!!float", "!!binary":
 		var value any
 		if err := node.Decode(&value); err != nil {
 			return nil, c.fail(node, "is no valid value of type "+strings.TrimPrefix(tag, "!!"))

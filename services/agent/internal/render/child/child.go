@@ -182,7 +182,7 @@ func (j *job) contents() (map[string][]byte, error) {
 func (j *job) read(texts []text) error {
 	reader := manifest.NewReader(j.tell, nil)
 	for _, one := range texts {
-		if !reader.Read(artifact.Printable(path.Join(j.Path, one.file)), []byte(one.text)) {
+		if !reader.ReadAs(one.dialect, artifact.Printable(path.Join(j.Path, one.file)), []byte(one.text)) {
 			break
 		}
 	}
@@ -190,4 +190,7 @@ func (j *job) read(texts []text) error {
 }
 
 // text is what a file was rendered to.
-type text struct{ file, text string }
+type text struct {
+	file, text string
+	dialect    manifest.Dialect
+}

@@ -26,6 +26,7 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -224,14 +225,14 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	}
 	var texts []text
 	for _, crd := range loaded.CRDObjects() {
-		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data)})
+		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data), dialect: manifest.HelmCRD})
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		base := path.Base(name)
-		if strings.HasPrefix(base, "_") || base == "NOTES.txt" || strings.Contains(name, "/templates/tests/") || strings.TrimSpace(rendered[name]) == "" {
+		if strings.HasPrefix(base, "_") || strings.HasSuffix(base, "NOTES.txt") || strings.Contains(name, "/templates/tests/") || strings.TrimSpace(rendered[name]) == "" {
 			continue
 		}
-		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name]})
+		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})
 	}
 	return texts, nil
 }

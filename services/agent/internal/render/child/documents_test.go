@@ -1,0 +1,73 @@
+package child_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// chart makes a chart of templates, by their names below templates/.
+func chart(templates map[string]string) map[string]string {
+	files := map[string]string{"Chart.yaml": chartYAML}
+	for name, text := range templates {
+		files["templates/"+name] = text
+	}
+	return files
+}
+
+// Whitespace control often eats the line break after a separator. Helm cuts there all the same.
+func TestHelmSplitsAtGluedSeparators(t *testing.T) {
+	t.Parallel()
+	glued := "---\n\n{{- if true -}}\n# a comment\n" + configMap("a", "x") + "{{- end }}\n---\n\n{{- if true -}}\n" + configMap("b", "x") + "{{ end }}---\n{{- /* nothing */ -}}\n---\n" + configMap("c", "x")
+	got, err := run(t, nil, chart(map[string]string{"a.yaml": glued}), nil)
+	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), []string{"ConfigMap a", "ConfigMap b", "ConfigMap c"}) {
+		t.Errorf("got %v %v", got, err)
+	}
+}
+
+// Helm ends an ordinary object with one more line break than its template has, and a hook with none.
+func TestBlockScalarsEndAsInTheManifestThatHelmStores(t *testing.T) {
+	t.Parallel()
+	text := func(name, scalar string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\ndata:\n  a: " + scalar
+	}
+	hook := strings.Replace(text("hook", "|+\n    x\n"), "metadata:\n", "metadata:\n  annotations: {helm.sh/hook: pre-install}\n", 1)
+	got, err := run(t, nil, chart(map[string]string{
+		"a.yaml": strings.Join([]string{text("keep", "|+\n    x\n\n"), text("clip", "|\n    x\n\n\n"), text("strip", "|-\n    x\n\n"), hook, text("last", "|+\n    x")}, "---\n"),
+		"b.yaml": text("open", "|\n    x"),
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"keep": `x\n\n\n`, "clip": `x\n`, "strip": "x", "last": `x\n`, "open": `x\n`, "hook": `x\n`} {
+		if !strings.Contains(got["ConfigMap "+name], `"data":{"a":"`+want+`"}`) {
+			t.Errorf("%s: got %s, want %s", name, got["ConfigMap "+name], want)
+		}
+	}
+}
+
+// A template may have any name and ending, and line breaks of Windows.
+func TestHelmRendersFilesOfAnyName(t *testing.T) {
+	t.Parallel()
+	got, err := run(t, nil, chart(map[string]string{
+		"a.tpl": configMap("a", "x"), "plain": configMap("b", "x"), "c.yaml": strings.ReplaceAll("---\n"+configMap("c", "x")+"---\n"+configMap("d", "x"), "\n", "\r\n"),
+		"e.yaml": "\xef\xbb\xbf" + configMap("e", "\tx"), "OLD-NOTES.txt": "no manifest", "_f.tpl": "{{ define \"f\" }}{{ end }}",
+		"sub/g.json": `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "g"}}`,
+	}), nil)
+	want := []string{"ConfigMap a", "ConfigMap b", "ConfigMap c", "ConfigMap d", "ConfigMap e", "ConfigMap g"}
+	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), want) {
+		t.Errorf("got %v %v", got, err)
+	}
+}
+
+// Plain manifests and our own templates are read as kubectl reads them: a separator stands alone.
+func TestASeparatorOfPlainManifestsStandsAlone(t *testing.T) {
+	t.Parallel()
+	const want = `apps/a.yaml, document 1, line 7: the separator --- is followed by "apiVersion: v1". kubectl takes nothing but a comment there: begin a new line`
+	for _, spec := range []*deliveryv1.RenderSpec{nil, with(templates)} {
+		refuses(t, spec, map[string]string{"a.yaml": configMap("a", "x") + "---" + configMap("b", "x")}, want)
+	}
+}
