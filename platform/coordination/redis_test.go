@@ -356,11 +356,17 @@ func TestRedisNeverTwoHoldersUnderPauses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const ttl = 400 * time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var mu sync.Mutex
+	began := time.Now()
+	var mu sync.Mutex // guards what follows
 	var holder *coordination.Lease
 	turns := 0
+	seen := func() bool { // enough; a busy machine takes its time
+		mu.Lock()
+		defer mu.Unlock()
+		return turns >= 3 && time.Since(began) > 6*time.Second
+	}
 	var wg sync.WaitGroup
 	for i := range 4 {
 		c := openRedis(t, s.URL())
@@ -392,12 +398,13 @@ func TestRedisNeverTwoHoldersUnderPauses(t *testing.T) {
 			}
 		})
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !seen() {
 		<-time.After(rand.N(time.Second))
 		s.Pause()
 		<-time.After(rand.N(2 * ttl))
 		s.Resume()
 	}
+	cancel()
 	wg.Wait()
 	if turns < 3 {
 		t.Errorf("only %d turns: the test saw nothing", turns)

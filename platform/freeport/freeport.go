@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 const (
@@ -28,7 +29,10 @@ var (
 // Addresses returns loopback addresses that nobody listens on. Their ports are not among those that the
 // kernel gives to outgoing connections: one of them that was free a moment ago may be taken when the server
 // starts, or while it is down.
-func Addresses(n int) ([]string, error) {
+func Addresses(n int) ([]string, error) { return On("127.0.0.1", n) }
+
+// On is Addresses at another address of this machine; an address of another one is an error.
+func On(host string, n int) ([]string, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	last := ephemeral()
@@ -38,8 +42,15 @@ func Addresses(n int) ([]string, error) {
 			return addrs, nil
 		}
 		port := first + rand.IntN(last-first) //nolint:gosec // a choice
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if given[port] || !free(addr) {
+		addr := net.JoinHostPort(host, strconv.Itoa(port))
+		if given[port] {
+			continue
+		}
+		free, err := tryListen(addr)
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		if !free {
 			continue
 		}
 		given[port] = true
@@ -48,9 +59,16 @@ func Addresses(n int) ([]string, error) {
 	return nil, errors.New("no port is free on this machine: end what listens on so many of them")
 }
 
-func free(addr string) bool {
+// tryListen tells whether nobody listens there; an error: nobody can.
+func tryListen(addr string) (free bool, err error) {
 	l, err := net.Listen("tcp", addr) //nolint:noctx // it is closed at once
-	return err == nil && l.Close() == nil
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, l.Close()
 }
 
 // ephemeral is the first port of outgoing connections. A system that leaves too few below it is taken for a usual one.

@@ -3,6 +3,7 @@ package freeport_test
 import (
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 
 	"fairlead.dev/platform/freeport"
@@ -40,5 +41,12 @@ func TestAddressesAreFreeAndApartFromThoseOfOutgoingConnections(t *testing.T) {
 			}
 			_ = l.Close()
 		}
+	}
+}
+
+func TestAnAddressOfAnotherMachineHasNoPorts(t *testing.T) {
+	t.Parallel()
+	if addrs, err := freeport.On("192.0.2.1", 1); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
+		t.Errorf("%v, %v", addrs, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"fairlead.dev/platform/freeport"
 )
 
 // ports is where everything listens.
@@ -39,7 +41,7 @@ func choosePorts(ctx context.Context, base int, host string, last ports) (ports,
 	if last != (ports{}) && last.check(ctx, host) == nil {
 		return last, nil
 	}
-	return freePorts(ctx, host)
+	return freePorts(host)
 }
 
 // check tells which ports are taken before anything is started.
@@ -69,15 +71,28 @@ func (p ports) check(ctx context.Context, host string) error {
 	return nil
 }
 
-// freePorts lets the system choose. All are held until the last is known, so that they differ.
-func freePorts(ctx context.Context, host string) (p ports, err error) {
-	for _, port := range []*int{&p.Console, &p.Gitcache, &p.Distributor, &p.Tunnel, &p.Git} {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(host, 0))
+// freePorts chooses ports that stay free until everything listens on them, and while it is down.
+func freePorts(host string) (p ports, err error) {
+	for _, wanted := range []struct {
+		host  string
+		ports []*int
+	}{
+		{host, []*int{&p.Console, &p.Gitcache, &p.Distributor, &p.Tunnel}},
+		{loopback, []*int{&p.Git}},
+	} {
+		addresses, err := freeport.On(wanted.host, len(wanted.ports))
 		if err != nil {
-			return ports{}, fmt.Errorf("find a free port: %w", err)
+			return ports{}, err
 		}
-		defer l.Close()
-		*port = l.Addr().(*net.TCPAddr).Port
+		for i, a := range addresses {
+			_, port, err := net.SplitHostPort(a)
+			if err == nil {
+				*wanted.ports[i], err = strconv.Atoi(port)
+			}
+			if err != nil {
+				return ports{}, fmt.Errorf("find a free port: %w", err)
+			}
+		}
 	}
 	return p, nil
 }
