@@ -10,6 +10,8 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
 # One after the other, because each starts whole clusters; never from the cache, which doesn't know bin/.
 E2E       = go test -count=1 -p 1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
+# Tells how long a part of `make test` took.
+STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
 # ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
 ARGS     ?=
@@ -40,15 +42,22 @@ kubelocal: ## Build the local Kubernetes (some minutes the first time, then cach
 install: ## Install what the tests need
 	@tools/install.sh
 
-test: install build ## Run every test (installs what they need)
+test: ## Run every test (installs what they need)
+	@$(STEP) --begin
+	@$(STEP) "install what the tests need" tools/install.sh
+	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
+	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
+	@$(STEP) "build Vault" tools/vaultlocal/build.sh
+	@$(STEP) "look at what modules link" tools/checks.sh
+	@$(STEP) vet go vet $(PACKAGES)
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
-	tools/checks.sh; \
-	go vet $(PACKAGES); \
-	go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
-	$(E2E); \
-	(cd tools/images && GOWORK=off go test -timeout 20m .); \
-	(cd tools/manifests && GOWORK=off go test -timeout 15m ./...); \
-	cd tools/kubelocal && GOWORK=off go test -timeout 10m ./internal/...
+	$(STEP) "test modules" go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	$(STEP) "test across services" $(E2E); \
+	export GOWORK=off; \
+	$(STEP) "test images" go -C tools/images test -timeout 20m .; \
+	$(STEP) "test manifests" go -C tools/manifests test -timeout 15m ./...; \
+	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...
+	@$(STEP) --end
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs the steps of `make test`, and tells how long each took.
+#   tools/step.sh --begin          forgets the steps of the last run
+#   tools/step.sh NAME COMMAND...  runs one, and ends as the command does
+#   tools/step.sh --end            tells which steps took longest, and which packages of their tests
+set -euo pipefail
+dir=$(cd "$(dirname "$0")/.." && pwd)/.cache/steps
+most=15 # packages that --end tells of
+
+minutes() { awk -v s="$1" 'BEGIN { printf "%.1f min", s / 60 }'; }
+
+# longest prints the lines "SECONDS NAME" of its input, the longest first.
+longest() { sort -rn | while read -r seconds name; do printf '%10s  %s\n' "$(minutes "$seconds")" "$name"; done; }
+
+mkdir -p "$dir"
+case "$1" in
+--begin)
+  rm -f "$dir"/*
+  date +%s >"$dir/began"
+  touch "$dir/steps" "$dir/packages"
+  ;;
+--end)
+  echo "== all passed in $(minutes $(($(date +%s) - $(cat "$dir/began")))):"
+  longest <"$dir/steps"
+  echo "== the packages whose tests took longest:"
+  longest <"$dir/packages" | sed "${most}q"
+  ;;
+*)
+  name=$1
+  shift
+  echo "== $name"
+  began=$(date +%s) status=0
+  "$@" 2>&1 | tee "$dir/output" || status=$?
+  seconds=$(($(date +%s) - began))
+  if [ "$status" != 0 ]; then
+    echo "== $name failed after $(minutes "$seconds"):"
+    grep -E '^ *--- FAIL|^FAIL|^panic: ' "$dir/output" || true # what go test said, above other packages' lines
+    exit "$status"
+  fi
+  echo "$seconds $name" >>"$dir/steps"
+  awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ { print $3 + 0, $2 }' "$dir/output" >>"$dir/packages"
+  echo "== $name: $(minutes "$seconds")"
+  ;;
+esac
