@@ -24,8 +24,19 @@ func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 		if err != nil {
 			return fmt.Errorf("read tar: %w", err)
 		}
+		if h.Typeflag == tar.TypeXGlobalHeader {
+			base, ok := h.PAXRecords[baseRecord]
+			if !ok || len(h.PAXRecords) != 1 {
+				return refuse("a global header with other records than %s", baseRecord)
+			}
+			if err := t.setBase(base); err != nil {
+				return err
+			}
+			continue
+		}
 		e, err := entry(h)
 		if err == nil {
+			e.Base = t.base
 			err = t.add(e)
 		}
 		if err != nil {

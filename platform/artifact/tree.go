@@ -14,6 +14,9 @@ type Entry struct {
 	Executable bool
 	Link       string // target; a symlink if not empty
 	Size       int64  // of a file's content
+	// Base is the folder of the artifact that it was made for, the same in all entries: the rest is there for what
+	// that one refers to. Empty: the artifact is that folder.
+	Base string
 }
 
 // tree checks a sequence of entries against everything that an artifact must not hold. Writer and
@@ -21,6 +24,7 @@ type Entry struct {
 type tree struct {
 	limits Limits
 	last   string
+	base   string
 	files  int
 	bytes  int64
 	// folders tells files from folders, by path.
@@ -54,6 +58,18 @@ func (t *tree) add(e Entry) error {
 	}
 	t.last = e.Path
 	return t.place(e.Path)
+}
+
+// setBase takes the folder that the artifact is made for.
+func (t *tree) setBase(p string) error {
+	if t.files > 0 || t.base != "" {
+		return refuse("folder %q is named after the beginning", p)
+	}
+	if err := t.checkPath(p); err != nil {
+		return err
+	}
+	t.base = p
+	return nil
 }
 
 // place records a path and its folders, and refuses a name that is both a file and a folder.

@@ -132,6 +132,37 @@ func TestNamesOfAnyBytesComeBack(t *testing.T) {
 	}
 }
 
+// An artifact names the folder that it is made for, if it holds more than that. These bytes are a contract, too.
+func TestAnArtifactNamesItsFolder(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := artifact.NewWriter(&out, artifact.Limits{})
+	if err := errors.Join(w.Base("deploy/1.21+/caf\xe9"), w.File("base/a", false, 1, strings.NewReader("x"))); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := w.Close()
+	if want := artifact.Digest("sha256:5463890bf9f6a998f10f85a683c36de481f5661b9b653da374d4283b97c64cad"); err != nil || sum.Digest != want {
+		t.Errorf("got %v, %v", sum.Digest, err)
+	}
+	bases := map[string]string{}
+	err = artifact.Walk(bytes.NewReader(out.Bytes()), artifact.Limits{}, func(e artifact.Entry, _ io.Reader) error {
+		bases[e.Path] = e.Base
+		return nil
+	})
+	if err != nil || len(bases) != 1 || bases["base/a"] != "deploy/1.21+/caf\xe9" {
+		t.Errorf("got %q, %v", bases, err)
+	}
+	for _, bad := range []string{"", ".", "/a", "../a", "a/", "a/../b", ".git"} {
+		if err := artifact.NewWriter(io.Discard, artifact.Limits{}).Base(bad); !errors.Is(err, artifact.ErrRefused) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	w = artifact.NewWriter(io.Discard, artifact.Limits{})
+	if err := errors.Join(w.File("a", false, 0, strings.NewReader("")), w.Base("b")); !errors.Is(err, artifact.ErrRefused) {
+		t.Errorf("after the beginning: %v", err)
+	}
+}
+
 func TestPrintableEscapesWhatATerminalWouldObey(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -294,7 +325,22 @@ func TestExtractRefuses(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) { t.Parallel(); mustNotExtract(t, headers...) })
 	}
+	base := func(records ...string) tar.Header {
+		h := tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{}}
+		for _, key := range records {
+			h.PAXRecords[key] = "a"
+		}
+		return h
+	}
 	ok := tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644}
+	for name, headers := range map[string][]tar.Header{
+		"folder named twice":    {base("FAIRLEAD.base"), base("FAIRLEAD.base"), ok},
+		"folder named late":     {ok, base("FAIRLEAD.base")},
+		"other global record":   {base("FAIRLEAD.other"), ok},
+		"another global record": {base("FAIRLEAD.base", "path"), ok},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); mustNotExtract(t, headers...) })
+	}
 	for name, change := range map[string]func(*tar.Header){
 		"hard link":        func(h *tar.Header) { h.Typeflag, h.Linkname = tar.TypeLink, "b" },
 		"character device": func(h *tar.Header) { h.Typeflag = tar.TypeChar },

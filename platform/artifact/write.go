@@ -13,6 +13,8 @@ const (
 	fileMode       = 0o644
 	executableMode = 0o755
 	linkMode       = 0o777
+	// baseRecord is the record of a global header that names the folder an artifact is made for.
+	baseRecord = "FAIRLEAD.base"
 )
 
 // Summary is what a finished artifact is.
@@ -35,6 +37,21 @@ type Writer struct {
 func NewWriter(w io.Writer, l Limits) *Writer {
 	out := &meter{w: w, sum: sha256.New(), limit: l.withDefaults().Bytes}
 	return &Writer{tree: newTree(l), tar: tar.NewWriter(out), out: out}
+}
+
+// Base says, before the first entry, which folder of the artifact it is made for.
+func (w *Writer) Base(path string) error {
+	if w.err != nil {
+		return w.err
+	}
+	err := w.tree.setBase(path)
+	if err == nil {
+		err = w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{baseRecord: path}})
+	}
+	if err != nil {
+		w.err = fmt.Errorf("pack folder %q: %w", path, err)
+	}
+	return w.err
 }
 
 // File adds a file with exactly size bytes of content.

@@ -236,14 +236,14 @@ func TestHostileContentIsRefused(t *testing.T) {
 		entries []gittest.TreeEntry
 		words   string
 	}{
-		"dot-git":          {[]gittest.TreeEntry{file(".GIT")}, ".git"},
-		"dot-git-hfs":      {[]gittest.TreeEntry{file(".g\u200cit")}, ".git"},
-		"dot-git-ntfs":     {[]gittest.TreeEntry{file("git~1")}, ".git"},
-		"dot-dot":          {[]gittest.TreeEntry{file("..")}, `".."`},
-		"slash":            {[]gittest.TreeEntry{file("../x")}, `"../x"`},
-		"twice":            {[]gittest.TreeEntry{file("a"), file("a")}, "twice"},
-		"submodule":        {[]gittest.TreeEntry{{Mode: "160000", Name: "sub", ID: good}}, "submodule"},
-		"mode":             {[]gittest.TreeEntry{{Mode: "60000", Name: "dev", ID: blob}}, "mode"},
+		"dot-git":      {[]gittest.TreeEntry{file(".GIT")}, ".git"},
+		"dot-git-hfs":  {[]gittest.TreeEntry{file(".g\u200cit")}, ".git"},
+		"dot-git-ntfs": {[]gittest.TreeEntry{file("git~1")}, ".git"},
+		"dot-dot":      {[]gittest.TreeEntry{file("..")}, `".."`},
+		"slash":        {[]gittest.TreeEntry{file("../x")}, `"../x"`},
+		"twice":        {[]gittest.TreeEntry{file("a"), file("a")}, "twice"},
+		"submodule":    {[]gittest.TreeEntry{{Mode: "160000", Name: "sub", ID: good}}, "submodule"},
+		"mode":         {[]gittest.TreeEntry{{Mode: "60000", Name: "dev", ID: blob}}, "mode"},
 		"lfs": {[]gittest.TreeEntry{{Mode: "100644", Name: "big.bin", ID: f.repo.Object("blob",
 			[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"))}}, "LFS"},
 	}

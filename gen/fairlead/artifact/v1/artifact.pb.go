@@ -37,7 +37,7 @@ const (
 	ResolveError_REASON_NOT_FETCHED ResolveError_Reason = 2
 	// The folder does not exist at this revision.
 	ResolveError_REASON_PATH_NOT_FOUND ResolveError_Reason = 3
-	// The folder breaks a limit or holds what is refused (links that leave it, odd names).
+	// The folder breaks a limit or holds what is refused.
 	ResolveError_REASON_REFUSED ResolveError_Reason = 4
 	// Anything else. Ask again later.
 	ResolveError_REASON_INTERNAL ResolveError_Reason = 5
@@ -356,7 +356,8 @@ type Resolved struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision *Revision              `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Identity of the content before it is built: hash of format version, repository, object
-	// format, subtree and filter. Commits outside the folder do not change it.
+	// format, subtree and filter, and of the files beyond the folder that it refers to, if there are any.
+	// Commits that change none of them do not change it.
 	SourceId      string    `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
 	Artifact      *Artifact `protobuf:"bytes,3,opt,name=artifact,proto3" json:"artifact,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -467,7 +468,8 @@ func (x *ResolveError) GetMessage() string {
 	return ""
 }
 
-// Artifact is a canonical tar by the digest of its uncompressed bytes.
+// Artifact is a canonical tar by the digest of its uncompressed bytes. One of a folder that refers to files beyond itself
+// has these, too, at their paths in the repository, and names the folder in its first header.
 type Artifact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sha256:<64 hex digits>.

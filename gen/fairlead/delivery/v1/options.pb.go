@@ -32,7 +32,8 @@ const (
 	Renderer_RENDERER_UNSPECIFIED Renderer = 0
 	// Plain manifests: all .yaml, .yml and .json files of the folder and below.
 	Renderer_RENDERER_RAW Renderer = 1
-	// Kustomize: bases, components and generators from the service's folder. Nothing is fetched, no plugin is run.
+	// Kustomize: bases, components and generators from the service's folder, and from anywhere in the repository for the
+	// kustomization in that folder itself. Nothing is fetched, no plugin is run.
 	Renderer_RENDERER_KUSTOMIZE Renderer = 2
 	// A Helm chart with its dependencies in charts/. Templates only: there is no release in the cluster.
 	Renderer_RENDERER_HELM Renderer = 3

@@ -266,10 +266,15 @@ type BuiltArtifact struct {
 	// Git's name of the tree.
 	Tree string `protobuf:"bytes,2,opt,name=tree,proto3" json:"tree,omitempty"`
 	// Canonical filter rules; empty: none.
-	Filter        string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	Size          int64  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
-	Files         int32  `protobuf:"varint,6,opt,name=files,proto3" json:"files,omitempty"`
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	Size   int64  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	Files  int32  `protobuf:"varint,6,opt,name=files,proto3" json:"files,omitempty"`
+	// Of a folder that refers to something beyond itself: the tree of a commit that has it, the folder's path in there, and
+	// whether submodules belong to the content. Empty: source_id says all.
+	Root          string `protobuf:"bytes,7,opt,name=root,proto3" json:"root,omitempty"`
+	Folder        []byte `protobuf:"bytes,8,opt,name=folder,proto3" json:"folder,omitempty"`
+	Submodules    bool   `protobuf:"varint,9,opt,name=submodules,proto3" json:"submodules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +349,27 @@ func (x *BuiltArtifact) GetFiles() int32 {
 		return x.Files
 	}
 	return 0
+}
+
+func (x *BuiltArtifact) GetRoot() string {
+	if x != nil {
+		return x.Root
+	}
+	return ""
+}
+
+func (x *BuiltArtifact) GetFolder() []byte {
+	if x != nil {
+		return x.Folder
+	}
+	return nil
+}
+
+func (x *BuiltArtifact) GetSubmodules() bool {
+	if x != nil {
+		return x.Submodules
+	}
+	return false
 }
 
 type PackPiece struct {
@@ -551,14 +577,19 @@ const file_fairlead_gitcache_v1_handoff_proto_rawDesc = "" +
 	"\x05packs\x18\x01 \x03(\tR\x05packs\x12\x14\n" +
 	"\x05heads\x18\x02 \x01(\fR\x05heads\x129\n" +
 	"\x05built\x18\x03 \x03(\v2#.fairlead.gitcache.v1.BuiltArtifactR\x05built\x12\x16\n" +
-	"\x06copies\x18\x04 \x03(\tR\x06copies\"\x9a\x01\n" +
+	"\x06copies\x18\x04 \x03(\tR\x06copies\"\xe6\x01\n" +
 	"\rBuiltArtifact\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x12\n" +
 	"\x04tree\x18\x02 \x01(\tR\x04tree\x12\x16\n" +
 	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x14\n" +
-	"\x05files\x18\x06 \x01(\x05R\x05files\"G\n" +
+	"\x05files\x18\x06 \x01(\x05R\x05files\x12\x12\n" +
+	"\x04root\x18\a \x01(\tR\x04root\x12\x16\n" +
+	"\x06folder\x18\b \x01(\fR\x06folder\x12\x1e\n" +
+	"\n" +
+	"submodules\x18\t \x01(\bR\n" +
+	"submodules\"G\n" +
 	"\tPackPiece\x12\x12\n" +
 	"\x04pack\x18\x01 \x01(\tR\x04pack\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +

@@ -23,8 +23,9 @@ type Folder struct {
 	Renderer deliveryv1.Renderer
 
 	open func() (io.ReadCloser, error)
-	// root is the folder that is rendered.
-	root string
+	// base is the service's folder in the artifact, "." if the artifact is that folder; else paths in the artifact are those
+	// of the repository. root is the folder that is rendered.
+	base, root string
 	// nodes are the files, links and folders of the artifact, by path; "." is all of it.
 	nodes map[string]node
 	// marks are the files that are made for a renderer, by the folder that they stand in.
@@ -51,10 +52,11 @@ type mark struct {
 // tar; it is called more than once, now and by Render. A *manifest.Error is a mistake in the folder.
 func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder, error) {
 	f := &Folder{
-		Service: service, open: open, marks: map[string][]mark{}, names: map[string]string{},
+		Service: service, open: open, base: ".", marks: map[string][]mark{}, names: map[string]string{},
 		nodes: map[string]node{".": {Node: artifact.Node{Folder: true}}},
 	}
 	err := f.Walk(func(entry artifact.Entry, _ io.Reader) error {
+		f.base = path.Clean(entry.Base)
 		f.nodes[entry.Path] = node{Node: artifact.Node{Link: entry.Link}, size: entry.Size}
 		for dir := path.Dir(entry.Path); !f.nodes[dir].Folder; dir = path.Dir(dir) {
 			f.nodes[dir] = node{Node: artifact.Node{Folder: true}}
@@ -79,20 +81,34 @@ func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder,
 
 // findRoot follows render.path.
 func (f *Folder) findRoot() error {
-	asked := path.Clean(f.Service.Render.GetPath())
+	asked := path.Join(f.base, f.Service.Render.GetPath())
 	root, err := f.Follow(asked)
 	switch {
 	case errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop):
-		return f.unfollowed(asked, err)
+		return f.Unfollowed(asked, err)
 	case err != nil || !f.nodes[root].Folder:
-		return f.mistake(asked, "there is no such folder. Mend render.path, or push the folder")
+		return f.Mistake(asked, "there is no such folder. Mend render.path, or push the folder")
 	}
 	f.root = root
 	return nil
 }
 
-// Root is the folder that is rendered, "." for all.
+// Root is the folder of the artifact that is rendered, "." for all.
 func (f *Folder) Root() string { return f.root }
+
+// Base is the service's folder in the artifact, "." for all.
+func (f *Folder) Base() string { return f.base }
+
+// Shown is a path of the artifact as messages show it: in the repository.
+func (f *Folder) Shown(name string) string {
+	switch {
+	case f.base == ".":
+		name = path.Join(f.Service.Path, name)
+	case name == "":
+		name = f.base
+	}
+	return artifact.Printable(name)
+}
 
 // Node is what the artifact has at a path.
 func (f *Folder) Node(name string) (artifact.Node, bool) {
@@ -114,14 +130,9 @@ func (f *Folder) Paths() iter.Seq[string] {
 // Follow finds where a path of the artifact leads, through links.
 func (f *Folder) Follow(name string) (string, error) { return artifact.Follow(name, f.Node) }
 
-// unfollowed is the mistake of a link that leads nowhere.
-func (f *Folder) unfollowed(name string, err error) error {
-	return Unfollowed(f.Service.Path, name, err)
-}
-
-// Unfollowed is the mistake of a link in a service's folder that leads nowhere.
-func Unfollowed(folder, name string, err error) error {
-	return Mistake(folder, name, artifact.Printable("is a link that can't be followed: "+err.Error())+". Put the file itself in its place, or what the link leads to into the folder")
+// Unfollowed is the mistake of a link that leads nowhere.
+func (f *Folder) Unfollowed(name string, err error) error {
+	return f.Mistake(name, artifact.Printable("is a link that can't be followed: "+err.Error())+". Put the file itself in its place, or what the link leads to into the folder")
 }
 
 // below tells whether a file is in the folder that is rendered.
@@ -187,7 +198,7 @@ func (f *Folder) choose() (deliveryv1.Renderer, error) {
 	found := deliveryv1.Renderer_RENDERER_RAW
 	for i, mark := range f.marks[f.root] {
 		if i > 0 && asked == 0 {
-			return 0, f.mistake(mark.file, "the folder also has "+path.Base(f.marks[f.root][0].file)+". Remove one, or say in render.renderer which is meant")
+			return 0, f.Mistake(mark.file, "the folder also has "+path.Base(f.marks[f.root][0].file)+". Remove one, or say in render.renderer which is meant")
 		}
 		found = mark.renderer
 	}
@@ -195,9 +206,9 @@ func (f *Folder) choose() (deliveryv1.Renderer, error) {
 	case asked == 0:
 		return found, nil
 	case asked == deliveryv1.Renderer_RENDERER_HELM && !f.has(asked):
-		return 0, f.mistake(f.root, "there is no Chart.yaml. Mend render.path or render.renderer")
+		return 0, f.Mistake(f.root, "there is no Chart.yaml. Mend render.path or render.renderer")
 	case asked == deliveryv1.Renderer_RENDERER_KUSTOMIZE && !f.has(asked):
-		return 0, f.mistake(f.root, "there is no kustomization.yaml. Mend render.path or render.renderer")
+		return 0, f.Mistake(f.root, "there is no kustomization.yaml. Mend render.path or render.renderer")
 	}
 	return asked, nil
 }
@@ -220,7 +231,7 @@ func (f *Folder) check() error {
 		if mark.renderer == deliveryv1.Renderer_RENDERER_HELM {
 			tool = "helm"
 		}
-		return f.mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+mark.renderer.String()+
+		return f.Mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+mark.renderer.String()+
 			"; or point the service at a folder of plain manifests")
 	}
 	return f.gather()
@@ -237,10 +248,10 @@ func (f *Folder) gather() error {
 		if is.Link != "" {
 			target, err := f.Follow(name)
 			if err != nil {
-				return f.unfollowed(name, err)
+				return f.Unfollowed(name, err)
 			}
 			if is = f.nodes[target]; is.Folder {
-				return f.mistake(name, "is a link to a folder, and is named like a file. Name the link otherwise, or link the files")
+				return f.Mistake(name, "is a link to a folder, and is named like a file. Name the link otherwise, or link the files")
 			}
 			if f.names[target] != "" || f.reads(target) {
 				continue
@@ -253,12 +264,9 @@ func (f *Folder) gather() error {
 	return nil
 }
 
-// mistake is an error at a file of the folder.
-func (f *Folder) mistake(file, problem string) error { return Mistake(f.Service.Path, file, problem) }
-
-// Mistake is an error at a file of a service's folder.
-func Mistake(folder, file, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: artifact.Printable(path.Join(folder, file))}, Problem: problem}
+// Mistake is an error at a file of the folder.
+func (f *Folder) Mistake(file, problem string) error {
+	return &manifest.Error{Position: manifest.Position{File: f.Shown(file)}, Problem: problem}
 }
 
 // errEnough ends a walk early; what follows is not needed.
@@ -275,7 +283,7 @@ func (f *Folder) Walk(visit func(artifact.Entry, io.Reader) error) error {
 		err = closeErr
 	}
 	if errors.Is(err, artifact.ErrRefused) {
-		return f.mistake("", "the folder is refused: "+err.Error())
+		return f.Mistake("", "the folder is refused: "+err.Error())
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return fmt.Errorf("read artifact: %w", err)

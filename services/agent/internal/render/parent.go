@@ -190,14 +190,14 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 		kind, payload, err := ReadFrame(frames)
 		if err != nil {
 			if limited.N <= 0 {
-				return in.Folder.mistake("", tooMuch)
+				return in.Folder.Mistake("", tooMuch)
 			}
 			return &endedError{err}
 		}
 		switch kind {
 		case FrameObject:
 			if objects++; objects > manifest.MaxDocuments {
-				return in.Folder.mistake("", fmt.Sprintf("renders to more than %d objects. Split the service", manifest.MaxDocuments))
+				return in.Folder.Mistake("", fmt.Sprintf("renders to more than %d objects. Split the service", manifest.MaxDocuments))
 			}
 			obj, at, err := DecodeObject(payload)
 			if err != nil {
@@ -208,7 +208,7 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 			}
 		case FrameLookup:
 			if lookups++; lookups > maxLookups {
-				return in.Folder.mistake("", fmt.Sprintf("looks up more than %d objects of the cluster", maxLookups))
+				return in.Folder.Mistake("", fmt.Sprintf("looks up more than %d objects of the cluster", maxLookups))
 			}
 			if err := c.answer(ctx, in.Lookup, payload); err != nil {
 				return err
@@ -288,7 +288,7 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	said := c.said.String()
 	switch {
 	case why == tooLarge:
-		return f.mistake("", tooLarge+". Split the service")
+		return f.Mistake("", tooLarge+". Split the service")
 	case why != "":
 		return errors.New("render: " + why)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -296,11 +296,11 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.cpu:
-		return f.mistake("", fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.cpu))
+		return f.Mistake("", fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.cpu))
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
-		return f.mistake("", tooLarge+". Split the service")
+		return f.Mistake("", tooLarge+". Split the service")
 	case strings.Contains(said, "stack exceeds") || strings.Contains(said, "stack overflow"):
-		return f.mistake("", "calls itself without an end: look for a template that includes itself")
+		return f.Mistake("", "calls itself without an end: look for a template that includes itself")
 	}
 	return fmt.Errorf("the renderer ended in the middle (%s)", state)
 }

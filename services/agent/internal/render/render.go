@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -78,7 +77,7 @@ func Plain(f *Folder, add manifest.Add, memo manifest.Memo) error {
 		if err != nil {
 			return err
 		}
-		if !reader.Read(artifact.Printable(path.Join(f.Service.Path, name)), data) {
+		if !reader.Read(f.Shown(name), data) {
 			return errEnough
 		}
 		return nil

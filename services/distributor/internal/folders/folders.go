@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -258,7 +259,13 @@ func (f *Folders) content(ctx context.Context, d *plan.Delivery) (*consolev1.Fol
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(e.Path)) {
 			return nil
 		}
-		file := artifact.Printable(path.Join(d.Want.Path, e.Path)) // travels as UTF-8
+		file := path.Join(d.Want.Path, e.Path)
+		if e.Base != "" { // paths are those of the repository, and what is beyond the folder declares nothing
+			if file = e.Path; !strings.HasPrefix(file, e.Base+"/") {
+				return nil
+			}
+		}
+		file = artifact.Printable(file) // travels as UTF-8
 		if e.Link != "" {
 			return errRefused(fmt.Sprintf("%s: is a link: put the file itself there", file))
 		}

@@ -292,6 +292,27 @@ func TestFoldersThatHangStarveNoOther(t *testing.T) {
 	})
 }
 
+// What a folder's kustomization refers to beyond the folder declares nothing.
+func TestOnlyTheFolderItselfDeclares(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.changed(truthOf(pack(t, b.store, func(w *artifact.Writer) {
+		if err := w.Base("teams/fleet"); err != nil {
+			t.Error(err)
+		}
+		file(t, w, "teams/base/a.yaml", "a: 1")
+		file(t, w, "teams/fleet/b.yaml", "b: 1")
+		if err := w.Symlink("teams/other.yaml", "base/a.yaml"); err != nil {
+			t.Error(err)
+		}
+	}), "d1"))
+	b.answer(&consolev1.ApplyFolderResponse{Wanted: true})
+	c := b.answer(&consolev1.ApplyFolderResponse{Settled: true}).GetContent()
+	if len(c.GetFiles()) != 1 || c.GetFiles()[0].GetPath() != "teams/fleet/b.yaml" || c.GetRefusal() != "" {
+		t.Errorf("got %v", c)
+	}
+}
+
 func TestFolderThatCantBeReadIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, write := range map[string]func(*artifact.Writer){

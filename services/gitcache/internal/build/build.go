@@ -35,6 +35,8 @@ var (
 const (
 	// format is part of every source_id: raise it when the same tree would become another artifact.
 	format = "fairlead-source-1"
+	// formatWithParts is that of folders that refer to something beyond themselves.
+	formatWithParts = "fairlead-source-2"
 	// buildTime bounds one build; the limits of an artifact bound it well below.
 	buildTime = 2 * time.Minute
 	// builders at work at once: each holds a file in memory. As many again build for downloads.
@@ -75,6 +77,7 @@ type Builder struct {
 	deps   Deps
 	memo   *memo
 	places *places
+	alone  alone
 	time   time.Duration // of one build
 	slots  chan struct{}
 	// again are the slots of builds for downloads: those are read by callers who may be slow.
@@ -254,5 +257,16 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	return tree.Pack(ctx, objects, c.tree, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}, w)
+	options := tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}
+	if !c.reach.any() {
+		return tree.Pack(ctx, objects, c.tree, options, w)
+	}
+	parts, _, err := reachOf(ctx, objects, c.reach.root, c.reach.folder, c)
+	if err != nil {
+		return err
+	}
+	if c.idWith(c.reach.folder, parts) != c.reach.id {
+		return fmt.Errorf("%w: folder %q of tree %s refers to other content than is remembered", artifact.ErrCorrupt, c.reach.folder, c.reach.root)
+	}
+	return tree.PackWith(ctx, objects, c.tree, c.reach.folder, parts, options, w)
 }

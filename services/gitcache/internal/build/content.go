@@ -1,15 +1,22 @@
 package build
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
+
+// reachTime bounds how long it may take to find what a folder refers to; the bounds of tree.Reach are well below.
+const reachTime = 30 * time.Second
 
 // Place is a folder at a commit of a source.
 type Place struct {
@@ -27,11 +34,28 @@ type content struct {
 	tree       plumbing.Hash
 	filter     string
 	submodules bool
+	// reach is set if the folder refers to something beyond itself.
+	reach reach
+	// alone: it is known that it never will. It is no part of the source_id.
+	alone bool
 }
+
+// reach says where the rest of a content is. The zero value: the folder is all of it.
+type reach struct {
+	root   plumbing.Hash // tree of the commit that it was found in
+	folder string        // path of the folder in there
+	id     key           // source_id, a hash over the folder and all parts
+}
+
+func (r reach) any() bool { return !r.root.IsZero() }
 
 type found struct {
 	commit mirror.Commit
 	tree   plumbing.Hash
+	reach  reach
+	alone  bool
+	// refused is why there is no content.
+	refused error
 }
 
 // content finds what a place holds, and its source_id.
@@ -44,15 +68,34 @@ func (b *Builder) content(p Place) (found, key, error) {
 }
 
 func (f found) content(p Place) content {
-	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}
+	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules, reach: f.reach, alone: f.alone}
 }
 
 // id is the source_id: the identity of a content before it is built.
 func (c content) id() (id key) {
+	if c.reach.any() {
+		return c.reach.id
+	}
 	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
 	if c.submodules {
 		parts = append(parts, "submodules")
 	}
+	return sum(parts)
+}
+
+// idWith is the source_id of a content with parts beyond the folder, which are at their places in the repository.
+func (c content) idWith(folder string, beyond []tree.Part) key {
+	parts := []string{formatWithParts, c.source, "sha1", c.tree.String(), c.filter, "", folder}
+	if c.submodules {
+		parts[5] = "submodules"
+	}
+	for _, p := range beyond {
+		parts = append(parts, p.Path, p.Mode, p.ID.String())
+	}
+	return sum(parts)
+}
+
+func sum(parts []string) (id key) {
 	h := sha256.New()
 	for _, part := range parts {
 		var n [8]byte
@@ -64,11 +107,11 @@ func (c content) id() (id key) {
 	return id
 }
 
-// find looks up the tree of a place.
+// find looks up the tree of a place, and what it refers to.
 func (b *Builder) find(p Place) (found, error) {
 	f, ok := b.places.get(p)
 	if ok {
-		return f, nil
+		return f, f.refused
 	}
 	m, err := b.deps.Mirrors.Mirror(p.Source)
 	if err != nil {
@@ -82,9 +125,67 @@ func (b *Builder) find(p Place) (found, error) {
 		}
 		return found{}, b.judge(p.Source, p.Commit, err)
 	}
-	if f.tree, err = tree.Find(objects, f.commit.Tree, p.Path, p.Submodules); err != nil {
+	ctx, cancel := context.WithTimeout(b.life, reachTime)
+	defer cancel()
+	if err := b.look(ctx, objects, p, &f); err != nil {
+		if errors.Is(err, artifact.ErrRefused) {
+			b.places.put(p, found{commit: f.commit, refused: err})
+		}
 		return found{}, b.judge(p.Source, p.Commit, err)
 	}
 	b.places.put(p, f)
 	return f, nil
+}
+
+// look finds the folder of a place in its commit.
+func (b *Builder) look(ctx context.Context, r tree.Reader, p Place, f *found) error {
+	id, err := tree.Find(r, f.commit.Tree, p.Path, p.Submodules)
+	folder := p.Path
+	if errors.Is(err, tree.ErrNotFound) { // by way of links, perhaps
+		to, e := tree.Resolve(ctx, r, f.commit.Tree, p.Path, p.Submodules)
+		if e == nil && to != p.Path && to != "." {
+			folder = to
+			id, err = tree.Find(r, f.commit.Tree, folder, p.Submodules)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f.tree = id
+	own := f.content(p)
+	if b.alone.has(own.id()) || b.memo.isAlone(own.id()) {
+		f.alone = true
+		return nil
+	}
+	parts, alone, err := reachOf(ctx, r, f.commit.Tree, folder, own)
+	if err != nil {
+		return err
+	}
+	if f.alone = alone; alone {
+		b.standsAlone(own)
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	f.reach = reach{root: f.commit.Tree, folder: folder, id: own.idWith(folder, parts)}
+	b.memo.found(f.reach)
+	return nil
+}
+
+// reachOf finds what a folder refers to beyond itself.
+func reachOf(ctx context.Context, r tree.Reader, root plumbing.Hash, folder string, c content) (parts []tree.Part, alone bool, err error) {
+	rules, err := filter.ParseCanonical(c.filter)
+	if err != nil {
+		return nil, false, err
+	}
+	return tree.Reach(ctx, r, root, folder, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules})
+}
+
+// standsAlone notes that nothing in a folder leads out of it; in the memo, too, if an earlier release or another
+// replica has built it.
+func (b *Builder) standsAlone(c content) {
+	b.alone.put(c.id())
+	if err := b.memo.alone(c.id()); err != nil {
+		b.deps.Log.Warn("memo is not written; after a restart it is looked up again what a folder refers to", "err", err)
+	}
 }

@@ -6,6 +6,6 @@ func (b *Builder) Lookup(p Place) (Record, bool) {
 	if err != nil {
 		return Record{}, false
 	}
-	r, ok := b.memo.get(content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules}.id())
+	r, ok := b.memo.get(f.content(p).id())
 	return r.Record, ok
 }

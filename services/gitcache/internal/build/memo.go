@@ -59,6 +59,9 @@ type entry struct {
 	same       *entry // another one that became the same artifact
 	tree       plumbing.Hash
 	submodules bool
+	alone      bool
+	root       plumbing.Hash
+	folder     unique.Handle[string]
 	filter     unique.Handle[string]
 	size       int64
 	files      int
@@ -82,10 +85,14 @@ func parseKey(text string) (k key, ok bool) {
 func (k key) String() string { return string(artifact.SumDigest(k[:])) }
 
 func (e *entry) record() record {
-	return record{Source: e.of.uid, Record: Record{
-		SourceID: e.id.String(), Tree: e.tree.String(), Filter: e.filter.Value(), Submodules: e.submodules,
+	r := record{Source: e.of.uid, Record: Record{
+		SourceID: e.id.String(), Tree: e.tree.String(), Filter: e.filter.Value(), Submodules: e.submodules, Alone: e.alone,
 		Digest: artifact.SumDigest(e.digest[:]), Size: e.size, Files: e.files,
 	}}
+	if !e.root.IsZero() {
+		r.Root, r.Folder = e.root.String(), e.folder.Value()
+	}
+	return r
 }
 
 // add takes a record that is a line of so many bytes; what is none is left out. mu is held.
@@ -111,6 +118,7 @@ func (m *memo) add(r record, line int) {
 	}
 	e := &entry{
 		of: of, used: m.now(), id: id, digest: digest, same: m.byDigest[digest], tree: plumbing.NewHash(r.Tree), submodules: r.Submodules,
+		alone: r.Alone, root: plumbing.NewHash(r.Root), folder: unique.Make(r.Folder),
 		filter: unique.Make(r.Filter), size: r.Size, files: r.Files, line: line,
 	}
 	e.place = of.recent.PushFront(e)
@@ -180,6 +188,35 @@ func (m *memo) get(id key) (record, bool) {
 	}
 	m.touch(e)
 	return e.record(), true
+}
+
+// isAlone tells a content that is known to refer to nothing beyond its folder.
+func (m *memo) isAlone(id key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byID[id]
+	return ok && e.alone
+}
+
+// alone notes that, on disk as well, if the content is remembered.
+func (m *memo) alone(id key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byID[id]
+	if !ok || e.alone {
+		return nil
+	}
+	e.alone = true
+	return m.write(encodeRecord(e.record()))
+}
+
+// found notes the newest commit that has a content with parts: the mirror may lose older ones.
+func (m *memo) found(r reach) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.byID[r.id]; ok {
+		e.root, e.folder = r.root, unique.Make(r.folder)
+	}
 }
 
 // getDigest returns all contents that became an artifact: the mirror of one may be gone.

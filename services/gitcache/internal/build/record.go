@@ -10,15 +10,20 @@ import (
 )
 
 // Record says which artifact a content became: enough to build it again. Between replicas it goes
-// without Submodules: source_id tells.
+// without Alone, and without Submodules where source_id tells.
 type Record struct {
-	SourceID   string          `json:"id"`
-	Tree       string          `json:"tree"`
-	Filter     string          `json:"filter,omitempty"`
-	Submodules bool            `json:"submodules,omitempty"`
-	Digest     artifact.Digest `json:"digest"`
-	Size       int64           `json:"size"`
-	Files      int             `json:"files"`
+	SourceID   string `json:"id"`
+	Tree       string `json:"tree"`
+	Filter     string `json:"filter,omitempty"`
+	Submodules bool   `json:"submodules,omitempty"`
+	// Root and Folder are the tree of a commit and a path in it, of a folder that refers to something beyond itself.
+	Root   string `json:"root,omitempty"`
+	Folder string `json:"folder,omitempty"`
+	// Alone: nothing in the folder leads out of it, in whatever commit.
+	Alone  bool            `json:"alone,omitempty"`
+	Digest artifact.Digest `json:"digest"`
+	Size   int64           `json:"size"`
+	Files  int             `json:"files"`
 }
 
 // record is one of a source.
@@ -28,14 +33,23 @@ type record struct {
 }
 
 func (c content) record(id key, sum artifact.Summary) record {
-	return record{Source: c.source, Record: Record{
+	r := record{Source: c.source, Record: Record{
 		SourceID: id.String(), Tree: c.tree.String(), Filter: c.filter, Submodules: c.submodules,
-		Digest: sum.Digest, Size: sum.Size, Files: sum.Files,
+		Digest: sum.Digest, Size: sum.Size, Files: sum.Files, Alone: c.alone,
 	}}
+	if c.reach.any() {
+		r.Root, r.Folder = c.reach.root.String(), c.reach.folder
+	}
+	return r
 }
 
 func (r record) content() content {
-	return content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
+	c := content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
+	if r.Root != "" {
+		c.reach.root, c.reach.folder = plumbing.NewHash(r.Root), r.Folder
+		c.reach.id, _ = parseKey(r.SourceID)
+	}
+	return c
 }
 
 func (r record) summary() artifact.Summary {
@@ -46,7 +60,8 @@ func (r record) summary() artifact.Summary {
 func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
 
 // Learn takes what another replica knows of a source. What does not fit together is left out: a
-// source_id says all but the artifact, and should that be wrong, it shows when it is built again.
+// source_id says all but the artifact, and should that be wrong, it shows when it is built again, as it does where the
+// folder refers to something beyond itself and so is no part of the hash.
 func (b *Builder) Learn(uid string, records []Record) {
 	for _, r := range slices.Backward(records) { // what was used last comes first
 		known, ok := fit(record{Source: uid, Record: r})
@@ -66,6 +81,10 @@ func fit(r record) (record, bool) {
 	_, badFilter := filter.ParseCanonical(r.Filter)
 	if badDigest != nil || badFilter != nil || !plumbing.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
 		return r, false
+	}
+	r.Alone = false // every replica looks itself
+	if r.Root != "" {
+		return r, plumbing.IsHash(r.Root) && r.Folder != "" && len(r.Folder) <= artifact.DefaultPathBytes
 	}
 	for _, r.Submodules = range []bool{false, true} {
 		if r.content().id().String() == r.SourceID {

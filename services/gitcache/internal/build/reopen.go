@@ -43,7 +43,8 @@ func (b *Builder) isHere(r record) bool {
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	return objects.Has(r.content().tree)
+	c := r.content()
+	return objects.Has(c.tree) && (!c.reach.any() || objects.Has(c.reach.root))
 }
 
 // rebuild writes the artifact of a record.

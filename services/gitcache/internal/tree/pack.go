@@ -26,6 +26,10 @@ func Pack(ctx context.Context, r Reader, folder plumbing.Hash, o Options, w *art
 	if err != nil {
 		return err
 	}
+	return packAll(ctx, r, files, o, w)
+}
+
+func packAll(ctx context.Context, r Reader, files []entry, o Options, w *artifact.Writer) error {
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return fmt.Errorf("at %q: %w", f.path, context.Cause(ctx))

@@ -9,7 +9,6 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/render"
 )
 
 // chartFiles are the files of the chart's folder by their names in the chart, with links to files and folders
@@ -51,7 +50,7 @@ func (x *expansion) add(name string, ways []string) error {
 			}
 			target, err := x.folder.Follow(at)
 			if err != nil {
-				return render.Unfollowed(x.Path, at, err)
+				return x.folder.Unfollowed(at, err)
 			}
 			if slices.Contains(ways, target) {
 				return x.mistake(at, "is a link to a folder that it is in: the chart would have no end")

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -162,7 +161,7 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 }
 
 // mistake is an error at a file of the folder, or of the folder itself.
-func (j *job) mistake(file, problem string) error { return render.Mistake(j.Path, file, problem) }
+func (j *job) mistake(file, problem string) error { return j.folder.Mistake(file, problem) }
 
 // contents reads all files of the artifact, by path.
 func (j *job) contents() (map[string][]byte, error) {
@@ -182,7 +181,7 @@ func (j *job) contents() (map[string][]byte, error) {
 func (j *job) read(texts []text) error {
 	reader := manifest.NewReader(j.tell, nil)
 	for _, one := range texts {
-		if !reader.ReadAs(one.dialect, artifact.Printable(path.Join(j.Path, one.file)), []byte(one.text)) {
+		if !reader.ReadAs(one.dialect, j.folder.Shown(one.file), []byte(one.text)) {
 			break
 		}
 	}

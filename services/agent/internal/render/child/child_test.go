@@ -46,8 +46,19 @@ const (
 // pack makes an artifact of files; "-> a" is a link to a.
 func pack(t testing.TB, files map[string]string) []byte {
 	t.Helper()
+	return packFor(t, "", files)
+}
+
+// packFor makes an artifact for one of its folders.
+func packFor(t testing.TB, base string, files map[string]string) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	w := artifact.NewWriter(&out, artifact.Limits{})
+	if base != "" {
+		if err := w.Base(base); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		var err error
 		if target, link := strings.CutPrefix(files[name], "-> "); link {
@@ -78,8 +89,11 @@ const patience = 10 * time.Minute
 // run renders a folder in a child, and lists the objects as JSON by name.
 func run(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string, lookup render.Lookup) (map[string]string, error) {
 	t.Helper()
-	packed := pack(t, files)
-	service := desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: spec}
+	return runPacked(t, desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: spec}, pack(t, files), lookup)
+}
+
+func runPacked(t testing.TB, service desired.Service, packed []byte, lookup render.Lookup) (map[string]string, error) {
+	t.Helper()
 	folder, err := render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil })
 	if err != nil {
 		return nil, err

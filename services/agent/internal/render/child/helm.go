@@ -27,7 +27,6 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/manifest"
-	"fairlead.dev/services/agent/internal/render"
 )
 
 // helm renders a chart as `helm template` does, for the real cluster.
@@ -111,9 +110,10 @@ func (e entry) Sys() any           { return nil }
 func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[string]any, error) {
 	given := map[string]any{}
 	for _, name := range j.spec.GetHelm().GetValuesFiles() {
-		target, err := j.folder.Follow(path.Clean(name))
+		name = path.Join(j.folder.Base(), name)
+		target, err := j.folder.Follow(name)
 		if errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop) {
-			return nil, render.Unfollowed(j.Path, name, err)
+			return nil, j.folder.Unfollowed(name, err)
 		}
 		text, ok := contents[target]
 		if !ok {

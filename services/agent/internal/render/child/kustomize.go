@@ -49,7 +49,7 @@ func (j *job) kustomize() error {
 		if err != nil {
 			return j.mistake(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
 		}
-		place := manifest.Position{File: artifact.Printable(path.Join(j.Path, at)), Item: i + 1}
+		place := manifest.Position{File: j.folder.Shown(at), Item: i + 1}
 		if err := manifest.Check(fields, place); err != nil {
 			return err
 		}
@@ -139,5 +139,5 @@ func remote(text string) bool {
 
 // at is a mistake in a line.
 func (j *job) at(file string, line int, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: artifact.Printable(path.Join(j.Path, file))}, Line: line, Problem: problem}
+	return &manifest.Error{Position: manifest.Position{File: j.folder.Shown(file)}, Line: line, Problem: problem}
 }

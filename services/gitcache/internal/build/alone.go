@@ -1,0 +1,37 @@
+package build
+
+import "sync"
+
+// alone remembers source_ids of folders that nothing leads out of, also of those that are built elsewhere:
+// what the present generation or the one before it has used. Each has at most maxPlaces, of about 50 bytes.
+type alone struct {
+	mu       sync.Mutex // guards what follows
+	now, was map[key]struct{}
+}
+
+func (s *alone) has(id key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.now[id]; ok {
+		return true
+	}
+	_, ok := s.was[id]
+	if ok {
+		s.add(id)
+	}
+	return ok
+}
+
+func (s *alone) put(id key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(id)
+}
+
+// add puts an id into the present generation. One that is full begins the next. mu is held.
+func (s *alone) add(id key) {
+	if s.now == nil || len(s.now) >= maxPlaces {
+		s.now, s.was = map[key]struct{}{}, s.now
+	}
+	s.now[id] = struct{}{}
+}

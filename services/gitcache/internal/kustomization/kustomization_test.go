@@ -1,0 +1,103 @@
+package kustomization_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead.dev/services/gitcache/internal/kustomization"
+)
+
+// shown writes references as texts: "b:" for bases, "p:" for plugins.
+func shown(all []kustomization.Reference) []string {
+	texts := make([]string, 0, len(all))
+	for _, r := range all {
+		mark := ""
+		if r.Base {
+			mark += "b"
+		}
+		if r.Plugin {
+			mark += "p"
+		}
+		texts = append(texts, mark+":"+r.Path)
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func TestReferencesOfEveryFieldAreFound(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"resources: [a.yaml, ../b/, ./c]":                               {"b:../b", "b:a.yaml", "b:c"},
+		"bases: [../../base]":                                           {"b:../../base"},
+		"components: [../c]":                                            {"b:../c"},
+		"crds: [c.json]":                                                {":c.json"},
+		"configurations: [n.yaml]":                                      {":n.yaml"},
+		"patchesStrategicMerge:\n- p.yaml\n- |\n  kind: A\n":            {":p.yaml"},
+		"patches: [{path: p.yaml, target: {kind: A}}, {patch: 'x: y'}]": {":p.yaml"},
+		"patchesJson6902: [{path: j.yaml, target: {name: ../not}}]":     {":j.yaml"},
+		"replacements: [{path: r.yaml}, {source: {path: no}}]":          {":r.yaml"},
+		"openapi: {path: s.json}":                                       {":s.json"},
+		"configMapGenerator: [{name: a, files: [f, k=g], envs: [e], env: d, literals: [a=b]}]": {":d", ":e", ":f", ":g", ":k=g"},
+		"secretGenerator: [{files: [../s]}]":                                                   {":../s"},
+		"generators: [g.yaml]\ntransformers: [../t]\nvalidators: [v]":                          {"bp:../t", "bp:g.yaml", "bp:v"},
+		"transformers:\n- |-\n  kind: PatchTransformer\n  path: ../p.yaml\n":                   {":../p.yaml"},
+		"x: &r [../a]\nresources: *r":                                                          {"b:../a"},
+		"namePrefix: ../a\nimages: [{name: ../b}]\nlabels: [{pairs: {path: ../c}}]":            nil,
+		"resources: [/etc/passwd, 'https://example.com/a', '']":                                nil,
+		"resources: {\n": nil,
+		"":               nil,
+		"- resources":    nil,
+	} {
+		if got := shown(kustomization.References([]byte(text))); !slices.Equal(got, want) {
+			t.Errorf("%q refers to %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestReferencesOfPluginsAreFound(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: builtin
+kind: ConfigMapGenerator
+metadata: {name: x}
+files: [a, key=b]
+---
+kind: ReplacementTransformer
+replacements: [{path: ../r}]
+---
+kind: PatchTransformer
+path: p
+target: {kind: A}
+`
+	want := []string{":../r", ":a", ":b", ":key=b", ":p"}
+	if got := shown(kustomization.PluginReferences([]byte(text))); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A few KB that aliases make 10^10 references of.
+func TestAliasesAreBounded(t *testing.T) {
+	t.Parallel()
+	text := "a: &a [" + strings.Repeat("x,", 10_000) + "x]\nb: &b [" + strings.Repeat("{files: *a},", 10_000) + "]\nconfigMapGenerator: *b\nsecretGenerator: *b\n"
+	if n := len(kustomization.References([]byte(text))); n != kustomization.Max {
+		t.Errorf("%d references", n)
+	}
+	if n := len(kustomization.PluginReferences([]byte(text))); n != kustomization.Max {
+		t.Errorf("%d references of a plugin", n)
+	}
+}
+
+// Whatever a repository holds: no panic, and no more than there is text for.
+func FuzzReferences(f *testing.F) {
+	f.Add([]byte("resources: [../a]\n---\ngenerators:\n- |-\n  path: x\n"))
+	f.Add([]byte("a: &a [*a]\nresources: *a\n<<: *a\n"))
+	f.Add([]byte("a: &a {<<: *a, path: x}\npatches: [*a]\n"))
+	f.Add([]byte("&a transformers: &b [*b, {path: *a}]"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, r := range append(kustomization.References(content), kustomization.PluginReferences(content)...) {
+			if r.Path == "" || strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "\n") {
+				t.Errorf("refers to %q", r.Path)
+			}
+		}
+	})
+}

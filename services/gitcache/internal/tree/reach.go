@@ -1,0 +1,483 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/kustomization"
+)
+
+// Bounds of what one folder may refer to beyond itself.
+const (
+	// maxKustomizations are read, one within the other at most maxChain, with the files of their plugins.
+	maxKustomizations = 1000
+	maxChain          = 64
+	// maxYAML of all of them, and of one.
+	maxYAML     = 8 << 20
+	maxYAMLFile = 1 << 20
+	// maxReferences that are looked up.
+	maxReferences = 20_000
+)
+
+// Part is a file or link beyond a folder that the folder refers to.
+type Part struct {
+	Path string // in the repository
+	Mode string
+	ID   plumbing.Hash
+}
+
+// Reach finds what a folder of a commit's tree refers to beyond itself, within the repository: what a kustomization in
+// it needs, and where the links of charts and links to files lead. Nothing is rendered. What leads nowhere is left out:
+// the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
+//
+// alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
+// it is in whatever commit.
+func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
+	if folder == "" {
+		return nil, false, nil // the same tree may be a folder elsewhere
+	}
+	w := &walker{ctx: ctx, r: r, root: root, base: folder, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}, parts: map[string]Part{}, seen: map[string]bool{}}
+	files, err := w.list(folder, o)
+	if errors.Is(err, artifact.ErrRefused) {
+		return nil, true, nil // as it will be when it is packed
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if err := w.followLinks(files); err != nil {
+		return nil, false, err
+	}
+	if err := w.followKustomization(files); err != nil {
+		return nil, false, err
+	}
+	if len(w.parts) == 0 {
+		return nil, !w.out, nil // what is wrong within the folder is the agent's to say
+	}
+	if w.problem != nil {
+		return nil, false, w.problem
+	}
+	parts = make([]Part, 0, len(w.parts))
+	for _, p := range w.parts {
+		parts = append(parts, p)
+	}
+	slices.SortFunc(parts, func(a, b Part) int { return strings.Compare(a.Path, b.Path) })
+	return parts, false, nil
+}
+
+// Resolve follows the links in a folder's path. An error is fs.ErrNotExist if there is no such folder.
+func Resolve(ctx context.Context, r Reader, root plumbing.Hash, folder string, submodules bool) (string, error) {
+	w := &walker{ctx: ctx, r: r, root: root, options: Options{Submodules: submodules}, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}}
+	to, err := w.find(folder)
+	return to.path, err
+}
+
+// walker looks around in a commit's tree.
+type walker struct {
+	ctx     context.Context //nolint:containedctx // of one walk
+	r       Reader
+	root    plumbing.Hash
+	base    string // the folder
+	options Options
+
+	trees map[plumbing.Hash][]entry
+	links map[string]string // targets, by path
+	parts map[string]Part
+	// seen are the visits that were made, and the folders that are carried whole.
+	seen map[string]bool
+	// out: a reference has led out of the folder.
+	out bool
+	// yaml, kustomizations and references were read.
+	yaml, kustomizations, references int
+	// problem is the first thing that is wrong with the references. It is told if there is something beyond the folder.
+	problem error
+	// broken is why a look-up ended.
+	broken error
+}
+
+// inside tells what the folder itself holds.
+func (w *walker) inside(p string) bool { return p == w.base || strings.HasPrefix(p, w.base+"/") }
+
+// entries of a tree, read once.
+func (w *walker) entries(id plumbing.Hash) ([]entry, error) {
+	if w.ctx.Err() != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	if known, ok := w.trees[id]; ok {
+		return known, nil
+	}
+	found, err := read(w.r, id)
+	if errors.Is(err, errDamaged) {
+		return nil, refuse("a folder that is referred to: %v", err)
+	}
+	if err == nil {
+		slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+		w.trees[id] = found
+	}
+	return found, err
+}
+
+// at looks up a clean path without following links.
+func (w *walker) at(p string) (entry, bool, error) {
+	is := entry{mode: modeFolder, path: ".", id: w.root}
+	if p == "." {
+		return is, true, nil
+	}
+	for name := range strings.SplitSeq(p, "/") {
+		if is.mode == modeSubmodule {
+			if !w.options.Submodules {
+				return is, false, nil
+			}
+			id, err := submoduleTree(w.r, is.path, is.id)
+			if err != nil {
+				return is, false, err
+			}
+			is.mode, is.id = modeFolder, id
+		}
+		if is.mode != modeFolder {
+			return is, false, nil
+		}
+		all, err := w.entries(is.id)
+		if err != nil {
+			return is, false, err
+		}
+		i, ok := slices.BinarySearchFunc(all, name, func(e entry, name string) int { return strings.Compare(e.path, name) })
+		if !ok {
+			return is, false, nil
+		}
+		is = all[i]
+	}
+	is.path = p
+	return is, true, nil
+}
+
+// destination is where a path has led, by these links.
+type destination struct {
+	entry
+	links []Part
+}
+
+func (d destination) folder() bool { return d.mode == modeFolder || d.mode == modeSubmodule }
+
+// find follows a path.
+func (w *walker) find(p string) (destination, error) {
+	var links []Part
+	entered := false
+	to, err := artifact.Follow(p, func(p string) (artifact.Node, bool) {
+		within := strings.HasPrefix(p, w.base+"/")
+		if entered && !within || !w.inside(p) && !strings.HasPrefix(w.base, p+"/") {
+			w.out = true // also where it comes back: the same folder elsewhere would not
+		}
+		entered = entered || within
+		is, ok, err := w.at(p)
+		if err != nil {
+			w.broken = err
+		}
+		if !ok || err != nil {
+			return artifact.Node{}, false
+		}
+		if is.mode != modeLink {
+			return artifact.Node{Folder: is.mode == modeFolder || is.mode == modeSubmodule}, true
+		}
+		links = append(links, Part{Path: p, Mode: is.mode, ID: is.id})
+		target, ok := w.target(p, is.id)
+		return artifact.Node{Link: target}, ok
+	})
+	if w.broken != nil {
+		return destination{}, w.broken
+	}
+	if err != nil {
+		w.out = w.out || errors.Is(err, artifact.ErrOutside)
+		return destination{}, err
+	}
+	is, _, err := w.at(to)
+	if err == nil && is.mode == modeSubmodule {
+		is.id, err = submoduleTree(w.r, to, is.id)
+	}
+	return destination{is, links}, err
+}
+
+// target reads a link. One that no artifact holds leads nowhere.
+func (w *walker) target(p string, id plumbing.Hash) (string, bool) {
+	if known, ok := w.links[p]; ok {
+		return known, known != ""
+	}
+	content, err := readBlob(w.r, id, p, artifact.DefaultPathBytes)
+	if err != nil && !errors.Is(err, artifact.ErrRefused) {
+		w.broken = err
+	}
+	w.links[p] = string(content)
+	return string(content), err == nil && len(content) > 0
+}
+
+// add notes what is beyond the folder.
+func (w *walker) add(p Part) {
+	switch p.Mode {
+	case modeFile, modeGroupFile, modeExecutable, modeLink:
+		if !w.inside(p.Path) {
+			w.parts[p.Path] = p
+		}
+	}
+}
+
+// carry notes a file, or the way to a folder.
+func (w *walker) carry(to destination) {
+	for _, link := range to.links {
+		w.add(link)
+	}
+	if !to.folder() {
+		w.add(Part{Path: to.path, Mode: to.mode, ID: to.id})
+	}
+}
+
+// nowhere tells the errors of paths that lead nowhere.
+func nowhere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop)
+}
+
+// followLinks carries what links of the folder lead to: files, and in charts folders, as Helm does. A folder that the
+// folder itself is in is not carried: it would be the repository.
+func (w *walker) followLinks(files []entry) error {
+	charts := map[string]bool{}
+	for _, f := range files {
+		if path.Base(f.path) == "Chart.yaml" {
+			charts[path.Dir(f.path)] = true
+		}
+	}
+	return w.carryLinks(files, func(name string) bool {
+		for dir := path.Dir(name); w.inside(dir); dir = path.Dir(dir) {
+			if charts[dir] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// list gives the files of a folder with their paths in the repository.
+func (w *walker) list(folder string, o Options) ([]entry, error) {
+	to, err := w.find(folder)
+	if err != nil {
+		return nil, err
+	}
+	files, err := list(w.ctx, w.r, to.id, o)
+	for i := range files {
+		files[i].path = path.Join(folder, files[i].path)
+	}
+	return files, err
+}
+
+// carryLinks carries what links lead to. Folders says which of them may lead to folders.
+func (w *walker) carryLinks(files []entry, folders func(link string) bool) error {
+	for _, f := range files {
+		if f.mode != modeLink {
+			continue
+		}
+		to, err := w.find(f.path)
+		switch {
+		case err != nil && nowhere(err):
+		case err != nil:
+			return err
+		case !to.folder():
+			w.carry(to)
+		case folders(f.path) && !w.inside(to.path) && to.path != "." && !strings.HasPrefix(w.base, to.path+"/"):
+			w.carry(to)
+			if err := w.carryFolder(to.path); err != nil {
+				return err
+			}
+		}
+		if err := w.bound(f.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryFolder carries all of a folder, and what its links lead to.
+func (w *walker) carryFolder(folder string) error {
+	if w.seen["all of "+folder] {
+		return nil
+	}
+	w.seen["all of "+folder] = true
+	files, err := w.list(folder, Options{Limits: w.options.Limits, Submodules: w.options.Submodules})
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		w.add(Part{Path: f.path, Mode: f.mode, ID: f.id})
+	}
+	if err := w.bound(folder); err != nil {
+		return err
+	}
+	return w.carryLinks(files, func(string) bool { return true })
+}
+
+// bound ends what grows without an end.
+func (w *walker) bound(at string) error {
+	if most := w.options.Limits.Files; len(w.parts) > most {
+		return refuse("%q leads to more than the limit of %d files beyond the folder", at, most)
+	}
+	return nil
+}
+
+// followKustomization follows the folder's own kustomization, if the rules let it through.
+func (w *walker) followKustomization(files []entry) error {
+	for _, name := range kustomization.Names() {
+		own := path.Join(w.base, name)
+		if slices.ContainsFunc(files, func(f entry) bool { return f.path == own }) {
+			return w.kustomization(visit{folder: w.base})
+		}
+	}
+	return nil
+}
+
+// visit is a kustomization that is followed.
+type visit struct {
+	folder string
+	// above are the folders that lead to it.
+	above []string
+	// plugins is the folder whose kustomization takes this one's resources for plugins: what these read is relative to
+	// that folder. Empty: they are none.
+	plugins string
+}
+
+// kustomization follows what the kustomization of a folder refers to.
+func (w *walker) kustomization(v visit) error {
+	if len(v.above) == maxChain {
+		w.wrong("kustomizations refer to each other through more than %d folders, at %q", maxChain, v.folder)
+		return nil
+	}
+	key := v.folder + "\x00" + v.plugins
+	if w.seen[key] {
+		return nil
+	}
+	w.seen[key] = true
+	for _, name := range kustomization.Names() {
+		content, err := w.read(path.Join(v.folder, name))
+		if err != nil {
+			return err
+		}
+		if err := w.followAll(v, kustomization.References(content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrong notes the first thing that is wrong with the references.
+func (w *walker) wrong(format string, args ...any) {
+	if w.problem == nil {
+		w.problem = refuse(format, args...)
+	}
+}
+
+// read carries a file of references and gives its content; nil if there is none.
+func (w *walker) read(p string) ([]byte, error) {
+	to, err := w.find(p)
+	switch {
+	case err != nil && nowhere(err) || err == nil && to.folder():
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	w.carry(to)
+	content, err := readBlob(w.r, to.id, to.path, maxYAMLFile)
+	if errors.Is(err, artifact.ErrRefused) {
+		w.wrong("%s, to follow what it refers to", strings.TrimPrefix(err.Error(), artifact.ErrRefused.Error()+": "))
+		return nil, nil
+	}
+	w.yaml += len(content)
+	if w.kustomizations++; w.kustomizations > maxKustomizations || w.yaml > maxYAML {
+		w.wrong("%q is one kustomization more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
+		return nil, nil
+	}
+	return content, err
+}
+
+// followAll carries what the references of a folder's kustomization lead to.
+func (w *walker) followAll(v visit, refs []kustomization.Reference) error {
+	if w.references += len(refs); w.references > maxReferences || len(refs) == kustomization.Max {
+		w.wrong("kustomizations refer to more than %d files and folders, or one to more than %d, at %q", maxReferences, kustomization.Max, v.folder)
+		return nil
+	}
+	for _, ref := range refs {
+		if err := w.follow(v, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow carries what a reference leads to.
+func (w *walker) follow(v visit, ref kustomization.Reference) error {
+	p := path.Join(v.folder, ref.Path) // as kustomize does, whatever links there are
+	if below, ok := strings.CutPrefix(v.folder+"/", w.base+"/"); !ok || leaves(path.Join(below, ref.Path)) {
+		w.out = true
+	}
+	if leaves(p) {
+		return nil
+	}
+	to, err := w.find(p)
+	switch {
+	case err != nil && nowhere(err) || err == nil && to.folder() && !ref.Base:
+		return nil
+	case err != nil:
+		return err
+	}
+	w.carry(to)
+	plugins := v.plugins
+	if ref.Plugin {
+		plugins = v.folder
+	}
+	if !to.folder() {
+		if plugins != "" && ref.Base {
+			return w.plugin(plugins, to.path)
+		}
+		return w.bound(p)
+	}
+	above := append(slices.Clip(v.above), v.folder)
+	for i, f := range above {
+		if to.path == f || to.path == "." || strings.HasPrefix(f, to.path+"/") {
+			w.wrong("kustomizations refer to each other without an end: %s", strings.Join(append(slices.Clone(above[i:]), to.path), " -> "))
+			return nil
+		}
+	}
+	return w.kustomization(visit{to.path, above, plugins})
+}
+
+// leaves tells a clean relative path that leads above where it begins.
+func leaves(p string) bool { return p == ".." || strings.HasPrefix(p, "../") }
+
+// plugin carries what the objects in a file refer to, seen from the folder of the kustomization.
+func (w *walker) plugin(folder, file string) error {
+	content, err := w.read(file)
+	if err != nil {
+		return err
+	}
+	return w.followAll(visit{folder: folder}, kustomization.PluginReferences(content))
+}
+
+// PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the repository.
+func PackWith(ctx context.Context, r Reader, folder plumbing.Hash, base string, parts []Part, o Options, w *artifact.Writer) error {
+	files, err := list(ctx, r, folder, o)
+	if err != nil {
+		return err
+	}
+	if err := w.Base(base); err != nil {
+		return err
+	}
+	for i := range files {
+		files[i].path = path.Join(base, files[i].path)
+	}
+	for _, p := range parts {
+		files = append(files, entry{path: p.Path, mode: p.Mode, id: p.ID})
+	}
+	slices.SortFunc(files, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	return packAll(ctx, r, files, o, w)
+}
