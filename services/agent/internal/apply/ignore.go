@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -62,7 +61,8 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 					return err
 				}
 			}
-			if value, ok := counterpart(wanted.Object, live.Object, way); ok {
+			trees := object.TreesOf(live.GetManagedFields(), func(metav1.ManagedFieldsEntry) bool { return true })
+			if value, ok := counterpart(wanted.Object, live.Object, trees, way); ok {
 				put(wanted.Object, way, value)
 			} else {
 				remove(wanted.Object, way)
@@ -97,83 +97,25 @@ func expand(value any, tokens, way []string, ways *[][]string) {
 
 // ofOthers tells whether a manager other than us has the field.
 func ofOthers(entries []metav1.ManagedFieldsEntry, wanted any, way []string) bool {
-	for _, entry := range entries {
-		if entry.Manager == object.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
-			continue
-		}
-		var fields map[string]any
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && owns(fields, wanted, way) {
-			return true
-		}
-	}
-	return false
-}
-
-// owns follows a way through the fields of a manager.
-func owns(fields map[string]any, value any, way []string) bool {
+	trees := object.TreesOf(entries, func(entry metav1.ManagedFieldsEntry) bool { return !ours(entry) })
 	for _, token := range way {
-		var next any
-		switch v := value.(type) {
+		switch w := wanted.(type) {
 		case map[string]any:
-			next, _ = fields["f:"+token].(map[string]any)
-			value = v[token]
+			trees, wanted = trees.Field(token), w[token]
 		case []any:
 			i, _ := strconv.Atoi(token)
-			next = element(fields, v[i], i)
-			value = v[i]
-		}
-		found, ok := next.(map[string]any)
-		if !ok || found == nil {
-			return false
-		}
-		fields = found
-	}
-	return true
-}
-
-// element finds the fields of a list's element: by its keys, its value or its place.
-func element(fields map[string]any, value any, i int) any {
-	for name, below := range fields {
-		kind, text, _ := strings.Cut(name, ":")
-		switch kind {
-		case "k":
-			var keys map[string]any
-			object, ok := value.(map[string]any)
-			if ok && json.Unmarshal([]byte(text), &keys) == nil && fitsKeys(object, keys) {
-				return below
-			}
-		case "v":
-			own, err := json.Marshal(value)
-			if err == nil && string(own) == text {
-				return below
-			}
-		case "i":
-			if text == strconv.Itoa(i) {
-				return below
-			}
+			trees, wanted = trees.Element(w, i), w[i]
 		}
 	}
-	return nil
+	return len(trees) > 0
 }
 
-// fitsKeys compares by text: a number is an int64 in one and a float64 in the other.
-func fitsKeys(object, keys map[string]any) bool {
-	for key, value := range keys {
-		own, ok := object[key]
-		if !ok && key == "protocol" && value == "TCP" { // the default that manifests leave out
-			continue
-		}
-		a, _ := json.Marshal(own)
-		b, _ := json.Marshal(value)
-		if !ok || string(a) != string(b) {
-			return false
-		}
-	}
-	return true
+func ours(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == object.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// counterpart reads a field in the live object. Elements of lists are found by name, or by their place.
-func counterpart(wanted, live any, way []string) (any, bool) {
+// counterpart reads a field in the live object.
+func counterpart(wanted, live any, trees object.Trees, way []string) (any, bool) {
 	for _, token := range way {
 		switch w := wanted.(type) {
 		case map[string]any:
@@ -184,35 +126,21 @@ func counterpart(wanted, live any, way []string) (any, bool) {
 			if live, ok = l[token]; !ok {
 				return nil, false
 			}
-			wanted = w[token]
+			trees, wanted = trees.Field(token), w[token]
 		case []any:
 			l, ok := live.([]any)
 			i, _ := strconv.Atoi(token)
 			if !ok {
 				return nil, false
 			}
-			if live, ok = twin(w[i], l, i); !ok {
+			partners, _ := trees.Partners(w, l)
+			if partners[i] < 0 {
 				return nil, false
 			}
-			wanted = w[i]
+			trees, wanted, live = trees.Element(l, partners[i]), w[i], l[partners[i]]
 		}
 	}
 	return live, true
-}
-
-func twin(element any, live []any, i int) (any, bool) {
-	if named, ok := element.(map[string]any); ok && named["name"] != nil {
-		for _, one := range live {
-			if other, ok := one.(map[string]any); ok && other["name"] == named["name"] {
-				return one, true
-			}
-		}
-		return nil, false
-	}
-	if i < len(live) {
-		return live[i], true
-	}
-	return nil, false
 }
 
 // remove takes a field out. An element of a list that is named by the way itself goes, too.

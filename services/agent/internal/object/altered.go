@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Altered lists the fields, as JSON pointers, that came back from an apply with another value than was sent: what an
@@ -14,6 +15,7 @@ import (
 // quantities in its own way, and keeps what it can't answer with, such as the data of Secrets, to itself.
 func Altered(sent, answer map[string]any) []string {
 	var pointers []string
+	trees := TreesOf((&unstructured.Unstructured{Object: answer}).GetManagedFields(), ours)
 	for _, key := range slices.Sorted(maps.Keys(sent)) {
 		switch value, there := answer[key]; {
 		case key == "apiVersion" || key == "kind" || key == "status" || key == "stringData" || !there:
@@ -22,30 +24,34 @@ func Altered(sent, answer map[string]any) []string {
 			was, _ := value.(map[string]any)
 			for _, key := range []string{"annotations", "labels"} {
 				if theirs, ok := was[key]; ok {
-					altered(meta[key], theirs, "/metadata/"+key, &pointers)
+					altered(meta[key], theirs, nil, "/metadata/"+key, &pointers)
 				}
 			}
 		default:
-			altered(sent[key], value, "/"+pointerEscape.Replace(key), &pointers)
+			altered(sent[key], value, trees.Field(key), "/"+pointerEscape.Replace(key), &pointers)
 		}
 	}
 	return pointers[:min(len(pointers), maxRivals)]
 }
 
-func altered(sent, answer any, pointer string, pointers *[]string) {
+func altered(sent, answer any, trees Trees, pointer string, pointers *[]string) {
 	switch mine := sent.(type) {
 	case map[string]any:
 		theirs, _ := answer.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(mine)) {
 			if value, ok := theirs[key]; ok {
-				altered(mine[key], value, pointer+"/"+pointerEscape.Replace(key), pointers)
+				altered(mine[key], value, trees.Field(key), pointer+"/"+pointerEscape.Replace(key), pointers)
 			}
 		}
 	case []any:
 		theirs, _ := answer.([]any)
+		partners, keyed := trees.Partners(mine, theirs)
+		if !keyed && len(mine) != len(theirs) {
+			return // which element is which can't be told
+		}
 		for i, element := range mine {
-			if value, ok := counterpart(element, i, mine, theirs); ok {
-				altered(element, value, pointer+"/"+strconv.Itoa(i), pointers)
+			if at := partners[i]; at >= 0 {
+				altered(element, theirs[at], trees.Element(mine, i), pointer+"/"+strconv.Itoa(i), pointers)
 			}
 		}
 	case nil:
@@ -54,23 +60,6 @@ func altered(sent, answer any, pointer string, pointers *[]string) {
 			*pointers = append(*pointers, pointer)
 		}
 	}
-}
-
-// counterpart finds an element of a list in the answer: by its name, or by its place where lists are as long.
-func counterpart(element any, i int, mine, theirs []any) (any, bool) {
-	object, _ := element.(map[string]any)
-	if name, ok := object["name"].(string); ok {
-		for _, other := range theirs {
-			if found, _ := other.(map[string]any); found["name"] == name {
-				return other, true
-			}
-		}
-		return nil, false
-	}
-	if len(mine) != len(theirs) {
-		return nil, false
-	}
-	return theirs[i], true
 }
 
 // alike says whether two values mean the same to the API server, as far as that can be told.

@@ -4,26 +4,33 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"fairlead.dev/services/agent/internal/object"
 )
 
 func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 	t.Parallel()
+	const byName = `{"f:spec":{"f:c":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`
 	tests := []struct {
 		name, sent, answer string
 		want               []string
+		fields             string // that the API server says are ours
 	}{
-		{"the same, and defaults", `"spec":{"a":1}`, `"spec":{"a":1,"b":2},"status":{}`, nil},
-		{"another value", `"data":{"x":"1","y":"2"}`, `"data":{"x":"1","y":"3"}`, []string{"/data/y"}},
-		{"a label", `"spec":{}`, `"spec":{}`, []string{"/metadata/labels/a~1b"}},
-		{"a quantity in other words", `"spec":{"cpu":"0.5","memory":"1024Mi"}`, `"spec":{"cpu":"500m","memory":"1Gi"}`, nil},
-		{"a number for a quantity", `"spec":{"cpu":2}`, `"spec":{"cpu":"2"}`, nil},
-		{"another quantity", `"spec":{"cpu":"0.5"}`, `"spec":{"cpu":"1"}`, []string{"/spec/cpu"}},
-		{"a duration in other words", `"spec":{"every":"60m"}`, `"spec":{"every":"1h0m0s"}`, nil},
-		{"an empty value that is left out", `"spec":{"host":false,"list":[]}`, `"spec":{}`, nil},
-		{"a container that was put first", `"spec":{"c":[{"name":"a","image":"i"}]}`, `"spec":{"c":[{"name":"proxy"},{"name":"a","image":"i"}]}`, nil},
-		{"another image", `"spec":{"c":[{"name":"a","image":"i"}]}`, `"spec":{"c":[{"name":"proxy"},{"name":"a","image":"mirror/i"}]}`, []string{"/spec/c/0/image"}},
-		{"a list that grew", `"spec":{"args":["a"]}`, `"spec":{"args":["x","a"]}`, nil},
+		{"the same, and defaults", `"spec":{"a":1}`, `"spec":{"a":1,"b":2},"status":{}`, nil, ""},
+		{"another value", `"data":{"x":"1","y":"2"}`, `"data":{"x":"1","y":"3"}`, []string{"/data/y"}, ""},
+		{"a label", `"spec":{}`, `"spec":{}`, []string{"/metadata/labels/a~1b"}, ""},
+		{"a quantity in other words", `"spec":{"cpu":"0.5","memory":"1024Mi"}`, `"spec":{"cpu":"500m","memory":"1Gi"}`, nil, ""},
+		{"a number for a quantity", `"spec":{"cpu":2}`, `"spec":{"cpu":"2"}`, nil, ""},
+		{"another quantity", `"spec":{"cpu":"0.5"}`, `"spec":{"cpu":"1"}`, []string{"/spec/cpu"}, ""},
+		{"a duration in other words", `"spec":{"every":"60m"}`, `"spec":{"every":"1h0m0s"}`, nil, ""},
+		{"an empty value that is left out", `"spec":{"host":false,"list":[]}`, `"spec":{}`, nil, ""},
+		{"a container that was put first", `"spec":{"c":[{"name":"a","image":"i"}]}`, `"spec":{"c":[{"name":"proxy"},{"name":"a","image":"i"}]}`, nil, byName},
+		{"another image", `"spec":{"c":[{"name":"a","image":"i"}]}`, `"spec":{"c":[{"name":"proxy"},{"name":"a","image":"mirror/i"}]}`, []string{"/spec/c/0/image"}, byName},
+		{"a list that grew", `"spec":{"args":["a"]}`, `"spec":{"args":["x","a"]}`, nil, ""},
+		{"elements of one name", `"spec":{"c":[{"name":"a","path":"/a"},{"name":"a","path":"/b"}]}`, `"spec":{"c":[{"name":"a","path":"/a"},{"name":"a","path":"/b","sub":""}]}`, nil, ""},
+		{"elements of one name that moved", `"spec":{"c":[{"name":"a","path":"/a"},{"name":"a","path":"/b"}]}`, `"spec":{"c":[{"name":"a","path":"/b"},{"name":"a","path":"/a"}]}`, nil, ""},
+		{"one of them was changed", `"spec":{"c":[{"name":"a","path":"/a"},{"name":"a","path":"/b"}]}`, `"spec":{"c":[{"name":"a","path":"/b"},{"name":"a","path":"/c"}]}`, []string{"/spec/c/0/path"}, ""},
 	}
 	for _, test := range tests {
 		label := "1"
@@ -32,6 +39,11 @@ func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 		}
 		sent := parse(t, `{"kind":"X","apiVersion":"v1","metadata":{"name":"a","labels":{"a/b":"1"}},`+test.sent+`}`)
 		answer := parse(t, `{"kind":"X","apiVersion":"v1","metadata":{"name":"a","labels":{"a/b":"`+label+`"}},`+test.answer+`}`)
+		if test.fields != "" {
+			answer.SetManagedFields([]metav1.ManagedFieldsEntry{{
+				Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(test.fields),
+			}})
+		}
 		if got := object.Altered(sent.Object, answer.Object); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}

@@ -240,10 +240,11 @@ func missingIn(fields map[string]any, value any, path []string, pointer string, 
 	case map[string]any:
 		missing(fields, v, path, pointer, all)
 	case []any:
+		named := steps(fields, v)
 		for i, element := range v {
 			here := pointer + "/" + strconv.Itoa(i)
-			key, ok := elementKey(fields, element)
-			if !ok {
+			key := named[i]
+			if key == "" {
 				continue // a list that is known by its index, or an element under a key that is not known any more
 			}
 			sub, _ := fields[key].(map[string]any)
@@ -264,31 +265,6 @@ func leaves(value any, path []string, pointer string) []lost {
 		found = append(found, leaves(object[key], append(slices.Clone(path), "f:"+key), pointer+"/"+pointerEscape.Replace(key))...)
 	}
 	return found
-}
-
-// elementKey finds the key under which an element of a list stands in a tree of fields.
-func elementKey(fields map[string]any, element any) (string, bool) {
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		text, ok := strings.CutPrefix(key, "k:")
-		if !ok {
-			continue
-		}
-		var want map[string]any
-		object, isObject := element.(map[string]any)
-		if json.Unmarshal([]byte(text), &want) != nil || !isObject {
-			continue
-		}
-		fits := true
-		for name, value := range want {
-			got, there := object[name]
-			// A key that the manifest leaves to the default, such as a port's protocol, fits.
-			fits = fits && (!there || same(got, value))
-		}
-		if fits {
-			return key, true
-		}
-	}
-	return "", false
 }
 
 func same(a, b any) bool {
