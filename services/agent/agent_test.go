@@ -114,8 +114,13 @@ func newWorld(t *testing.T) *world {
 	if err := direct.EnsureNamespace(t.Context(), w.namespace); err != nil {
 		t.Fatal(err)
 	}
+	w.api.own = w.namespace
+	namespaces.Store(w.namespace, nil)
 	return w
 }
+
+// namespaces are those of all tests, which share a cluster: agents look at what those of other tests made, too.
+var namespaces sync.Map
 
 // service gives a name that no other test uses: inventories share a namespace.
 func (w *world) service(name string) string { return w.namespace + "-" + name }
@@ -226,6 +231,7 @@ func (w *world) record(service string) inventory.Record {
 // apiProxy stands before the API server, counts, and stalls or refuses what a test says.
 type apiProxy struct {
 	kubeconfig string
+	own        string // the test's namespace
 
 	mu       sync.Mutex // guards what follows
 	requests []string   // "PATCH /api/..."
@@ -302,23 +308,30 @@ func (p *apiProxy) stallOn(method, ending string) (reached <-chan struct{}) {
 
 // count counts the requests whose line has a prefix. Watches don't count: they come and go as they like.
 func (p *apiProxy) count(prefix string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	count := 0
-	for _, line := range p.requests {
-		if strings.HasPrefix(line, prefix) && !strings.HasSuffix(line, "?watch") {
+	for _, line := range p.since(0) {
+		if strings.HasPrefix(line, prefix) {
 			count++
 		}
 	}
 	return count
 }
 
-// since lists the requests after as many of them, watches left out.
+// since lists the requests after as many of them, watches left out, and those for what other tests made in the cluster.
 func (p *apiProxy) since(count int) []string {
+	var others []string
+	namespaces.Range(func(name, _ any) bool {
+		if name != p.own {
+			others = append(others, name.(string))
+		}
+		return true
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool { return strings.HasSuffix(line, "?watch") })
-	return requests[count:]
+	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool {
+		return strings.HasSuffix(line, "?watch") || slices.ContainsFunc(others, func(name string) bool { return strings.Contains(line, name) })
+	})
+	return requests[min(count, len(requests)):]
 }
 
 // patches counts those of an object, by the end of its path.

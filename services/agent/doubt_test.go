@@ -108,6 +108,14 @@ func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
 	}
 }
 
+// heard waits until the agent has heard of what was done to ConfigMaps: it hears of a kind's objects in order, and makes
+// the one that is given here anew.
+func (w *world) heard(configMap string) {
+	w.t.Helper()
+	w.delete(configMap)
+	w.eventually(configMap+" is made anew", func() bool { return w.has(configMap) })
+}
+
 func TestHookThatIsHeldInTheClusterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,6 +130,7 @@ func TestHookThatIsHeldInTheClusterIsLeftAlone(t *testing.T) {
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
 	w.kubectl("annotate", "configmap", "hook", object.HoldAnnotation+"=incident")
+	w.heard("a")
 	second := w.hub.push(t, name, w.namespace, files("2"))
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == second && strings.Contains(r.GetMessage(), "hook is a hook that is held by its annotation")
@@ -150,13 +159,12 @@ func TestHeldObjectDoesNotBeginTheApplyAtEveryNotice(t *testing.T) {
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
 	w.kubectl("annotate", "configmap", "b", object.HoldAnnotation+"=incident")
+	w.heard("a0")
 	second := w.hub.push(t, name, w.namespace, files("2"))
 	w.hub.awaitPhase(t, name, second, held)
 	before := w.counted("fairlead_agent_applies_total", "failed")
 	for i := range others {
-		object := fmt.Sprint("a", i)
-		w.delete(object)
-		w.eventually(object+" is made anew", func() bool { return w.has(object) })
+		w.heard(fmt.Sprint("a", i))
 	}
 	// It may try again by itself, ever more seldom.
 	if n := w.counted("fairlead_agent_applies_total", "failed") - before; n >= others-2 {
