@@ -104,7 +104,8 @@ lint: ## Lint Go and proto, and look for breaking changes of the contracts
 	@tools/buf.sh breaking-main
 	@lint=$$(tools/lint/build.sh); for m in $(filter-out gen,$(MODULES)); do echo "lint $$m" >&2; (cd $$m && "$$lint" run); done
 
-tidy: ## Tidy every module
+tidy: ## Tidy every module, at the versions that all of them together build with
+	@go work sync
 	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
 
 check: gen fmt lint race ## Everything that must hold before a change lands
