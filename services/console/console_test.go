@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/parallel"
 	"fairlead.dev/platform/postgrestest"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 		restoreChild()
 		return
 	}
+	parallel.WaitingTests()
 	code := m.Run()
 	_ = postgres.Stop()
 	os.Exit(code)

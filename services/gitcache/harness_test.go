@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/parallel"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 		runProcess(dir)
 		return
 	}
+	parallel.WaitingTests()
 	goleak.VerifyTestMain(m)
 }
 

@@ -34,6 +34,7 @@ import (
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/parallel"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -48,6 +49,7 @@ func TestMain(m *testing.M) {
 		runTunnel()
 		return
 	}
+	parallel.WaitingTests()
 	goleak.VerifyTestMain(m)
 }
 

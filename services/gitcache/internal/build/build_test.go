@@ -18,11 +18,15 @@ import (
 	"go.uber.org/goleak"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/parallel"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	parallel.WaitingTests()
+	goleak.VerifyTestMain(m)
+}
 
 // newBuilder has a mirror of a commit with the file deploy/a, as source "u1".
 func newBuilder(t *testing.T) (*Builder, plumbing.Hash) {

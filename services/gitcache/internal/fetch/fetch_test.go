@@ -17,12 +17,16 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/parallel"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	parallel.WaitingTests()
+	goleak.VerifyTestMain(m)
+}
 
 func newFetcher(t *testing.T, o fetch.Options) *fetch.HTTP {
 	t.Helper()
