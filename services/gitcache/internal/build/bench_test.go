@@ -44,3 +44,18 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportMetric(float64(w.store.Stats().Bytes), "bytes_stored")
 }
+
+// BenchmarkReach is what a commit costs for a folder that refers to something beyond itself, be it changed or not.
+func BenchmarkReach(b *testing.B) {
+	w := newWorld(b, 0)
+	p := place(w.commit(overlayFiles()), overlay)
+	if _, err := w.builder.find(p); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		w.builder.places = newPlaces()
+		if _, err := w.builder.find(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

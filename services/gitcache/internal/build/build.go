@@ -30,6 +30,8 @@ var (
 	ErrNotFetched = errors.New("commit is not fetched")
 	// ErrDamaged: the mirror turned out to be damaged. It is noted and will be cloned again.
 	ErrDamaged = errors.New("the mirror is damaged and is being fetched again")
+	// errOtherContent: what a folder refers to is not what its record says.
+	errOtherContent = errors.New("the folder refers to other content than is remembered")
 )
 
 const (
@@ -266,7 +268,7 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 		return err
 	}
 	if c.idWith(c.reach.folder, parts) != c.reach.id {
-		return fmt.Errorf("%w: folder %q of tree %s refers to other content than is remembered", artifact.ErrCorrupt, c.reach.folder, c.reach.root)
+		return fmt.Errorf("%w: folder %q of tree %s", errOtherContent, c.reach.folder, c.reach.root)
 	}
 	return tree.PackWith(ctx, objects, c.tree, c.reach.folder, parts, options, w)
 }

@@ -251,6 +251,29 @@ func TestAnOverlayIsBuiltAgainForDownloads(t *testing.T) {
 	}
 }
 
+// A record is another replica's word: one that does not fit is forgotten, and the content built when it is asked for.
+func TestARecordOfAnOverlayThatDoesNotFitIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	commit := w.commit(overlayFiles())
+	first := w.resolve(place(commit, overlay))
+	known := w.builder.Known("u1")
+	known[0].Folder = "deploy"
+	w.open(t.TempDir())
+	w.builder.Learn("u1", known)
+	content, err := w.builder.Open(t.Context(), first.Artifact.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, content); !errors.Is(err, artifact.ErrCorrupt) {
+		t.Errorf("read: %v", err)
+	}
+	_ = content.Close()
+	if b := w.resolve(place(commit, overlay)); b != first || w.builds.Load() != 2 {
+		t.Errorf("got %+v after %d builds, first %+v", b, w.builds.Load(), first)
+	}
+}
+
 func TestKustomizationsThatReferToEachOtherAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)

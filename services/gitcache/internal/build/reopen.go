@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -56,7 +57,14 @@ func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	w := artifact.NewWriter(out, limits())
-	if err := b.pack(ctx, r.content(), w); err != nil {
+	err := b.pack(ctx, r.content(), w)
+	if errors.Is(err, errOtherContent) {
+		// Somebody else's word: the next to ask has it built.
+		b.deps.Log.ErrorContext(ctx, "a record does not fit its content", "source_id", r.SourceID, "err", err)
+		b.memo.forget(r.SourceID)
+		return artifact.ErrCorrupt
+	}
+	if err != nil {
 		return b.judge(r.Source, plumbing.ZeroHash, err)
 	}
 	sum, err := w.Close()

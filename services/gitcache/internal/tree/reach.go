@@ -95,7 +95,7 @@ type walker struct {
 	out bool
 	// yaml, kustomizations and references were read.
 	yaml, kustomizations, references int
-	// problem is the first thing that is wrong with the references. It is told if there is something beyond the folder.
+	// problem is the first thing that is wrong with the references. It is reported if there is something beyond the folder.
 	problem error
 	// broken is why a look-up ended.
 	broken error

@@ -26,7 +26,10 @@ func someManifest() standby.Manifest {
 			Ref: "HEAD", Object: plumbing.NewHash(aHash), Commit: plumbing.NewHash(aHash), CommitTime: time.Unix(1, 0).UTC(), Subject: "one",
 			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
 		}},
-		Built:  []build.Record{{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2}},
+		Built: []build.Record{
+			{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2},
+			{SourceID: "overlay", Tree: aHash, Digest: "sha256:0", Root: aHash, Folder: "caf\xe9", Submodules: true},
+		},
 		Copies: []string{"two"},
 	}
 }
