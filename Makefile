@@ -7,9 +7,13 @@ SHELL := /bin/bash
 MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
-# One after the other, because each starts whole clusters; never from the cache, which doesn't know bin/.
-E2E       = go test -count=1 -p 1 -timeout 20m $(ARGS) fairlead.dev/e2e/...
+# Programs, tests and tools are compiled in one way, so that each package is compiled once. The race detector alone needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
+GOBUILD  := go build -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
+# Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
+# `make lint` vet them.
+E2E       = go test -count=1 -vet=off -p 2 -timeout 20m $(ARGS) fairlead.dev/e2e/...
 # Tells how long a part of `make test` took.
 STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
@@ -51,7 +55,7 @@ test: ## Run every test (installs what they need)
 	@$(STEP) "look at what modules link" tools/checks.sh
 	@$(STEP) vet go vet $(PACKAGES)
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
-	$(STEP) "test modules" go test -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(STEP) "test across services" $(E2E); \
 	export GOWORK=off; \
 	$(STEP) "test images" go -C tools/images test -timeout 20m .; \
@@ -61,7 +65,7 @@ test: ## Run every test (installs what they need)
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
-	go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	CGO_ENABLED=1 go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E)
 
 e2e: install build ## Run only the tests across services
