@@ -78,6 +78,10 @@ type Applied struct {
 	Time time.Time `json:"time"`
 	// Environment that the objects were rendered for, if they depend on what the cluster can do.
 	Environment string `json:"environment,omitempty"`
+	// ReleaseService is what the templates of a chart saw as .Release.Service; "": no chart, or Fairlead.
+	ReleaseService string `json:"releaseService,omitempty"`
+	// Warnings are sentences on what was read in another way than it looks, each on its line.
+	Warnings string `json:"warnings,omitempty"`
 	// PostDelete: there are hooks to run when the service is removed.
 	PostDelete bool `json:"postDelete,omitempty"`
 }

@@ -110,6 +110,9 @@ type Memo func(at Position) (known bool, err error)
 
 // Reader reads files of manifests, one after the other. It holds no more than one of them.
 type Reader struct {
+	// Warn is told what is read, though its author may have meant something else. It may be nil.
+	Warn func(text string)
+
 	add  Add
 	memo Memo
 	// take is given each document that is not empty.
@@ -166,6 +169,13 @@ func (p *Reader) file(as Dialect, name string, data []byte) error {
 		return p.mixedFile(at, data)
 	}
 	return p.chunks(at, split(data, as), as)
+}
+
+// warn tells of something that is read in another way than it looks.
+func (p *Reader) warn(at Position, line int, problem string) {
+	if p.Warn != nil {
+		p.Warn((&Error{Position: at, Line: line, Problem: problem}).Error() + ".")
+	}
 }
 
 // document takes one decoded document.

@@ -90,7 +90,7 @@ func seeds() []string {
 		"a: 1\na: 2\n", "a: {x: 1}\na: {y: 2}\n", "a: &m {x: 1, y: 2}\nb: {x: 3, <<: *m}\nc: {<<: *m, x: 3}\nd: {<<: [*m, {x: 4, z: 5}]}\n", "\"<<\": 1\n", "<<: {a: 1}\n",
 		"a: 18446744073709551615\nb: 9223372036854775807\nc: 9223372036854775808\nd: 1e+06\ne: 1.2345678e+07\nf: 12345678901234567890123\ng: -9223372036854775808\n",
 		"a: 0644\nb: 0o17\nc: 08\nd: 0x1F\ne: 0b11\nf: -0644\ng: 1_000\nh: 0_\n", "yes: no\non: Off\ny: n\n~: 1\n1: 2\n-1: 3\n0x10: 4\n",
-		"a:\tb\n", "a: b\t# c\n", "a:\n\tb: 1\n", "a: \"\t\"\n", "- a\n-\tb\n", "a: !!str 1\nb: !!int \"1\"\nc: !!float 1\nd: !!bool yes\ne: !!binary aGk=\n",
+		"a: |\n  x\n\t\n  y\n", "a: |\n\t\n  y\n", "a: |\n  x\n  \t\n  y\n", "a: |\n  x\n \t\n", "a: |\n  x\n\t", "a: |\n  x\n\t# c\nb: 1\n", "a:\tb\n", "a: b\t# c\n", "a:\n\tb: 1\n", "a: \"\t\"\n", "- a\n-\tb\n", "a: !!str 1\nb: !!int \"1\"\nc: !!float 1\nd: !!bool yes\ne: !!binary aGk=\n",
 		"a: 2001-01-01\nb: 12:30:45\nc: 1:1\nd: 190:20:30.15\n", "a: .inf\n", "a: =\nb: <<\nc: '~'\nd: ''\ne:\n", "? a\n: b\n? [c]\n: d\n", "\xef\xbb\xbfa: 1\n---\nb: 2\n",
 		"a: @x\n", "a: `x`\n", "a: %x\n", "a: x: y\n", "a: 'it''s'\nb: \"\\u00e9\\x41\\n\"\n", "a: *x\n", "a: &x 1\nb: *x\n", "a: é\u2028b\n", "a: \x07\n", "a: !custom b\n", "key: [a, b,]\nb: {c, d: }\n",
 	}

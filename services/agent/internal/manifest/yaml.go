@@ -95,6 +95,9 @@ func (p *Reader) decode(at *Position, chunk chunk, as Dialect) (any, error) {
 		return nil, nil
 	}
 	at.Line = chunk.line + root.Content[0].Line - 1
+	if bytes.Contains(data, []byte("\n...")) && !errors.Is(decoder.Decode(new(yaml.Node)), io.EOF) {
+		p.warn(*at, 0, `text after a line "..." is left out, as kubectl and Helm do. Begin it with a line "---"`)
+	}
 	c := &converter{parser: p, at: *at, offset: chunk.line - 1, lastWins: as != Plain}
 	return c.value(root.Content[0], 0)
 }
@@ -117,7 +120,8 @@ func (c chunk) empty() bool {
 		if mark(line) {
 			line = line[3:]
 		}
-		if line = bytes.Trim(line, blanks); len(line) > 0 && line[0] != '#' && line[0] != '%' {
+		line = bytes.Trim(line, blanks)
+		if len(line) > 0 && line[0] != '%' && (line[0] != '#' || bytes.ContainsAny(line, "\r\u0085\u2028\u2029")) { // these end a line, too
 			return false
 		}
 	}
@@ -259,8 +263,11 @@ func (c *converter) mapping(node *yaml.Node, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := fields[key]; twice && !c.lastWins && !merged[key] {
-			return nil, c.fail(keyNode, fmt.Sprintf("key %q is there twice", key))
+		if _, twice := fields[key]; twice && !merged[key] {
+			if !c.lastWins {
+				return nil, c.fail(keyNode, fmt.Sprintf("key %q is there twice", key))
+			}
+			c.parser.warn(c.at, c.offset+keyNode.Line, fmt.Sprintf("key %q is there twice, and Helm takes the last", key))
 		}
 		value, err := c.value(valueNode, depth+1)
 		if err != nil {

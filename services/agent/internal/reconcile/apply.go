@@ -291,7 +291,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	record.Complete, record.Begun = true, ""
 	record.Progress = progressOf(record, service)
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
-	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(), PostDelete: slices.ContainsFunc(items, isLast), Time: time.Now().UTC().Truncate(time.Second)}
+	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(), PostDelete: slices.ContainsFunc(items, isLast), Time: time.Now().UTC().Truncate(time.Second)}
 	if !k.Inventory.Note(record) {
 		if err := k.Inventory.Save(ctx, record); err != nil {
 			return retried(err).because("all objects are applied")

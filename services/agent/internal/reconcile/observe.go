@@ -63,7 +63,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 		return wait
 	}
 	k.backoff.Reset()
-	report := k.state(summary, record.Kept)
+	report := k.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
 	k.tellRepairs(report, record, summary)
 	k.report(service, record, report)
 	k.ripe(service, report)
@@ -222,6 +222,14 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + strings.Join(kept, " "))
 	}
 	return report
+}
+
+// lines splits text, of which nothing is no line.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
 }
 
 // shown is the word of the contract for a state. What can't be read is on no account healthy.

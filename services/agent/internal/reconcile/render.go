@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -65,6 +66,7 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	lookups := newLookups(k.Lookup(service), service, record)
 	in := render.Input{
 		Lookup: lookups.lookup,
+		Warn:   building.Warn,
 		Memo:   func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
@@ -78,6 +80,14 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			environment := in.Scope.Cluster.Environment()
 			building.For(environment)
 			k.environment.Store(&environment) // what was seen last counts, for all
+		}
+	}
+	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
+		if in.Scope.ReleaseService, err = k.releaseService(ctx, service, record); err != nil {
+			return nil, err
+		}
+		if in.Scope.ReleaseService == releasedByHelm {
+			building.ReleasedBy(releasedByHelm)
 		}
 	}
 	begin := time.Now()

@@ -227,6 +227,11 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 			if done.Depends && in.Depends != nil {
 				in.Depends()
 			}
+			for _, text := range done.Warnings {
+				if in.Warn != nil {
+					in.Warn(text)
+				}
+			}
 			return nil
 		default:
 			return fmt.Errorf("the renderer said %q, which means nothing", kind)

@@ -35,6 +35,8 @@ type Input struct {
 	Lookup Lookup
 	// Memo may be nil.
 	Memo manifest.Memo
+	// Warn is told what is read, though its author may have meant something else. It may be nil.
+	Warn func(text string)
 	// Depends is called if the objects depend on the cluster's version, or on what its API has. It may be nil.
 	Depends func()
 }
@@ -60,14 +62,15 @@ func New(program ...string) *Renderer {
 func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error {
 	f := in.Folder
 	if f.Renderer == deliveryv1.Renderer_RENDERER_RAW && f.largest <= inlineFile && f.bytes <= inlineFolder {
-		return Plain(f, add, in.Memo)
+		return Plain(f, add, in.Memo, in.Warn)
 	}
 	return r.child(ctx, in, add)
 }
 
 // Plain reads a folder of plain manifests.
-func Plain(f *Folder, add manifest.Add, memo manifest.Memo) error {
+func Plain(f *Folder, add manifest.Add, memo manifest.Memo, warn func(text string)) error {
 	reader := manifest.NewReader(add, memo)
+	reader.Warn = warn
 	err := f.Walk(func(entry artifact.Entry, content io.Reader) error {
 		name, ok := f.Name(entry)
 		if !ok {

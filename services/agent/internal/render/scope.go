@@ -17,6 +17,8 @@ type Scope struct {
 	Configuration map[string]any `json:"configuration"`
 	Cluster       ClusterScope   `json:"cluster"`
 	Service       ServiceScope   `json:"service"`
+	// ReleaseService is what charts see as .Release.Service.
+	ReleaseService string `json:"releaseService,omitempty"`
 }
 
 // ClusterScope is the cluster that a template is rendered for.

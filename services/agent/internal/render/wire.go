@@ -110,6 +110,8 @@ type Failure struct {
 type Done struct {
 	// Depends: the objects depend on the cluster's version, or on what its API has.
 	Depends bool `json:"depends,omitempty"`
+	// Warnings are the first sentences of what is read, though its author may have meant something else.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // FailureOf takes an error apart.

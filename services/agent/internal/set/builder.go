@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,6 +67,9 @@ type Builder struct {
 	before map[object.Sum][]Item
 	// environment that the objects depend on.
 	environment string
+	// releaseService is what templates of a chart see as .Release.Service.
+	releaseService string
+	warnings       []string
 }
 
 // Create begins a set. End it with Commit or Discard.
@@ -299,6 +303,30 @@ func isCRD(group, kind string) bool {
 // For says what the cluster can do, in few words, because the objects depend on it.
 func (b *Builder) For(environment string) { b.environment = environment }
 
+// ReleasedBy says what templates of a chart see as .Release.Service.
+func (b *Builder) ReleasedBy(name string) { b.releaseService = name }
+
+// Warn notes a sentence for whoever looks at the service.
+func (b *Builder) Warn(text string) {
+	if !slices.Contains(b.warnings, text) {
+		b.warnings = append(b.warnings, text)
+	}
+}
+
+// fewWarnings are the first of them, as lines.
+func (b *Builder) fewWarnings() string {
+	const most, longest = 5, 1000
+	var lines []string
+	for _, text := range b.warnings[:min(most, len(b.warnings))] {
+		text = strings.Join(strings.Fields(text), " ")
+		lines = append(lines, strings.ToValidUTF8(text[:min(longest, len(text))], ""))
+	}
+	if more := len(b.warnings) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("There are %d more such warnings.", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Commit finishes the set, and opens it. The error joins one per object.
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
@@ -413,7 +441,7 @@ func (b *Builder) twins() error {
 
 // writeIndex writes what follows the content.
 func (b *Builder) writeIndex() (footer, error) {
-	end := footer{index: b.at, count: uint32(len(b.items)), environment: b.environment}
+	end := footer{index: b.at, count: uint32(len(b.items)), environment: b.environment, releaseService: b.releaseService, warnings: b.fewWarnings()}
 	var index []byte
 	type row struct {
 		hash object.Sum

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"strings"
 	"time"
 
 	"fairlead.dev/services/agent/internal/manifest"
@@ -16,7 +17,7 @@ import (
 //	content   objects as JSON, as they are sent, one after the other
 //	index     an entry per object, in the order they were added: see appendItem
 //	table     12 bytes per object: hash of its key, and where the index has it; sorted
-//	for       what the cluster could do, where the objects depend on it: text
+//	for       up to three texts, see footer.texts
 //	footer    see footer; its checksum is of that text, too
 //
 // Numbers are little-endian.
@@ -24,8 +25,8 @@ const (
 	magic      = "flset\x00\x00\x01"
 	rowBytes   = 12
 	footerSize = 32
-	// maxEnvironment bounds the text of what the cluster could do.
-	maxEnvironment = 64
+	// maxTexts bounds the texts before the footer, in bytes.
+	maxTexts = 8 << 10
 )
 
 // footer is the end of the file, from which the rest is found.
@@ -34,12 +35,23 @@ type footer struct {
 	table int64  // where it begins
 	count uint32 // of objects
 	sum   object.Sum
-	// environment stands before the rest, and is in its checksum.
+	// What follows stands before the rest, and is in its checksum.
+
+	// environment is what the cluster could do, where the objects depend on it.
 	environment string
+	// releaseService is what templates of a chart saw as .Release.Service; "": no chart, or Fairlead, as agents said before they noted it.
+	releaseService string
+	// warnings are sentences, each on its line.
+	warnings string
+}
+
+// texts joins the texts of the footer by line breaks, of which the first two have none.
+func (f footer) texts() string {
+	return strings.TrimRight(f.environment+"\n"+f.releaseService+"\n"+f.warnings, "\n")
 }
 
 func (f footer) bytes() []byte {
-	b := []byte(f.environment)
+	b := []byte(f.texts())
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.index))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.table))
 	b = binary.LittleEndian.AppendUint32(b, f.count)
@@ -47,7 +59,7 @@ func (f footer) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// parseFooter reads the end of a file of so many bytes: the environment is what is left before the footer.
+// parseFooter reads the end of a file of so many bytes: the texts are what is left before the footer.
 func parseFooter(end []byte, size int64) (f footer, ok bool) {
 	if len(end) < footerSize {
 		return footer{}, false
@@ -60,11 +72,12 @@ func parseFooter(end []byte, size int64) (f footer, ok bool) {
 		sum:   object.Sum(binary.LittleEndian.Uint64(b[20:])),
 	}
 	length := size - f.table - int64(f.count)*rowBytes - footerSize
-	if f.index < int64(len(magic)) || f.table < f.index || f.table > size || length < 0 || length > maxEnvironment || length > int64(len(end)-footerSize) {
+	if f.index < int64(len(magic)) || f.table < f.index || f.table > size || length < 0 || length > maxTexts || length > int64(len(end)-footerSize) {
 		return footer{}, false
 	}
 	summed := end[len(end)-footerSize-int(length) : len(end)-4]
-	f.environment = string(summed[:length])
+	f.environment, f.releaseService, _ = strings.Cut(string(summed[:length]), "\n")
+	f.releaseService, f.warnings, _ = strings.Cut(f.releaseService, "\n")
 	return f, crc32.ChecksumIEEE(summed) == binary.LittleEndian.Uint32(b[footerSize-4:])
 }
 

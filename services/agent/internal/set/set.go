@@ -123,7 +123,7 @@ func open(file *os.File) (*Set, error) {
 	if info.Size() < int64(len(magic)+footerSize) {
 		return nil, errDamaged
 	}
-	head, end := make([]byte, len(magic)), make([]byte, min(info.Size(), maxEnvironment+footerSize))
+	head, end := make([]byte, len(magic)), make([]byte, min(info.Size(), maxTexts+footerSize))
 	if _, err := file.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
@@ -145,6 +145,12 @@ func (s *Set) Made() time.Time { return s.made }
 
 // Environment is what the cluster could do when the set was made, "" if the objects don't depend on that.
 func (s *Set) Environment() string { return s.environment }
+
+// ReleaseService is what templates of a chart saw as .Release.Service, "" if the set was made before that was noted.
+func (s *Set) ReleaseService() string { return s.releaseService }
+
+// Warnings are sentences on what was read in another way than it looks, each on its line.
+func (s *Set) Warnings() string { return s.warnings }
 
 // Len is how many objects there are.
 func (s *Set) Len() int { return int(s.count) }

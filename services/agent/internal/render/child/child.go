@@ -47,7 +47,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 		}
 	} else if err == nil {
 		var payload []byte
-		if payload, err = json.Marshal(render.Done{Depends: j.depends}); err == nil {
+		if payload, err = json.Marshal(render.Done{Depends: j.depends, Warnings: j.warnings}); err == nil {
 			err = render.WriteFrame(w, render.FrameDone, payload)
 		}
 	}
@@ -73,7 +73,8 @@ type job struct {
 	spec   *deliveryv1.RenderSpec
 	folder *render.Folder
 	// depends: a template reads what the cluster can do.
-	depends bool
+	depends  bool
+	warnings []string
 	// unanswered: the cluster did not answer a lookup, or refused it.
 	unanswered bool
 	out        *bufio.Writer
@@ -105,7 +106,7 @@ func (j *job) run(in io.Reader) error {
 	}
 	switch j.folder.Renderer {
 	case deliveryv1.Renderer_RENDERER_RAW:
-		return render.Plain(j.folder, j.tell, nil)
+		return render.Plain(j.folder, j.tell, nil, j.warn)
 	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:
 		return j.kustomize()
 	case deliveryv1.Renderer_RENDERER_HELM:
@@ -160,6 +161,14 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 	return found, err
 }
 
+// warn notes something for the end.
+func (j *job) warn(text string) {
+	const most = 100
+	if len(j.warnings) < most {
+		j.warnings = append(j.warnings, text)
+	}
+}
+
 // mistake is an error at a file of the folder, or of the folder itself.
 func (j *job) mistake(file, problem string) error { return j.folder.Mistake(file, problem) }
 
@@ -180,6 +189,7 @@ func (j *job) contents() (map[string][]byte, error) {
 // read reads rendered text as manifests.
 func (j *job) read(texts []text) error {
 	reader := manifest.NewReader(j.tell, nil)
+	reader.Warn = j.warn
 	for _, one := range texts {
 		if !reader.ReadAs(one.dialect, j.folder.Shown(one.file), []byte(one.text)) {
 			break

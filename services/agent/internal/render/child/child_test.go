@@ -92,7 +92,20 @@ func run(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string, loo
 	return runPacked(t, desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: spec}, pack(t, files), lookup)
 }
 
+// runWarned is run, and lists what was warned of.
+func runWarned(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string) (objects map[string]string, warnings []string, err error) {
+	t.Helper()
+	service := desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: spec}
+	objects, err = runIn(t, service, pack(t, files), render.Input{Scope: scope(), Warn: func(text string) { warnings = append(warnings, text) }})
+	return objects, warnings, err
+}
+
 func runPacked(t testing.TB, service desired.Service, packed []byte, lookup render.Lookup) (map[string]string, error) {
+	t.Helper()
+	return runIn(t, service, packed, render.Input{Scope: scope(), Lookup: lookup})
+}
+
+func runIn(t testing.TB, service desired.Service, packed []byte, in render.Input) (map[string]string, error) {
 	t.Helper()
 	folder, err := render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil })
 	if err != nil {
@@ -101,7 +114,8 @@ func runPacked(t testing.TB, service desired.Service, packed []byte, lookup rend
 	objects := map[string]string{}
 	renderer := render.New(os.Args[0], asChild)
 	renderer.CPU, renderer.Time = processor, patience
-	err = renderer.Render(t.Context(), render.Input{Folder: folder, Scope: scope(), Lookup: lookup},
+	in.Folder = folder
+	err = renderer.Render(t.Context(), in,
 		func(obj *unstructured.Unstructured, _ manifest.Position) error {
 			text, err := json.Marshal(obj.Object)
 			objects[obj.GetKind()+" "+obj.GetName()] = string(text)
@@ -182,7 +196,7 @@ func TestHelmRendersAChartWithDependencies(t *testing.T) {
 		"charts/cache/templates/c.yaml": configMap("cache", "x"),
 	}, nil)
 	want := []string{"ConfigMap db", "ConfigMap shop", "CustomResourceDefinition boats.x.dev"}
-	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), want) || !strings.Contains(got["ConfigMap shop"], `"chart-spec-file-Fairlead-36-true"`) || !strings.Contains(got["ConfigMap db"], `"7"`) {
+	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), want) || !strings.Contains(got["ConfigMap shop"], `"chart-spec-file-Helm-36-true"`) || !strings.Contains(got["ConfigMap db"], `"7"`) {
 		t.Errorf("got %v %v", got, err)
 	}
 	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML + "dependencies:\n- {name: db, version: 1.x, repository: https://example.com}\n"}, "dependency db is not in charts/, and nothing is fetched")

@@ -71,3 +71,31 @@ func TestASeparatorOfPlainManifestsStandsAlone(t *testing.T) {
 		refuses(t, spec, map[string]string{"a.yaml": configMap("a", "x") + "---" + configMap("b", "x")}, want)
 	}
 }
+
+// Helm takes the last of two equal keys; the author hears of it. Plain manifests are refused.
+func TestHelmTakesTheLastOfTwoEqualKeysAndWarns(t *testing.T) {
+	t.Parallel()
+	twice := configMap("a", "first") + "  a: second\n"
+	files := chart(map[string]string{"a.yaml": twice})
+	files["crds/b.yaml"] = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x.dev}\nspec: {a: 1, a: 2}\n"
+	got, warnings, err := runWarned(t, nil, files)
+	want := []string{
+		`apps/crds/b.yaml, document 1, line 4: key "a" is there twice, and Helm takes the last.`,
+		`apps/templates/a.yaml, document 1, line 7: key "a" is there twice, and Helm takes the last.`,
+	}
+	if err != nil || !strings.Contains(got["ConfigMap a"], `{"a":"second"}`) || !slices.Equal(warnings, want) {
+		t.Errorf("got %v %q %v", got, warnings, err)
+	}
+	refuses(t, nil, map[string]string{"a.yaml": twice}, `apps/a.yaml, document 1, line 7: key "a" is there twice`)
+}
+
+// kubectl ends a document at "...", and reads nothing after that.
+func TestTextAfterADocumentEndIsLeftOutWithAWarning(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"a.yaml": configMap("a", "x") + "...\n# nothing\n---\n" + configMap("b", "x") + "...\n" + configMap("c", "x")}
+	got, warnings, err := runWarned(t, nil, files)
+	want := []string{`apps/a.yaml, document 2: text after a line "..." is left out, as kubectl and Helm do. Begin it with a line "---".`}
+	if err != nil || len(got) != 2 || !slices.Equal(warnings, want) {
+		t.Errorf("got %v %q %v", got, warnings, err)
+	}
+}

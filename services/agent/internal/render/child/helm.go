@@ -212,8 +212,8 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if err != nil {
 		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
 	}
-	if about, ok := top["Release"].(map[string]any); ok {
-		about["Service"] = "Fairlead"
+	if about, ok := top["Release"].(map[string]any); ok && j.Scope.ReleaseService != "" {
+		about["Service"] = j.Scope.ReleaseService
 	}
 	helm := engine.Engine{CustomTemplateFuncs: map[string]any{"lookup": j.lookup}}
 	rendered, err := helm.RenderWithContext(context.Background(), loaded, top) // the parent ends the process

@@ -1,0 +1,65 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+)
+
+// What the templates of a chart see as .Release.Service, and mostly write into the label app.kubernetes.io/managed-by or heritage.
+// Agents said Fairlead once; a service that they applied keeps it while another word would do harm.
+const (
+	releasedByHelm     = "Helm"
+	releasedByFairlead = "Fairlead"
+)
+
+// releaseService is what the chart of a service sees as .Release.Service: Helm, so that objects are those of a Helm release. What was
+// applied as Fairlead stays so for as long as folder and values do, as the label may be in a checksum that restarts pods, and for
+// ever where the label is in a field that can't be changed.
+func (k *keeper) releaseService(ctx context.Context, service desired.Service, record inventory.Record) (string, error) {
+	switch {
+	case record.Applied.ReleaseService == releasedByHelm || len(record.Entries) == 0:
+		return releasedByHelm, nil
+	case record.Applied.Set == setOf(service).String():
+		return releasedByFairlead, nil
+	}
+	ask := k.Lookup(service)
+	for _, entry := range record.Entries {
+		if !slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, entry.Kind) || entry.Group != "apps" || entry.UID == "" {
+			continue
+		}
+		live, err := ask(ctx, entry.GVK(), entry.Namespace, entry.Name)
+		if apierrors.IsForbidden(err) { // the service's account may write it only
+			return releasedByFairlead, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		spec, _ := live["spec"].(map[string]any)
+		if mentions(spec["selector"], releasedByFairlead) || mentions(spec["volumeClaimTemplates"], releasedByFairlead) {
+			return releasedByFairlead, nil
+		}
+	}
+	return releasedByHelm, nil
+}
+
+// mentions tells whether a text is somewhere in a value.
+func mentions(value any, text string) bool {
+	switch value := value.(type) {
+	case string:
+		return value == text
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return mentions(item, text) })
+	case map[string]any:
+		for _, item := range value {
+			if mentions(item, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
