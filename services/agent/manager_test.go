@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -13,9 +14,7 @@ import (
 // managed is a chart whose objects say who manages them, once in a selector that can't be changed.
 func managed(files map[string]string) map[string]string {
 	chart := map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "templates/a.yaml": configMap("a", "{{ .Release.Service }}")}
-	for name, text := range files {
-		chart[name] = text
-	}
+	maps.Copy(chart, files)
 	return chart
 }
 

@@ -60,7 +60,11 @@ func (w *world) end(name, condition string) {
 	w.t.Helper()
 	w.eventually("job "+name+" is there", func() bool {
 		found, err := w.get("batch/v1", "Job", w.namespace, name)
-		return err == nil && found.GetDeletionTimestamp() == nil
+		if err != nil {
+			return false
+		}
+		_, started, _ := unstructured.NestedFieldNoCopy(found.Object, "status", "startTime") // one that this function has ended is made anew
+		return found.GetDeletionTimestamp() == nil && !started
 	})
 	now := time.Now().UTC().Format(time.RFC3339)
 	before, more := "SuccessCriteriaMet", fmt.Sprintf(`"completionTime":%q,"succeeded":1,`, now)
@@ -69,6 +73,22 @@ func (w *world) end(name, condition string) {
 	}
 	kubectl(w, "", "patch", "job", name, "--subresource=status", "--type=merge", fmt.Sprintf(
 		`-p={"status":{%s"startTime":%q,"conditions":[{"type":%q,"status":"True"},{"type":%q,"status":"True","message":"the test says so"}]}}`, more, now, before, condition))
+}
+
+// What was applied before a hook failed is listed, so that people see it without the cluster.
+func TestObjectsAreListedAfterAHookThatFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hooked")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": job("after", "fairlead.dev/hook: post-sync")})
+	w.end("after", "Failed")
+	w.hub.awaitPhase(t, name, digest, deliveryv1.Phase_PHASE_FAILED)
+	detail := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetObjects() != nil })
+	listed := detail.GetObjects().GetObjects()
+	if !slices.ContainsFunc(listed, func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "a" && o.GetUid() != "" }) {
+		t.Errorf("got %v", listed)
+	}
 }
 
 // sent lists the names of objects that were changed, in that order: dry runs and the inventory are left out.

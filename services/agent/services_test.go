@@ -105,6 +105,16 @@ func TestInvalidManifestsKeepThePreviousState(t *testing.T) {
 			map[string]string{"README.md": "all gone"},
 			"holds no manifests (.yaml, .yml or .json). Nothing is removed for an empty folder: the 2 objects that were applied stay.",
 		},
+		{
+			"kustomize",
+			map[string]string{"kustomization.yaml": "resources: [a.yaml]\npatches:\n- {patch: \"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, $patch: delete}\"}\n", "a.yaml": configMap("a", "1")},
+			"has a kustomization that builds no objects. Nothing is removed for an empty folder: the 2 objects that were applied stay.",
+		},
+		{
+			"chart",
+			map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "templates/a.yaml": "{{ if .Values.on }}" + configMap("a", "1") + "{{ end }}"},
+			"has a chart that renders no objects with these values. Nothing is removed for an empty folder: the 2 objects that were applied stay.",
+		},
 	}
 	for _, test := range tests {
 		name := w.service(test.name)

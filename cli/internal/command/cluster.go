@@ -2,8 +2,11 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
@@ -58,7 +61,14 @@ func (a *app) joinToken(ctx context.Context, h *hub.Hub, args []string, output s
 	defer cancel()
 	res, err := h.Identity.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: args[0]})
 	if err != nil {
-		return clusterKind().missing(args[0], err)
+		if connect.CodeOf(err) == connect.CodeNotFound && !strings.Contains(err.Error(), "may not view") { // which says more
+			return fmt.Errorf(`no cluster %q: see "fairlead get clusters". "fairlead cluster join %s" makes it, and brings an agent into it; this, given to "fairlead apply", only makes it:
+
+apiVersion: fairlead.dev/v1
+kind: Cluster
+metadata: {name: %s}`, args[0], args[0], args[0])
+		}
+		return err
 	}
 	if output != "" {
 		return durable.WriteFile(output, []byte(res.GetJoinToken()+"\n"), 0o600)

@@ -148,17 +148,30 @@ service's message names the guard, which stands for exactly these objects; after
 		Args: wants(3, 3),
 	}
 	cmd.AddCommand(a.confirmGlobal(), a.confirmRemovals())
-	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
+	wait := waitFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "prune" {
 			return usage(cmd)
 		}
-		return a.change(*wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		return a.change(wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 			out, err := h.Levers.ConfirmPrune(ctx, &consolev1.ConfirmPruneRequest{Name: args[0], Guard: args[1]})
 			return out.GetService(), err
 		})(cmd, args[1:])
 	}
 	return cmd
+}
+
+// waiting says whether a command waits for the cluster, and for how long at most.
+type waiting struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func waitFlags(cmd *cobra.Command) *waiting {
+	w := &waiting{}
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "until the cluster has done it")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", waitPatience, "with --wait: how long at most")
+	return w
 }
 
 // lever is a command over one service; pull gives it what it does.
@@ -169,18 +182,18 @@ func (a *app) lever(use, short, long, example string, args cobra.PositionalArgs)
 type puller func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error)
 
 func (a *app) pull(cmd *cobra.Command, do puller) *cobra.Command {
-	wait := cmd.Flags().Bool("wait", false, "until the cluster has done it")
+	wait := waitFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
 			return usage(cmd)
 		}
-		return a.change(*wait, do)(cmd, args[1:])
+		return a.change(wait, do)(cmd, args[1:])
 	}
 	return cmd
 }
 
 // change pulls a lever and says what the service is like then.
-func (a *app) change(wait bool, do puller) func(*cobra.Command, []string) error {
+func (a *app) change(wait *waiting, do puller) func(*cobra.Command, []string) error {
 	return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 		before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
 		if err != nil {
@@ -190,12 +203,12 @@ func (a *app) change(wait bool, do puller) func(*cobra.Command, []string) error 
 		if err != nil {
 			return err
 		}
-		if wait {
-			if service, err = a.settled(ctx, h, before.GetService(), service); err != nil {
+		if wait.wait {
+			if service, err = a.settled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
 				return err
 			}
 		}
-		return a.printf("service/%s %s\n", args[0], stands(service, wait))
+		return a.printf("service/%s %s\n", args[0], stands(service, wait.wait))
 	})
 }
 
@@ -233,8 +246,8 @@ func orHead(ref string) string {
 }
 
 // settled waits until the cluster has done what was asked for.
-func (a *app) settled(ctx context.Context, h *hub.Hub, before, asked *consolev1.Service) (*consolev1.Service, error) {
-	ctx, cancel := context.WithTimeout(ctx, waitPatience)
+func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := time.NewTicker(waitPause)
 	defer pause.Stop()
@@ -247,7 +260,7 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, before, asked *consolev1.
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("service %q is not there yet, after %s: %s", last.GetMetadata().GetName(), waitPatience, last.GetStatus().GetStateMessage())
+			return nil, fmt.Errorf("service %q is not there yet, after %s: %s", last.GetMetadata().GetName(), patience, last.GetStatus().GetStateMessage())
 		case <-pause.C:
 		}
 		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})

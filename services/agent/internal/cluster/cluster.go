@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -44,8 +45,31 @@ type Cluster struct {
 
 // LogTo returns a context for requests whose say in client-go goes to log.
 func LogTo(ctx context.Context, log *slog.Logger) context.Context {
-	return klog.NewContext(ctx, logr.FromSlogHandler(log.Handler()))
+	return klog.NewContext(ctx, logr.FromSlogHandler(&calledOff{log.Handler()}))
 }
+
+// calledOff logs what client-go says of a request that the agent itself has called off, as a failure to read the rest of an answer,
+// for debugging only: nobody has to act.
+type calledOff struct{ slog.Handler }
+
+func (h *calledOff) Handle(ctx context.Context, record slog.Record) error {
+	record.Attrs(func(attr slog.Attr) bool {
+		if err, ok := attr.Value.Any().(error); ok && errors.Is(err, context.Canceled) {
+			record.Level = slog.LevelDebug
+		}
+		return true
+	})
+	if !h.Enabled(ctx, record.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h *calledOff) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &calledOff{h.Handler.WithAttrs(attrs)}
+}
+
+func (h *calledOff) WithGroup(name string) slog.Handler { return &calledOff{h.Handler.WithGroup(name)} }
 
 // Load finds the way to the API server: the named context of a kubeconfig, or with neither given the
 // service account of the pod.

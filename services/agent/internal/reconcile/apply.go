@@ -46,6 +46,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	ctx, span := telemetry.Of(ctx, service.Traceparent, k.Tracer, "agent.apply", trace.WithAttributes(
 		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	defer span.End()
+	k.made = nil
 	gate, failure := k.prepare(ctx, patience, service, record)
 	if ctx.Err() != nil || patience.Err() != nil && failure != nil {
 		return 0 // something else is wanted meanwhile, or the agent stops
@@ -62,6 +63,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 		if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
 			record = latest
 		}
+		k.listMade(service, record)
 		wait := k.failed(service, record, *failure)
 		if gate != nil {
 			k.notBefore = time.Time{}
@@ -126,6 +128,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	}
 	result := k.Applier.Advance(ctx, request, k.progress)
 	done := k.progress.Done()
+	k.made = done
 	switch {
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil

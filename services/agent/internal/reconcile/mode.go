@@ -215,6 +215,21 @@ func (k *keeper) unchanged(record inventory.Record) func(set.Item) bool {
 	return func(item set.Item) bool { return item.Sum != 0 && applied[item.Key] == item.Sum }
 }
 
+// listMade tells the hub which objects the service has after an attempt that failed midway, as after a hook that failed.
+func (k *keeper) listMade(service desired.Service, record inventory.Record) {
+	if k.made == nil {
+		return // nothing was sent, and the last list holds
+	}
+	record.Entries = slices.Clone(record.Entries)
+	for i, entry := range record.Entries {
+		if now, ok := k.made[entry.Key]; ok {
+			record.Entries[i] = now
+		}
+	}
+	record.Entries = slices.DeleteFunc(record.Entries, func(entry inventory.Entry) bool { return entry.UID == "" })
+	k.list(service, record)
+}
+
 // list tells the hub which objects the service has, when that has changed.
 func (k *keeper) list(service desired.Service, record inventory.Record) {
 	const limit = 20_000
@@ -237,7 +252,7 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 		})
 	}
 	err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
-	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply {
+	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply && record.Has(service.Digest) {
 		// What waited is applied.
 		err = k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
 		k.stance.diff, k.stance.compared = nil, ""

@@ -275,6 +275,8 @@ type keeper struct {
 	announced bool
 	// progress is how far the digest has come, while something is waited for.
 	progress *apply.Progress
+	// made are the objects that the last attempt sent, for the list of those that are there when it fails.
+	made map[object.Key]inventory.Entry
 	// told is the last problem that was logged, or what is waited for.
 	told string
 	// notBefore is when what failed is tried again, whatever is noticed until then.

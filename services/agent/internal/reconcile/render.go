@@ -39,18 +39,23 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 		return nil, retried(err).because(before)
 	}
 	rendered, err := k.renderSet(ctx, patience, service, record)
-	switch {
-	case err != nil:
+	if nothing, ok := errors.AsType[*nothingError](err); ok {
+		return nil, empty(service, nothing.renderer, record)
+	}
+	if err != nil {
 		return nil, mistakeOrRetry(err).because(before)
-	case rendered == nil:
-		return nil, empty(service, record)
 	}
 	k.keepSets(record)
 	return rendered, nil
 }
 
+// nothingError: a render gave no objects.
+type nothingError struct{ renderer deliveryv1.Renderer }
+
+func (e *nothingError) Error() string { return nothing(e.renderer) }
+
 // renderSet renders a service. What did not change since the applied set is taken from there. Without any
-// objects there is no set.
+// objects there is no set, but a nothingError.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
 	building, err := k.Sets.Create(set.Target{Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules})
 	if err != nil {
@@ -98,7 +103,7 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	}
 	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
 	if building.Len() == 0 {
-		return nil, nil
+		return nil, &nothingError{in.Folder.Renderer}
 	}
 	// A chart that leaves out what it found would have it removed, and made again by the next render.
 	for _, ref := range lookups.found {
@@ -137,16 +142,30 @@ func (k *keeper) keepSets(record inventory.Record) {
 }
 
 // empty is the problem of a folder without manifests. It never means "remove everything".
-func empty(service desired.Service, record inventory.Record) *problem {
+func empty(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
 	folder := path.Join("/", service.Path)
 	if service.Path != "" {
 		folder = service.Path
 	}
-	text := fmt.Sprintf("%s at %.8s holds no manifests (.yaml, .yml or .json).", folder, service.Commit)
+	text := fmt.Sprintf("%s at %.8s %s.", folder, service.Commit, nothing(renderer))
 	if count := len(record.Entries); count > 0 {
 		text += fmt.Sprintf(" Nothing is removed for an empty folder: the %d objects that were applied stay. To remove them delete the service; to keep them put the manifests back and push.", count)
 	} else {
 		text += " Check the path of the service, or push some."
 	}
 	return &problem{text: text, final: true}
+}
+
+// nothing says what a folder without objects lacks.
+func nothing(renderer deliveryv1.Renderer) string {
+	switch renderer {
+	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:
+		return "has a kustomization that builds no objects"
+	case deliveryv1.Renderer_RENDERER_HELM:
+		return "has a chart that renders no objects with these values"
+	case deliveryv1.Renderer_RENDERER_TEMPLATE:
+		return "has templates that render no objects"
+	default:
+		return "holds no manifests (.yaml, .yml or .json)"
+	}
 }

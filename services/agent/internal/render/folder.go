@@ -231,7 +231,7 @@ func (f *Folder) check() error {
 		if mark.renderer == deliveryv1.Renderer_RENDERER_HELM {
 			tool = "helm"
 		}
-		return f.Mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+mark.renderer.String()+
+		return f.Mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+tool+
 			"; or point the service at a folder of plain manifests")
 	}
 	return f.gather()

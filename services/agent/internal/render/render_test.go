@@ -149,7 +149,7 @@ func TestRendererIsFound(t *testing.T) {
 		"a path that is not there":    {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Path: "prod"}, 0, "apps/prod: there is no such folder"},
 		"deeper, and not said":        {[]string{"a.yaml", "deep/" + chart}, nil, 0, "apps/deep/Chart.yaml: the folder is made for helm"},
 		"beside the path":             {[]string{"a/a.yaml", "deep/" + chart}, &deliveryv1.RenderSpec{Path: "a"}, deliveryv1.Renderer_RENDERER_RAW, ""},
-		"plain, but a kustomization":  {[]string{kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}, 0, "made for kustomize"},
+		"plain, but a kustomization":  {[]string{kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}, 0, "made for kustomize, and is taken for plain manifests. Set render.path to it, and render.renderer to kustomize;"},
 		"no chart":                    {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, 0, "there is no Chart.yaml"},
 		"no kustomization":            {[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_KUSTOMIZE}, 0, "there is no kustomization.yaml"},
 		"templates are never guessed": {[]string{"a.yaml", "_a.tpl"}, nil, deliveryv1.Renderer_RENDERER_RAW, ""},

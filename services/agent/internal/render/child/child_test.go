@@ -200,6 +200,8 @@ func TestHelmRendersAChartWithDependencies(t *testing.T) {
 		t.Errorf("got %v %v", got, err)
 	}
 	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML + "dependencies:\n- {name: db, version: 1.x, repository: https://example.com}\n"}, "dependency db is not in charts/, and nothing is fetched")
+	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML + "dependencies:\n- {name: db, version: 1.x}\n- {name: cache, version: 1.x, alias: redis}\n- {name: cache, version: 2.x, alias: valkey}\n"},
+		"dependencies db, cache are not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/")
 	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML + "kubeVersion: '<1.20'\n"}, "the chart is for Kubernetes <1.20, and the cluster has v1.36.3")
 	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ fail "say what" }}`}, "say what")
 	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "values.schema.json": `{"$ref": "file:///etc/passwd"}`}, `refers to "file:///etc/passwd", and nothing is fetched`)

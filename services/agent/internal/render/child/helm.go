@@ -133,16 +133,40 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 	if len(j.Scope.Configuration) > 0 {
 		given["configuration"] = j.Scope.Configuration
 	}
+	charts := map[string]string{} // by the alias, which takes the name's place
+	for _, wanted := range loaded.Metadata.Dependencies {
+		charts[wanted.Alias] = wanted.Name
+	}
 	if err := util.ProcessDependencies(loaded, given); err != nil {
 		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), err.Error())
 	}
-	for _, wanted := range loaded.Metadata.Dependencies {
-		if !slices.ContainsFunc(loaded.Dependencies(), func(c *chart.Chart) bool { return c.Name() == wanted.Name || c.Name() == wanted.Alias }) {
-			return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf(
-				"dependency %s is not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/", wanted.Name))
-		}
+	if missing := missingDependencies(loaded, charts); missing != "" {
+		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"),
+			missing+" not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/")
 	}
 	return given, nil
+}
+
+// missingDependencies names those that a chart wants and does not have, each once: "dependency db is", "dependencies db, cache are".
+func missingDependencies(loaded *chart.Chart, charts map[string]string) string {
+	var missing []string
+	for _, wanted := range loaded.Metadata.Dependencies {
+		there := slices.ContainsFunc(loaded.Dependencies(), func(c *chart.Chart) bool { return c.Name() == wanted.Name || c.Name() == wanted.Alias })
+		name := wanted.Name
+		if original, ok := charts[name]; ok && wanted.Alias == name {
+			name = original
+		}
+		if !there && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	switch len(missing) {
+	case 0:
+		return ""
+	case 1:
+		return "dependency " + missing[0] + " is"
+	}
+	return "dependencies " + strings.Join(missing, ", ") + " are"
 }
 
 // schemas refuses those that would be fetched.
