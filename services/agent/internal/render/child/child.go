@@ -120,6 +120,9 @@ func (j *job) run(in io.Reader) error {
 // tell passes an object on.
 func (j *job) tell(obj *unstructured.Unstructured, at manifest.Position) error {
 	payload, err := render.EncodeObject(obj, at)
+	if none, ok := errors.AsType[*json.UnsupportedValueError](err); ok {
+		return &manifest.Error{Position: at, Problem: fmt.Sprintf("%s %s holds %s: infinity and NaN are no values in Kubernetes", obj.GetKind(), obj.GetName(), none.Str)}
+	}
 	if err != nil {
 		return err
 	}

@@ -99,3 +99,12 @@ func TestTextAfterADocumentEndIsLeftOutWithAWarning(t *testing.T) {
 		t.Errorf("got %v %q %v", got, warnings, err)
 	}
 }
+
+// What Kubernetes has no value for is a mistake of the folder: trying again does not help.
+func TestKustomizeRefusesNumbersThatJSONDoesNotHave(t *testing.T) {
+	t.Parallel()
+	refuses(t, nil, map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .nan}\n",
+	}, "A a holds NaN: infinity and NaN are no values in Kubernetes")
+	refuses(t, nil, chart(map[string]string{"a.yaml": "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .inf}\n"}), "infinity and NaN are no values in Kubernetes")
+}
