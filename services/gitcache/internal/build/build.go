@@ -141,7 +141,7 @@ func (b *Builder) begin() bool {
 // Resolve answers what a place holds, building it if it never was. An artifact that the store has no
 // more is not built before somebody wants its bytes: Open does.
 func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
-	c, id, err := b.content(p)
+	c, id, err := b.content(p) //nolint:contextcheck // what it finds is for all who ask: Close ends it
 	if err != nil {
 		return Built{}, err
 	}

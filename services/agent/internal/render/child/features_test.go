@@ -41,13 +41,15 @@ spec: {serviceName: web, crew: 1}
 		"apps/charts/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com', version: 1.0.0}]\n",
 	}
 	for name, overlay := range map[string]map[string]string{
-		"57: patches by target, by a regular expression, by kind": {"kustomization.yaml": `resources: [../../base]
+		"57: patches by target, by a regular expression, by kind": {
+			"kustomization.yaml": `resources: [../../base]
 patches:
 - {path: ../../patches/replicas.yaml, target: {kind: Deployment, name: 'w.*', labelSelector: tier=front}}
 - {patch: '[{"op": "replace", "path": "/spec/crew", "value": 5}]', target: {group: x.example.com, kind: Boat}}
 - {path: ../../patches/strategic.yaml}
 `, "../../patches/replicas.yaml": "- {op: replace, path: /spec/replicas, value: 3}\n- {op: remove, path: /metadata/annotations/old}\n",
-			"../../patches/strategic.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: side, $patch: delete}, {name: web, env: [{name: B, value: b}]}]}}}\n"},
+			"../../patches/strategic.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: side, $patch: delete}, {name: web, env: [{name: B, value: b}]}]}}}\n",
+		},
 		"57: $patch: delete": {"kustomization.yaml": "resources: [../../base]\npatches:\n- patch: |-\n    $patch: delete\n    apiVersion: v1\n    kind: Service\n    metadata: {name: web}\n"},
 		"58: images, prefixes, labels": {"kustomization.yaml": `resources: [../../base]
 namePrefix: dev-
@@ -66,7 +68,8 @@ configMapGenerator:
 secretGenerator: [{name: s, files: [../../config/app.conf], type: Opaque}]
 generatorOptions: {annotations: {made: 'yes'}}
 `, "../../config/app.conf": "x=1\n", "../../config/env": "A=b\n"},
-		"60: components, replacements, bases, old patches, vars": {"kustomization.yaml": `bases: [../../base]
+		"60: components, replacements, bases, old patches, vars": {
+			"kustomization.yaml": `bases: [../../base]
 components: [../../components/scale]
 replacements:
 - path: ../../replacements.yaml
@@ -77,8 +80,10 @@ namePrefix: dev-
 `, "../../components/scale/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: [{name: web, count: 7}]\n",
 			"../../replacements.yaml": "source: {kind: Boat, name: boat, fieldPath: metadata.name}\ntargets: [{select: {kind: Deployment}, fieldPaths: [metadata.annotations.boat], options: {create: true}}]\n",
 			"../../patches/crew.yaml": "apiVersion: x.example.com/v1\nkind: Boat\nmetadata: {name: boat}\nspec: {crew: 9}\n",
-			"../../patches/port.yaml": "- {op: replace, path: /spec/ports/0/port, value: 81}\n"},
-		"61: configurations, transformers, generators, crds, openapi": {"kustomization.yaml": `resources: [../../base]
+			"../../patches/port.yaml": "- {op: replace, path: /spec/ports/0/port, value: 81}\n",
+		},
+		"61: configurations, transformers, generators, crds, openapi": {
+			"kustomization.yaml": `resources: [../../base]
 namePrefix: dev-
 configurations: [../../names.yaml]
 transformers: [../../transformers, ../../annotate.yaml]
@@ -89,7 +94,8 @@ generators: [../../generate.yaml]
 			"../../patches/by-plugin.yaml":          "- {op: add, path: /spec/sail, value: red}\n",
 			"../../annotate.yaml":                   "apiVersion: builtin\nkind: AnnotationsTransformer\nmetadata: {name: a}\nannotations: {seen: 'yes'}\nfieldSpecs: [{path: metadata/annotations, create: true}]\n",
 			"../../generate.yaml":                   "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: g}\nname: generated\nfiles: [../../config/app.conf]\n",
-			"../../config/app.conf":                 "x=1\n"},
+			"../../config/app.conf":                 "x=1\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
