@@ -183,6 +183,7 @@ func runChaos(t *testing.T, cfg Config) {
 		t.Error("nothing was asked")
 	}
 	log := f.Host.Log(since)
+	log = slices.DeleteFunc(log, func(r Request) bool { return r.Look })
 	packs := len(slices.DeleteFunc(slices.Clone(log), func(r Request) bool { return !r.Pack }))
 	t.Logf("%d pushes, %d polls, %d packs, repositories changed hands %d times; %+v",
 		pushes, len(log)-packs, packs, total(claims), count)

@@ -1,9 +1,11 @@
 package gitcache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +24,7 @@ type Request struct {
 	Time time.Time
 	Repo string
 	Pack bool   // a pack was asked for, else the list of refs
+	Look bool   // what the host can do was asked for, and the list of refs comes with the next request
 	By   string // the program at the other end of the connection; empty: it is gone
 	// Bytes of the answer, without its header.
 	Bytes int64
@@ -93,21 +96,36 @@ func (h *Host) remember(ctx context.Context, c net.Conn) context.Context {
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	by, _ := r.Context().Value(callerKey{}).(string)
 	name, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
-	line := Request{Time: time.Now(), Repo: name, Pack: what == "git-upload-pack", By: by}
+	line := Request{Time: time.Now(), Repo: name, Pack: what == "git-upload-pack" && !listsRefs(r), By: by}
 	counted := &counting{ResponseWriter: w}
 	h.git.ServeHTTP(counted, r)
-	line.Bytes = counted.n.Load()
+	line.Bytes, line.Look = counted.n.Load(), counted.look
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log = append(h.log, line)
 }
 
+// listsRefs tells whether a request asks for refs in version 2, where it goes where fetches go.
+func listsRefs(r *http.Request) bool {
+	begin := make([]byte, len("0014command=ls-refs\n"))
+	n, _ := io.ReadFull(r.Body, begin)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(begin[:n]), r.Body), r.Body}
+	return string(begin[:n]) == "0014command=ls-refs\n"
+}
+
 type counting struct {
 	http.ResponseWriter
-	n atomic.Int64
+	n    atomic.Int64
+	look bool // the answer says what the host can do in version 2
 }
 
 func (c *counting) Write(p []byte) (int, error) {
+	if c.n.Load() == 0 {
+		c.look = bytes.HasPrefix(p, []byte("000eversion 2\n"))
+	}
 	n, err := c.ResponseWriter.Write(p)
 	c.n.Add(int64(n))
 	return n, err

@@ -16,7 +16,7 @@ func Polite(log []Request, since, until time.Time, interval time.Duration, claim
 	byRepo, nobody := map[string][]Request{}, 0
 	for _, r := range log {
 		switch {
-		case r.Pack || r.Time.After(until):
+		case r.Pack || r.Look || r.Time.After(until):
 		case r.By == "": // it died meanwhile
 			nobody++
 		default:

@@ -38,7 +38,7 @@ func (c *console) statusOf(name string) *consolev1.SourceStatus {
 // hang leaves requests without an answer: all, or only fetches.
 func hang(started chan<- struct{}, all bool) gittest.Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if !all && strings.HasSuffix(r.URL.Path, "/info/refs") {
+		if !all && gittest.Service(r) == "list" {
 			return false
 		}
 		select {
@@ -122,7 +122,7 @@ func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 			var second atomic.Value
 			var once sync.Once
 			f.git.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
-				if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+				if gittest.Service(r) == "fetch" {
 					once.Do(func() {
 						if rewrite {
 							f.repo.Work("checkout", "--quiet", "--orphan", "again")
@@ -158,5 +158,95 @@ func TestASHA256RepositoryIsSaid(t *testing.T) {
 	f.problem("uses SHA-256 object names, which Fairlead can't read yet")
 	if got := head(f.console.status(), "HEAD").GetCommit(); got != first {
 		t.Errorf("the head is at %q", got)
+	}
+}
+
+// since are the bytes and requests of a host's log from a point on.
+func since(s *gittest.Server, mark int) (bytes int64, requests int) {
+	log := s.Log()[mark:]
+	for _, r := range log {
+		bytes += r.Bytes
+	}
+	return bytes, len(log)
+}
+
+func TestPollsOfARepositoryWithManyRefsAreSmall(t *testing.T) {
+	t.Parallel()
+	const refs, maxPoll = 50_000, 16 << 10
+	f := newFixture(t)
+	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+	f.tag("v1.0.0", true)
+	f.repo.AddRefs(refs, first)
+	tagged := f.tag("v1.1.0", true)
+	f.console.setService("web", "semver:1.x")
+	f.console.setService("shop", "feature/ticket-000100")
+	f.console.setService("cart", "refs/tags/build-000100")
+	n := f.one()
+	f.resolved("semver:1.x", "v1.1.0", tagged)
+	f.published("refs/heads/feature/ticket-000100", first)
+	f.published("refs/tags/build-000100", first)
+	f.problem()
+	if bytes, _ := since(f.git, 0); bytes > 2*maxPoll {
+		t.Errorf("the first poll and fetch took %d bytes", bytes)
+	}
+	mark, listed := len(f.git.Log()), n.metric("fairlead_gitcache_listed_bytes_total")
+	for range 3 {
+		n.poll()
+	}
+	bytes, requests := since(f.git, mark)
+	if requests != 3 || bytes > 3*maxPoll {
+		t.Errorf("3 polls took %d requests and %d bytes", requests, bytes)
+	}
+	if got := n.metric("fairlead_gitcache_listed_bytes_total") - listed; got != float64(bytes) {
+		t.Errorf("%v bytes of lists were counted, %d were sent", got, bytes)
+	}
+	second := f.repo.Commit("two", gittest.Files{"deploy/a": "2"})
+	f.repo.Bare("update-ref", "refs/heads/feature/ticket-000100", second)
+	f.repo.Bare("update-ref", "-d", "refs/tags/build-000100")
+	n.refresh()
+	f.published("HEAD", second)
+	f.published("refs/heads/feature/ticket-000100", second)
+	f.problem(`ref "refs/tags/build-000100" of service "cart" is gone upstream`, first[:8]+" is kept")
+}
+
+func TestAnotherDefaultBranchIsFollowedAndNoneIsNoEmptyRepository(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+	f.repo.Work("commit", "--quiet", "--allow-empty", "-m", "next")
+	f.repo.Work("push", "--quiet", f.repo.URLOnDisk(), "HEAD:refs/heads/next")
+	next := f.repo.Work("rev-parse", "HEAD")
+	f.console.setService("web", "")
+	n := f.one()
+	f.published("HEAD", first)
+	f.repo.Bare("symbolic-ref", "HEAD", "refs/heads/next")
+	n.refresh()
+	f.published("HEAD", next)
+	f.problem()
+	f.repo.Bare("symbolic-ref", "HEAD", "refs/heads/none")
+	n.refresh()
+	f.problem(`the default branch of service "web" is gone upstream`, next[:8]+" is kept")
+}
+
+func TestACommitOfNoWantedBranchIsFetched(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+	f.repo.Work("checkout", "--quiet", "-b", "side")
+	aside := f.repo.Commit("aside", gittest.Files{"deploy/a": "2"})
+	f.repo.Bare("update-ref", "refs/heads/main", first)
+	f.console.setService("aside", aside)
+	f.console.setService("none", strings.Repeat("ab", 20))
+	n := f.one()
+	f.published(aside, aside)
+	f.published("HEAD", first)
+	f.problem("commit abababab", `service "none"`, "not our ref")
+	f.console.setService("none", "")
+	f.problem()
+	n.resolve(aside, "deploy")
+	mark := len(f.git.Log())
+	n.poll()
+	if bytes, requests := since(f.git, mark); requests != 1 || bytes > 100 {
+		t.Errorf("with the commit here a poll took %d requests and %d bytes", requests, bytes)
 	}
 }

@@ -87,7 +87,7 @@ func TestSubmodulesAreFetchedAndServed(t *testing.T) {
 		t.Errorf("asked %v times before, %v after", [2]int{near, far}, got)
 	}
 
-	// A new one is one list and one fetch, and what is here is not sent again.
+	// A new one is a list and a fetch, and what is here is not sent again.
 	big := strings.Repeat("x", 1<<10)
 	lib = h.libs.Commit("more", gittest.Files{"l": big})
 	bytes := n.metric("fairlead_gitcache_fetched_bytes_total")

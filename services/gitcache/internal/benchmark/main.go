@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	defer fetcher.Close()
 	list := func() error {
-		l, err := fetcher.List(ctx, fetch.Remote{URL: remote})
+		l, err := fetcher.List(ctx, fetch.Remote{URL: remote}, fetch.Names{Refs: []string{"HEAD", "refs/heads/main"}})
 		if err == nil && len(l.Refs) == 0 {
 			err = errors.New("the list of refs is empty")
 		}

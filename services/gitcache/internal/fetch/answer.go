@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// decodePack gives the pack within an answer to an ask that ended with "done". What comes before the
+// decode gives the pack within an answer to an ask that ended with "done". What comes before the
 // pack are acknowledgements, one or many depending on what was agreed. They tell us nothing that we
 // need, and in no dialect does a pack begin like one.
-func decodePack(ask *packp.UploadPackRequest, body io.Reader) (pack io.Reader, err error) {
+func (ask ask0) decode(body io.Reader) (pack io.Reader, err error) {
 	defer recoverTo(&err)
 	br := bufio.NewReader(body)
 	for n := 0; ; n++ {
@@ -25,7 +24,7 @@ func decodePack(ask *packp.UploadPackRequest, body io.Reader) (pack io.Reader, e
 		case err != nil:
 			return nil, err
 		case line == nil && n > 0:
-			return demux(ask, br), nil
+			return ask.demux(br), nil
 		case line == nil:
 			return nil, unfit("it answers in a way that Fairlead does not know")
 		case n > maxAcknowledgements:
@@ -69,7 +68,7 @@ func acknowledgement(br *bufio.Reader) ([]byte, error) {
 // maxAcknowledgement is the length of the longest, with room.
 const maxAcknowledgement = 100
 
-func demux(ask *packp.UploadPackRequest, r io.Reader) io.Reader {
+func (ask ask0) demux(r io.Reader) io.Reader {
 	switch {
 	case ask.Capabilities.Supports(capability.Sideband64k):
 		return sideband.NewDemuxer(sideband.Sideband64k, r)

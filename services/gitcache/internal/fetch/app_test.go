@@ -144,7 +144,7 @@ func TestAGitHubAppFetches(t *testing.T) {
 	repo := e.NewRepo(t, "shop.git")
 	commit := repo.Commit("one", gittest.Files{"a": "1"})
 	f, r := newFetcher(t, fetch.Options{}), e.remote("/shop.git")
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestAGitHubAppFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Credentials.GitHubApp.PrivateKey = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Errorf("with a key in PKCS 8: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestSourcesOfOneInstallationShareATokenUntilItIsOld(t *testing.T) {
 		var polls sync.WaitGroup
 		for i := range 8 {
 			polls.Go(func() {
-				if _, err := f.List(t.Context(), e.remote(fmt.Sprintf("/r%d.git", i))); err != nil {
+				if _, err := f.List(t.Context(), e.remote(fmt.Sprintf("/r%d.git", i)), fetch.Names{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -202,12 +202,12 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	repo := e.NewRepo(t, "shop.git")
 	commit := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	f, r := newFetcher(t, fetch.Options{}), e.remote("/shop.git")
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.set(func() { clear(e.tokens) }) // revoked
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Errorf("after the token was revoked: %v", err)
 	}
 	e.set(func() { clear(e.tokens) })
@@ -219,7 +219,7 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	}
 	// A host that takes no token at all is not asked for ever.
 	e.set(func() { e.unknown = true })
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "401 from", `GitHub App in secret "app" is installed`)
 	if n := e.tokensAsked(); n != 4 {
 		t.Errorf("%d tokens", n)
@@ -246,7 +246,7 @@ func TestGitHubAPITroubleIsSaidInWords(t *testing.T) {
 		e := newEnterprise(t)
 		e.set(func() { e.fault = tt.fault })
 		r := e.remote("/shop.git")
-		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r)
+		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r, fetch.Names{})
 		t.Log(err)
 		wantError(t, err, tt.kind, words)
 		e.mu.Lock()
@@ -285,9 +285,9 @@ func TestWhoGivesUpOnATokenLeavesTheOthersInPeace(t *testing.T) {
 	f := newFetcher(t, fetch.Options{})
 	impatient, giveUp := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := f.List(impatient, e.remote("/shop.git")); first <- err }()
+	go func() { _, err := f.List(impatient, e.remote("/shop.git"), fetch.Names{}); first <- err }()
 	<-arrived
-	go func() { _, err := f.List(t.Context(), e.remote("/shop.git")); second <- err }()
+	go func() { _, err := f.List(t.Context(), e.remote("/shop.git"), fetch.Names{}); second <- err }()
 	giveUp()
 	if err := <-first; err != context.Canceled { //nolint:errorlint // exactly the context's
 		t.Errorf("who gave up got %v", err)
@@ -303,7 +303,7 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 	e := newEnterprise(t)
 	e.NewRepo(t, "shop.git")
 	f, r := newFetcher(t, fetch.Options{RootCAs: roots(t, e.Server)}), e.remote("/shop.git")
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Fatal(err)
 	}
 	// The same App, named by a source of another host: neither the token nor the key goes there.
@@ -321,7 +321,7 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 		return true
 	})
 	r.URL = remote(t, other.URL+"/shop.git").URL
-	_, err := f.List(t.Context(), r)
+	_, err := f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "no such installation")
 	mu.Lock()
 	defer mu.Unlock()

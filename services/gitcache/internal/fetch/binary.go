@@ -36,8 +36,8 @@ func NewBinary(h *HTTP, dir string) (*Binary, error) {
 	return &Binary{http: h, git: git}, nil
 }
 
-// List asks where the refs point. It costs a process.
-func (b *Binary) List(ctx context.Context, r Remote) (*Listing, error) {
+// List asks where all refs point: git ls-remote knows no prefixes. It costs a process.
+func (b *Binary) List(ctx context.Context, r Remote, _ Names) (*Listing, error) {
 	return authenticated(ctx, b.http, r, func(r Remote) (*Listing, error) { return b.list(ctx, r) })
 }
 
@@ -66,7 +66,7 @@ func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
 	if l, err = parseLsRemote(&out); err != nil {
 		return nil, broken(r, "list of refs", err)
 	}
-	l.base, l.binary = relay.where(), true
+	l.base, l.binary, l.Bytes = relay.where(), true, relay.bytes.Load()
 	return l, nil
 }
 

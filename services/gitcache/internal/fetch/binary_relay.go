@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,7 @@ type relay struct {
 	token string
 	limit func(io.Reader) *capped // of one answer
 	idle  func() *watchdog        // for the time that upstream takes; nil: only the whole has a limit
+	bytes atomic.Int64            // of all answers
 
 	mu     sync.Mutex // guards what follows
 	base   *url.URL   // where the repository is after redirects
@@ -143,8 +145,8 @@ func (y *relay) pack(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (y *relay) send(client *http.Client, up, req *http.Request, mediaType string) (*http.Response, error) {
-	if req.Header.Get("Git-Protocol") == "version=2" {
-		up.Header.Set("Git-Protocol", "version=2")
+	if req.Header.Get(protocolHeader) == askVersion2 {
+		up.Header.Set(protocolHeader, askVersion2)
 	}
 	if y.idle != nil {
 		dog := y.idle()
@@ -171,7 +173,9 @@ func (y *relay) copy(w http.ResponseWriter, resp *http.Response, limit func(io.R
 		dog.r = body
 		body = dog
 	}
-	from := &failing{r: limit(body)}
+	limited := limit(body)
+	from := &failing{r: limited}
+	defer func() { y.bytes.Add(limited.taken()) }()
 	if _, err := io.Copy(w, from); err != nil && from.err != nil {
 		return from.err // and not that git is gone, which git itself explains
 	}

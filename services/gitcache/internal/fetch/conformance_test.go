@@ -39,6 +39,9 @@ type way struct {
 	truncate                       func(n int)
 	advertise                      func(lines string)
 	heal                           func()
+	// Of ssh only: shell that runs before git, and how often a command was run.
+	fault    func(command string)
+	sessions func() int
 }
 
 // everyWay runs a test over every Fetcher.
@@ -93,6 +96,8 @@ func (w *way) useSSH(t *testing.T, s *gittest.SSHServer) {
 		s.SetFault("cat '"+path+"'; exec cat >/dev/null", "")
 	}
 	w.heal = func() { s.SetFault("", "") }
+	w.fault = func(command string) { s.SetFault(command, "") }
+	w.sessions = func() int { return s.Count("session") }
 }
 
 func (w *way) useHTTP(s *gittest.Server) {
@@ -123,7 +128,7 @@ func (w *way) remote(t *testing.T, name string) fetch.Remote {
 
 func (w *way) list(t *testing.T, r fetch.Remote) *fetch.Listing {
 	t.Helper()
-	l, err := w.List(t.Context(), r)
+	l, err := w.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
@@ -298,7 +303,7 @@ func TestCommitThatIsNoTipCanBeFetched(t *testing.T) {
 func TestUnknownRepositoryIsNamed(t *testing.T) {
 	t.Parallel()
 	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
-		_, err := w.List(t.Context(), w.remote(t, "none.git"))
+		_, err := w.List(t.Context(), w.remote(t, "none.git"), fetch.Names{})
 		t.Log(err)
 		scheme, host, _ := strings.Cut(w.base, "://")
 		if _, after, ok := strings.Cut(host, "@"); ok {
@@ -317,7 +322,7 @@ func TestWrongLoginNamesTheSecret(t *testing.T) {
 		good := w.remote(t, "shop.git")
 		bad := good
 		bad.Credentials = w.wrong
-		_, err := w.List(t.Context(), bad)
+		_, err := w.List(t.Context(), bad, fetch.Names{})
 		t.Log(err)
 		wantError(t, err, fetch.KindCredentials, "127.0.0.1", `secret "shop-git"`)
 		_, fetchErr := w.Fetch(t.Context(), bad, w.list(t, good), ids(id), newMirror(t))
@@ -359,7 +364,7 @@ func TestListThatNeverComesIsGivenUp(t *testing.T) {
 	everyWay(t, fetch.Options{Limits: fetch.Limits{ListTime: time.Second}}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		w.hangList()
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"))
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
 		wantError(t, err, fetch.KindTimeout, "did not answer within 1s")
 		w.wantClean(t)
 	})
@@ -411,7 +416,7 @@ func TestCallerThatGivesUpLeavesNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := w.List(ctx, r); !errors.Is(err, context.Canceled) {
+		if _, err := w.List(ctx, r, fetch.Names{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("list: got %v, want the context's error", err)
 		}
 		w.wantClean(t)
@@ -431,7 +436,7 @@ func TestTwoAtOnce(t *testing.T) {
 			for range 2 {
 				m := newMirror(t)
 				running.Go(func() {
-					l, err := w.List(t.Context(), r)
+					l, err := w.List(t.Context(), r, fetch.Names{})
 					if err == nil {
 						_, err = w.Fetch(t.Context(), r, l, ids(id), m)
 					}
@@ -453,7 +458,7 @@ func TestEndlessListIsCutOff(t *testing.T) {
 	everyWay(t, fetch.Options{Limits: fetch.Limits{ListBytes: 1 << 20}}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		w.endless()
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"))
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
 		wantError(t, err, fetch.KindContent, "list of refs is larger than the limit of 1 MiB")
 		w.wantClean(t)
 	})
@@ -505,7 +510,7 @@ func TestForbiddenAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
 	everyWay(t, fetch.Options{Addresses: fetch.NewPolicy(nil)}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"))
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
 		wantError(t, err, fetch.KindRefused, "127.0.0.1", "loopback", "--allow-addresses")
 		w.wantClean(t)
 	})
@@ -519,7 +524,7 @@ func TestUnreachableHostIsNamed(t *testing.T) {
 		if w.name == "ssh" {
 			r.Credentials.KnownHosts = strings.Replace(r.Credentials.KnownHosts, "[", "[127.0.0.1]:1,[", 1)
 		}
-		_, err := w.List(t.Context(), r)
+		_, err := w.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindUnreachable, "127.0.0.1:1", "connection refused")
 	})
 }
@@ -534,7 +539,7 @@ func TestSHA256IsSaid(t *testing.T) {
 		repo.Work("init", "--quiet", "--bare", "--object-format=sha256", repo.URLOnDisk())
 		tree := repo.Bare("hash-object", "-t", "tree", "-w", "--stdin")
 		repo.Bare("update-ref", "refs/heads/main", repo.Bare("commit-tree", "-m", "one", tree))
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"))
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
 		wantError(t, err, fetch.KindContent, "SHA-256")
 	})
 }

@@ -35,7 +35,7 @@ func TestASecretThatDoesNotFitSaysSo(t *testing.T) {
 	} {
 		r := remote(t, server.URL+"/shop.git")
 		r.Secret, r.Credentials = "shop-git", c
-		_, err := f.List(t.Context(), r)
+		_, err := f.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindCredentials, `secret "shop-git" does not fit`, words)
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q gives a secret away", err)
@@ -60,7 +60,7 @@ func TestUpstreamCannotMakeUsShowCredentials(t *testing.T) {
 			_, _ = fmt.Fprintf(w, "001e# service=git-upload-pack\n0000%04x%s", len(l)+4, l)
 			return true
 		})
-		_, err := f.List(t.Context(), r)
+		_, err := f.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindContent, "upstream says")
 		encoded := base64.StdEncoding.EncodeToString([]byte("ada:s3cret-and-quite-long"))
 		for _, part := range []string{"s3cret", encoded[:8]} {
@@ -83,7 +83,7 @@ func TestAHostThatDoesNotUnderstandCannotMakeUsShowCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Close)
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestAFullDiskIsNotUpstreamsFault(t *testing.T) {
 	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,9 @@ type Error struct {
 	// RetryAfter is what upstream asked for; 0: nothing.
 	RetryAfter time.Duration
 
-	cause error
+	cause  error
+	status int  // of the answer; 0: there was none, or it was good
+	limit  bool // what came is larger than one
 	// unauthorized tells that the very host that credentials are for does not take them.
 	unauthorized bool
 }
@@ -136,7 +138,7 @@ func plainCause(err error) string {
 func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
 	host, code := answered.Host, resp.StatusCode
 	pause, _ := pauseOf(resp)
-	e := &Error{Kind: KindServer, RetryAfter: pause}
+	e := &Error{Kind: KindServer, RetryAfter: pause, status: code}
 	switch {
 	case throttles(resp) && code != http.StatusServiceUnavailable:
 		e.Kind = KindThrottled

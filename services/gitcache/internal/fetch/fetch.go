@@ -73,15 +73,29 @@ func (GitHubApp) GoString() string { return "redacted" }
 // Listing is what upstream said its refs are.
 type Listing struct {
 	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
-	// to a tag object: see Peeled.
+	// to a tag object: see Peeled. Of those that upstream has all that were asked for are there, and maybe
+	// more.
 	Refs map[string]plumbing.Hash
 	// Peeled are the objects that tag objects among Refs stand for.
 	Peeled map[string]plumbing.Hash
 
-	base         *url.URL // where the repository is after redirects
-	binary       bool     // what came over the git binary goes on so
+	// Bytes that came for it.
+	Bytes int64
+
+	base     *url.URL // where the repository is after redirects
+	binary   bool     // what came over the git binary goes on so
+	version2 bool     // of the protocol; what came over it goes on so
+	partial  bool     // upstream was asked for some refs only
+	others   bool     // upstream has refs, though none that it was asked for
+	// capabilities of upstream; nil in version 2, where each command has its own, and those that matter are a must.
 	capabilities *capability.List
 }
+
+// Whole tells whether all refs of upstream are there, and not only those that were asked for.
+func (l *Listing) Whole() bool { return !l.partial }
+
+// Empty tells whether upstream has no refs at all.
+func (l *Listing) Empty() bool { return len(l.Refs) == 0 && !l.others }
 
 // Commit returns what a ref points to, tag objects followed.
 func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
@@ -92,9 +106,10 @@ func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
 	return id, ok
 }
 
-// AllowsAny tells whether upstream hands out commits that are not a ref's tip.
+// AllowsAny tells whether upstream may hand out commits that are not a ref's tip. In version 2 that shows only
+// when it is asked.
 func (l *Listing) AllowsAny() bool {
-	return l.capabilities.Supports(capability.AllowReachableSHA1InWant) ||
+	return l.version2 || l.capabilities.Supports(capability.AllowReachableSHA1InWant) ||
 		l.capabilities.Supports(allowAny)
 }
 
@@ -112,11 +127,11 @@ type Target interface {
 	ObjectsDir() string
 }
 
-// Fetcher talks to upstream. Implementations hold no state per repository, and may be used by many
-// goroutines. All errors but the context's are an *Error.
+// Fetcher talks to upstream. Implementations hold no state of repositories but what makes the next request
+// cheaper, and may be used by many goroutines. All errors but the context's are an *Error.
 type Fetcher interface {
-	// List asks where the refs point: one small request, no objects. No refs at all is not an error.
-	List(ctx context.Context, r Remote) (*Listing, error)
+	// List asks where refs point: one small request, no objects. No refs at all is not an error.
+	List(ctx context.Context, r Remote, names Names) (*Listing, error)
 	// Fetch brings wants, objects of the listing or commits below them, and all that they reach.
 	Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (bytes int64, err error)
 }

@@ -98,7 +98,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	first := repo.Commit("one", gittest.Files{"big": big + fmt.Sprint(time.Now()), "a": "1"})
 	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
 
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	setHead(t, m, first)
 
 	second := repo.Commit("two", gittest.Files{"a": "2"})
-	l, err = f.List(t.Context(), r)
+	l, err = f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +180,10 @@ func TestWrongCredentialsNameTheSecret(t *testing.T) {
 	server.RequireLogin("ada", "right")
 	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
 
-	_, err := f.List(t.Context(), r)
+	_, err := f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", "Name a secret")
 	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "wr0ng"}
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", `secret "shop-git"`)
 	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v", r, r, r)} {
 		if strings.Contains(text, "wr0ng") {
@@ -191,7 +191,7 @@ func TestWrongCredentialsNameTheSecret(t *testing.T) {
 		}
 	}
 	r.Credentials.Password = "right"
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Errorf("with the right password: %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestCredentialsDoNotFollowARedirect(t *testing.T) {
 	r := remote(t, repo.URL())
 	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
 
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r)
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "never sent to another host")
 	if leaked.Load() {
 		t.Error("the credentials went to another host")
@@ -231,7 +231,7 @@ func TestAFetchFromWhereARedirectLedCarriesNoCredentials(t *testing.T) {
 	r := remote(t, old.URL+"/shop.git")
 	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
 	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestRedirectToADifferentSchemeIsRefused(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	for _, to := range []string{"http://git.example.com", "file:///etc", "https://ada:s3cret@git.example.com"} {
 		server.SetFault(gittest.Redirect(to))
-		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("redirect to %s: %v", to, err)
 		}
@@ -274,7 +274,7 @@ func TestRedirectWithinTheHostIsFollowed(t *testing.T) {
 		return true
 	})
 	f, r, m := newFetcher(t, fetch.Options{}), remote(t, server.URL+"/old.git"), newMirror(t)
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestUpstreamTroubleIsSaidInWords(t *testing.T) {
 	f := newFetcher(t, fetch.Options{})
 	for _, tt := range tests {
 		server.SetFault(tt.fault)
-		_, err := f.List(t.Context(), remote(t, server.URL+tt.path))
+		_, err := f.List(t.Context(), remote(t, server.URL+tt.path), fetch.Names{})
 		t.Log(tt.name, "->", err)
 		wantError(t, err, tt.kind, tt.words)
 	}
@@ -333,7 +333,7 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	server.SetFault(gittest.Status(429, "Retry-After", "90"))
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/x"))
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/x"), fetch.Names{})
 	wantError(t, err, fetch.KindThrottled, "too many requests")
 	var e *fetch.Error
 	if errors.As(err, &e) && e.RetryAfter != 90*time.Second {
@@ -346,9 +346,9 @@ func TestUnreachableHosts(t *testing.T) {
 	f := newFetcher(t, fetch.Options{})
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	_, err := f.List(t.Context(), remote(t, closed.URL+"/x"))
+	_, err := f.List(t.Context(), remote(t, closed.URL+"/x"), fetch.Names{})
 	wantError(t, err, fetch.KindUnreachable, "connection refused")
-	_, err = f.List(t.Context(), remote(t, "https://fairlead.invalid/x"))
+	_, err = f.List(t.Context(), remote(t, "https://fairlead.invalid/x"), fetch.Names{})
 	wantError(t, err, fetch.KindUnreachable, "fairlead.invalid")
 	wantNoURL(t, err)
 }
@@ -365,11 +365,11 @@ func TestTLSIsVerified(t *testing.T) {
 	server := gittest.NewTLSServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
 
 	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
-	l, err := f.List(t.Context(), remote(t, repo.URL()))
+	l, err := f.List(t.Context(), remote(t, repo.URL()), fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: 200 * time.Millisecond}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
 	const idle = 5 * time.Second // Git must be quicker, also on a busy machine
 	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: idle}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestTruncatedPackLeavesNothing(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": strings.Repeat("x", 5000)}))
 	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +476,7 @@ func TestPackLimitNamesItself(t *testing.T) {
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": string(noise)}))
 	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{PackBytes: 4 << 10}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestEmptyRepositoryIsNoError(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "empty.git")
-	l, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()))
+	l, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
 	if err != nil || len(l.Refs) != 0 {
 		t.Errorf("got %v, %v", l, err)
 	}

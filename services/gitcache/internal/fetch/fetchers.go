@@ -103,18 +103,18 @@ func (f *Fetchers) Close() {
 	}
 }
 
-// List asks where the refs point.
-func (f *Fetchers) List(ctx context.Context, r Remote) (*Listing, error) {
+// List asks where refs point.
+func (f *Fetchers) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
 	switch {
 	case r.URL.Scheme == "ssh":
-		l, err := f.ssh.List(ctx, r)
+		l, err := f.ssh.List(ctx, r, names)
 		return l, f.advise(r, err)
 	case f.git == GitBinary, f.binary != nil && f.needed(r).lists:
-		return f.binary.List(ctx, r)
+		return f.binary.List(ctx, r, names)
 	}
-	l, err := f.http.List(ctx, r)
+	l, err := f.http.List(ctx, r, names)
 	if f.learn(r, err, true) {
-		return f.binary.List(ctx, r)
+		return f.binary.List(ctx, r, names)
 	}
 	return l, f.advise(r, err)
 }

@@ -27,15 +27,11 @@ func newFetchers(t *testing.T, o fetch.Options) *fetch.Fetchers {
 	return f
 }
 
-// usedGit tells from a server's log whether git itself was there: it asks for lists by POST.
-func usedGit(s *gittest.Server) bool {
-	return s.Count("fetch") > 0
-}
-
-// onlyMultiAck is a fault: a host that refuses clients without multi_ack, as Azure DevOps does.
+// onlyMultiAck is a fault: a host of version 0 that refuses clients without multi_ack, as Azure DevOps does.
 func onlyMultiAck(word string) gittest.Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost || r.Header.Get("Git-Protocol") != "" {
+		r.Header.Del("Git-Protocol")
+		if r.Method != http.MethodPost {
 			return false
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -56,7 +52,7 @@ func TestHostThatInsistsOnMultiAckNeedsNoGit(t *testing.T) {
 	server.SetFault(onlyMultiAck("multi_ack"))
 	f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
 	for i, id := range []string{first, repo.Commit("two", gittest.Files{"a": "2"}), repo.Commit("three", gittest.Files{"a": "3"})} {
-		l, err := f.List(t.Context(), r)
+		l, err := f.List(t.Context(), r, fetch.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,9 +71,9 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	server.SetFault(onlyMultiAck("thin-pack"))
 	r := remote(t, repo.URL())
 	f := newFetchers(t, fetch.Options{})
-	l, err := f.List(t.Context(), r)
-	if err != nil || usedGit(server) {
-		t.Fatalf("list: %v, by git: %v", err, usedGit(server))
+	l, err := f.List(t.Context(), r, fetch.Names{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	m := newMirror(t)
 	if _, err := f.Fetch(t.Context(), r, l, ids(id), m); err != nil {
@@ -85,9 +81,9 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	}
 	wantCommit(t, m, id, "one")
 	// The next fetch goes to git at once, and polls stay as cheap as they were.
-	before := server.Count("fetch")
-	if l, err = f.List(t.Context(), r); err != nil || server.Count("fetch") != before {
-		t.Errorf("list: %v, %d requests by POST", err, server.Count("fetch")-before)
+	before := len(server.Log())
+	if l, err = f.List(t.Context(), r, fetch.Names{}); err != nil || len(server.Log()) != before+1 {
+		t.Errorf("list: %v, %d requests", err, len(server.Log())-before)
 	}
 	mark := len(server.Log())
 	if _, err := f.Fetch(t.Context(), r, l, ids(id), newMirror(t)); err != nil {
@@ -102,20 +98,17 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	wantError(t, err, fetch.KindContent, "can't be talked to without git", "TF401041", "--git=auto")
 }
 
-func TestHostOfVersion2OnlyIsAskedByGit(t *testing.T) {
+func TestHostOfVersion2OnlyNeedsNoGit(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(gittest.OnlyVersion2())
-	f, r, m := newFetchers(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
 	for range 2 {
-		l, err := f.List(t.Context(), r)
+		l, err := f.List(t.Context(), r, fetch.Names{})
 		if err != nil {
 			t.Fatal(err)
-		}
-		if got := l.Refs["refs/heads/main"].String(); got != id {
-			t.Fatalf("main is %s, want %s", got, id)
 		}
 		if _, err := f.Fetch(t.Context(), r, l, ids(id), m); err != nil {
 			t.Fatal(err)
@@ -123,17 +116,58 @@ func TestHostOfVersion2OnlyIsAskedByGit(t *testing.T) {
 		setHead(t, m, id)
 		id = repo.Commit("two", gittest.Files{"a": "2"})
 	}
-	// Of two polls only the first tried the builtin way: one request more than git makes by itself.
-	lists := 0
+}
+
+// onlyGit is a fault: a host that speaks version 2 only, and only with clients that say their name.
+func onlyGit(w http.ResponseWriter, r *http.Request) bool {
+	r.Header.Set("Git-Protocol", "version=2")
+	if r.Method != http.MethodPost {
+		return false
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if bytes.Contains(body, []byte("agent=git/")) {
+		return false
+	}
+	http.Error(w, "whoever you are", http.StatusBadRequest)
+	return true
+}
+
+func TestHostThatRefusesTheBuiltinsVersion2IsListedByGit(t *testing.T) {
+	t.Parallel()
+	server := gittest.NewServer(t)
+	repo := server.NewRepo(t, "shop.git")
+	id := repo.Commit("one", gittest.Files{"a": "1"})
+	server.SetFault(onlyGit)
+	f, r, m := newFetchers(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	for range 2 {
+		l, err := f.List(t.Context(), r, fetch.Names{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Refs["refs/heads/main"].String(); got != id {
+			t.Fatalf("main is %s, want %s", got, id)
+		}
+		if l.Bytes == 0 {
+			t.Error("the list took no bytes")
+		}
+		if _, err := f.Fetch(t.Context(), r, l, ids(id), m); err != nil {
+			t.Fatal(err)
+		}
+		setHead(t, m, id)
+		id = repo.Commit("two", gittest.Files{"a": "2"})
+	}
+	// Of two polls only the first tried the builtin way.
+	looks := 0
 	for _, request := range server.Log() {
-		if request.Service == "list" {
-			lists++
+		if request.Method == http.MethodGet {
+			looks++
 		}
 	}
-	if lists != 5 {
-		t.Errorf("%d requests for the beginning of an exchange, want 5", lists)
+	if looks != 6 {
+		t.Errorf("%d requests for the beginning of an exchange, want 6", looks)
 	}
-	_, err := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}).List(t.Context(), r)
+	_, err := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}).List(t.Context(), r, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindContent, "only version 2", "--git=auto")
 }
@@ -203,7 +237,7 @@ func token(t *testing.T, w *way) string {
 
 func TestRequestsToUpstreamAreCounted(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int64{"http": 2, "binary": 4, "ssh": 2} {
+	for name, want := range map[string]int64{"http": 3, "binary": 4, "ssh": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWay(t, name, fetch.Options{})
@@ -211,7 +245,7 @@ func TestRequestsToUpstreamAreCounted(t *testing.T) {
 			var n atomic.Int64
 			ctx := fetch.WithCounter(t.Context(), &n)
 			r := w.remote(t, "shop.git")
-			l, err := w.List(ctx, r)
+			l, err := w.List(ctx, r, fetch.Names{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,8 +276,8 @@ func TestWithoutGitTheAdviceIsToInstallIt(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	repo.Commit("one", gittest.Files{"a": "1"})
-	server.SetFault(gittest.OnlyVersion2())
-	_, err := f.List(t.Context(), remote(t, repo.URL()))
+	server.SetFault(onlyGit)
+	_, err := f.List(t.Context(), remote(t, repo.URL()), fetch.Names{})
 	wantError(t, err, fetch.KindContent, "only version 2", "install git 2.30 or later", "no git in PATH")
 }
 

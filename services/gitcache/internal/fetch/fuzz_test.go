@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -14,16 +15,18 @@ import (
 func FuzzDecodeListing(f *testing.F) {
 	f.Add([]byte("001e# service=git-upload-pack\n00000035" + "1111111111111111111111111111111111111111 HEAD\x00side-band-64k\n0000"))
 	f.Add([]byte("0000"))
+	f.Add([]byte("000eversion 2\n0015agent=git/2.39.5\n0013ls-refs=unborn\n0012fetch=shallow\n0017object-format=sha1\n0000"))
+	f.Add([]byte("000eversion 1\n0000"))
 	f.Add([]byte("001e# service=git-upload-pack\n0000000eERR no way0000"))
 	f.Add(manyRefs(3))
 	f.Add([]byte("003d1111111111111111111111111111111111111111 refs/tags/v1\x00x\n003f2222222222222222222222222222222222222222 refs/tags/v1^{}\n0035shallow 1111111111111111111111111111111111111111\n0000"))
 	f.Add([]byte("00490000000000000000000000000000000000000000 capabilities^{}\x00ofs-delta agent=x\n0000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := decodeListing(bytes.NewReader(b))
+		l, err := decodeAdvertised(newLines(bytes.NewReader(b)), Names{})
 		if err != nil {
 			return
 		}
-		if l == nil || l.Refs == nil || l.capabilities == nil {
+		if l == nil || l.Refs == nil || (l.capabilities == nil) != l.version2 {
 			t.Fatal("no error and no listing")
 		}
 		for tag := range l.Peeled {
@@ -49,10 +52,49 @@ func FuzzDecodeListing(f *testing.F) {
 	})
 }
 
+func FuzzListRefs(f *testing.F) {
+	id := strings.Repeat("1", 40)
+	for _, text := range []string{
+		"", "unborn HEAD symref-target:refs/heads/main\n", id + " HEAD\n", id + " refs/tags/v1 peeled:" + strings.Repeat("2", 40) + "\n",
+		id + " refs/heads/a.lock\n", id + " refs/heads/a b c\n", "ERR no way", id + " refs/tags/v1 peeled:\n", id + "\n",
+	} {
+		f.Add([]byte(fmt.Sprintf("%04x%s0000", len(text)+4, text)))
+	}
+	f.Add([]byte("00010002"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, some := newListing2(nil, Names{}), newListing2(nil, Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
+		err := newLines(bytes.NewReader(b)).listRefs(all, Names{})
+		_ = newLines(bytes.NewReader(b)).listRefs(some, Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
+		if there, no := newLines(bytes.NewReader(b)).anyRef(); err == nil && len(all.Refs) > 0 && (no != nil || !there) {
+			t.Errorf("%d refs are listed, and any: %v, %v", len(all.Refs), there, no)
+		}
+		for name, id := range all.Refs {
+			if !validRef(name) || id.IsZero() {
+				t.Errorf("%q %s is listed", name, id)
+			}
+			if got, ok := some.Refs[name]; err == nil && (ok != (name == "HEAD" || strings.HasPrefix(name, "refs/tags/v")) || ok && got != id) {
+				t.Errorf("%q of some is %s, %v", name, got, ok)
+			}
+		}
+		for name := range some.Refs {
+			if name != "HEAD" && !strings.HasPrefix(name, "refs/tags/v") {
+				t.Errorf("%q was not asked for", name)
+			}
+		}
+		for tag := range all.Peeled {
+			if _, ok := all.Refs[tag]; !ok {
+				t.Errorf("%q stands for something, and is not listed", tag)
+			}
+		}
+	})
+}
+
 func FuzzDecodePack(f *testing.F) {
 	f.Add([]byte("0008NAK\n0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x050000"))
 	f.Add([]byte("0031ACK 1111111111111111111111111111111111111111\n0006\x02x0005\x030000"))
 	f.Add([]byte("0008NAK\n0004"))
+	f.Add([]byte("000dpackfile\n0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x050000"))
+	f.Add([]byte("000eERR no way"))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		caps := capability.NewList()
 		_ = caps.Set(capability.Sideband64k)
@@ -60,9 +102,11 @@ func FuzzDecodePack(f *testing.F) {
 		if err != nil {
 			panic(err)
 		}
-		pack, err := decodePack(ask, bytes.NewReader(b))
-		if err == nil {
-			_, _ = io.Copy(io.Discard, &capped{r: pack, left: 1 << 20, most: 1 << 20, what: "pack"})
+		for _, ask := range []packAsk{ask, ask2{}} {
+			pack, err := ask.decode(bytes.NewReader(b))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, &capped{r: pack, left: 1 << 20, most: 1 << 20, what: "pack"})
+			}
 		}
 	})
 }

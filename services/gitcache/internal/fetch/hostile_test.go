@@ -122,7 +122,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 		if tt.kind == fetch.KindTimeout {
 			f = impatient
 		}
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"))
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
 		t.Log(name, "->", err)
 		if tt.kind == "" && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -159,14 +159,14 @@ func TestASlowPackEndsByDeadline(t *testing.T) {
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{FetchTime: 500 * time.Millisecond}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-		_, _ = io.WriteString(w, "0008NAK\n")
+		_, _ = io.WriteString(w, gittest.PackBegins(r))
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -214,7 +214,7 @@ func TestPollsInARowUseOneConnection(t *testing.T) {
 			r.Credentials.CA = authority(&gittest.Server{Server: s})
 			f := newFetcher(t, fetch.Options{})
 			for range 20 {
-				if l, err := f.List(t.Context(), r); err != nil || len(l.Refs) != 1000 {
+				if l, err := f.List(t.Context(), r, fetch.Names{}); err != nil || len(l.Refs) != 1000 {
 					t.Fatal(l, err)
 				}
 			}
@@ -242,17 +242,17 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 	var n atomic.Int64
 	ctx := fetch.WithCounter(t.Context(), &n)
 	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(ctx, e.remote("/old.git"))
+	l, err := f.List(ctx, e.remote("/old.git"), fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := n.Load(); got != 3 { // token, redirect, list
+	if got := n.Load(); got != 4 { // token, redirect, what the host can do, list
 		t.Errorf("%d requests were counted", got)
 	}
 	if _, err := f.Fetch(ctx, e.remote("/old.git"), l, []plumbing.Hash{id}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.Load(); got != 4 || int(got) != len(e.Log()) {
+	if got := n.Load(); got != 5 || int(got) != len(e.Log()) {
 		t.Errorf("%d requests were counted, %d arrived", got, len(e.Log()))
 	}
 }
@@ -263,11 +263,11 @@ func TestThrottlingHoldsForTheWholeHost(t *testing.T) {
 	server.SetFault(gittest.Status(429, "Retry-After", "90"))
 	budget := fetch.NewBudget()
 	f := newFetcher(t, fetch.Options{Budget: budget})
-	_, err := f.List(t.Context(), remote(t, server.URL+"/one.git"))
+	_, err := f.List(t.Context(), remote(t, server.URL+"/one.git"), fetch.Names{})
 	wantError(t, err, fetch.KindThrottled, "429 from")
 	// Another source, and another fetcher with the same budget.
 	for _, other := range []*fetch.HTTP{f, newFetcher(t, fetch.Options{Budget: budget})} {
-		_, err = other.List(t.Context(), remote(t, server.URL+"/two.git"))
+		_, err = other.List(t.Context(), remote(t, server.URL+"/two.git"), fetch.Names{})
 		wantError(t, err, fetch.KindThrottled, "asked to be left alone")
 	}
 	if n := len(server.Log()); n != 1 {
@@ -275,7 +275,7 @@ func TestThrottlingHoldsForTheWholeHost(t *testing.T) {
 	}
 	calm := gittest.NewServer(t)
 	calm.NewRepo(t, "shop.git")
-	if _, err := f.List(t.Context(), remote(t, calm.URL+"/shop.git")); err != nil {
+	if _, err := f.List(t.Context(), remote(t, calm.URL+"/shop.git"), fetch.Names{}); err != nil {
 		t.Errorf("another host: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestARedirectCountsForTheHostItLeadsTo(t *testing.T) {
 	server.SetFault(gittest.Redirect(busy.URL))
 	f := newFetcher(t, fetch.Options{})
 	for range 2 {
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"))
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
 		wantError(t, err, fetch.KindThrottled, strings.TrimPrefix(busy.URL, "http://"))
 	}
 	if n := len(busy.Log()); n != 1 {
@@ -306,7 +306,7 @@ func TestTheContextEndsAPoll(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	if _, err := newFetcher(t, fetch.Options{}).List(ctx, remote(t, server.URL+"/shop.git")); err != context.Canceled { //nolint:errorlint // exactly the context's
+	if _, err := newFetcher(t, fetch.Options{}).List(ctx, remote(t, server.URL+"/shop.git"), fetch.Names{}); err != context.Canceled { //nolint:errorlint // exactly the context's
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 // Limits of one exchange with a Git host. Zero fields mean the defaults.
 type Limits struct {
-	ListTime  time.Duration // for a whole ls-remote
+	ListTime  time.Duration // for a whole list of refs
 	IdleTime  time.Duration // without a byte while a pack is made or comes
 	FetchTime time.Duration // for a whole fetch
-	ListBytes int64         // of an ls-remote's answer
+	ListBytes int64         // of each answer that is part of one
 	PackBytes int64         // of one pack
 }
 
@@ -73,13 +73,14 @@ type Options struct {
 	Dir string
 }
 
-// HTTP is a Fetcher that speaks Git's smart HTTP protocol (version 0).
+// HTTP is a Fetcher that speaks Git's smart HTTP protocol: version 2 where the host has it, else version 0.
 type HTTP struct {
 	limits     Limits
 	budget     *Budget
 	addresses  *Policy
 	transports *transports
 	apps       *apps
+	versions   *versions
 }
 
 // NewHTTP makes a fetcher. Close releases its idle connections.
@@ -89,7 +90,7 @@ func NewHTTP(o Options) *HTTP {
 	}
 	h := &HTTP{
 		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
-		transports: newTransports(o.RootCAs, o.Addresses),
+		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(),
 	}
 	h.apps = newApps(h)
 	return h

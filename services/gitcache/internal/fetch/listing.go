@@ -15,7 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
-// The list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which takes
+// In version 0 the list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which takes
 // several times as long and trusts its input here and there.
 //
 // A list is lines, each with its length in front as four hexadecimal digits; 0000 ends it. Over http a line with
@@ -34,13 +34,19 @@ const (
 // errSHA256 is for repositories with other object names.
 var errSHA256 = errors.New("the repository uses SHA-256 object names, which Fairlead can't read yet")
 
-// decodeListing reads a list of refs and nothing that follows it.
-func decodeListing(body io.Reader) (l *Listing, err error) {
+// onlyVersion2 is for a host that was asked in version 0.
+const onlyVersion2 = unfit("it speaks only version 2 of Git's protocol")
+
+// decodeAdvertised reads what a host says first and nothing that follows it: a list of refs, or, in version 2, what
+// it can do. That is a listing without refs then, to be filled by the answer to ls-refs.
+func decodeAdvertised(lines lines, names Names) (l *Listing, err error) {
 	defer recoverTo(&err) // capabilities are go-git's to decode
-	lines := lines{bufio.NewReaderSize(body, usualLine)}
 	line, err := lines.first()
 	if err != nil {
 		return nil, err
+	}
+	if string(line) == answersVersion2 {
+		return newListing2(nil, names), lines.capabilities2()
 	}
 	l = &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
 	if line, err = l.begin(line); err != nil {
@@ -59,6 +65,8 @@ func decodeListing(body io.Reader) (l *Listing, err error) {
 
 // lines of Git's protocol. What next returns is good until it is called again.
 type lines struct{ r *bufio.Reader }
+
+func newLines(r io.Reader) lines { return lines{bufio.NewReaderSize(r, usualLine)} }
 
 // next reads a line, without its end; nil: the end of the list. It waits for no more than that.
 func (l lines) next() ([]byte, error) {
@@ -105,16 +113,21 @@ func cut(err error) error {
 // first is the first line of the list itself.
 func (l lines) first() ([]byte, error) {
 	line, err := l.next()
-	if err != nil || !bytes.Equal(line, []byte(service)) {
-		return line, err
-	}
-	if line, err = l.next(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if line != nil { // some servers forget the end, some say at once what is wrong
-		return line, nil
+	if string(line) == service {
+		if line, err = l.next(); err != nil {
+			return nil, err
+		}
+		if line == nil { // some servers forget the end, some say at once what is wrong
+			line, err = l.next()
+		}
 	}
-	return l.next()
+	if err == nil && string(line) == answersVersion1 {
+		return l.next()
+	}
+	return line, err
 }
 
 // begin takes the capabilities from the first line and returns what is left.
@@ -127,9 +140,7 @@ func (l *Listing) begin(line []byte) ([]byte, error) {
 	switch {
 	case no:
 		return nil, saysNo(string(text))
-	case bytes.Equal(line, []byte("version 2")):
-		return nil, unfit("it speaks only version 2 of Git's protocol")
-	case bytes.Contains(caps, []byte("object-format=sha256")):
+	case bytes.Contains(caps, []byte(objectFormatSHA256)):
 		return nil, errSHA256
 	}
 	if err := l.capabilities.Decode(caps); err != nil {
@@ -144,15 +155,12 @@ func (l *Listing) add(line []byte) error {
 	if bytes.HasPrefix(line, []byte("shallow ")) {
 		return nil
 	}
-	var id plumbing.Hash
-	if len(line) < idDigits+2 || line[idDigits] != ' ' {
-		return errors.New("a line is no ref")
+	id, ref, err := objectID(line)
+	if err != nil {
+		return err
 	}
-	if _, err := hex.Decode(id[:], line[:idDigits]); err != nil {
-		return errors.New("a line begins with no object's name")
-	}
-	name := string(line[idDigits+1:])
-	if tag, ok := bytes.CutSuffix(line[idDigits+1:], []byte(peeled)); ok {
+	name := string(ref)
+	if tag, ok := bytes.CutSuffix(ref, []byte(peeled)); ok {
 		if _, listed := l.Refs[string(tag)]; listed {
 			l.Peeled[name[:len(tag)]] = id
 		}

@@ -91,7 +91,7 @@ func TestANameThatStandsForASpecialAddressGetsNowhere(t *testing.T) {
 	}
 	f := newFetcher(t, fetch.Options{Addresses: fetch.NewPolicy(nil)})
 	for _, raw := range []string{"https://localhost:" + port + "/shop.git", "https://127.0.0.1:" + port + "/shop.git", "http://localhost:" + port + "/shop.git"} {
-		_, err = f.List(t.Context(), remote(t, raw))
+		_, err = f.List(t.Context(), remote(t, raw), fetch.Names{})
 		t.Log(raw, "->", err)
 		wantError(t, err, fetch.KindRefused, strings.Split(raw, "/")[2][:9], "loopback", "--allow-addresses")
 	}
@@ -177,7 +177,7 @@ func TestRedirectsToSpecialAddressesAreRefused(t *testing.T) {
 		"http://169.254.169.254":           "not allowed",
 	} {
 		server.SetFault(gittest.Redirect(to))
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"))
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
 		t.Log(to, "->", err)
 		wantError(t, err, fetch.KindRefused, words)
 	}
@@ -190,7 +190,7 @@ func TestRedirectsWithoutEndAreRefused(t *testing.T) {
 		http.Redirect(w, r, "/again"+r.URL.RequestURI(), http.StatusFound)
 		return true
 	})
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"))
+	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
 	wantError(t, err, fetch.KindRefused, "redirects without end")
 	if n := len(server.Log()); n > 10 {
 		t.Errorf("%d requests", n)

@@ -12,11 +12,22 @@ import (
 )
 
 // Git's protocol, version 0, as it goes over http and ssh alike: a list of refs comes, an ask goes, an
-// answer with a pack comes.
+// answer with a pack comes. For version 2 see version2.go.
 
 const refPrefixHead = "HEAD"
 
-func newAsk(l *Listing, wants, haves []plumbing.Hash) (*packp.UploadPackRequest, error) {
+// packAsk is what a fetch sends, and how its answer is read.
+type packAsk interface {
+	encode(w io.Writer) error
+	// decode gives the pack within an answer.
+	decode(body io.Reader) (pack io.Reader, err error)
+}
+
+// newAsk asks in the version of the protocol that the listing came in.
+func newAsk(l *Listing, wants, haves []plumbing.Hash) (packAsk, error) {
+	if l.version2 {
+		return ask2{wants, haves}, nil
+	}
 	ask := packp.NewUploadPackRequestFromCapabilities(l.capabilities)
 	if l.capabilities.Supports(capability.NoProgress) {
 		if err := ask.Capabilities.Set(capability.NoProgress); err != nil {
@@ -27,12 +38,15 @@ func newAsk(l *Listing, wants, haves []plumbing.Hash) (*packp.UploadPackRequest,
 	if err := ask.Validate(); err != nil {
 		return nil, fmt.Errorf("ask for a pack: %w", err)
 	}
-	return ask, nil
+	return ask0{ask}, nil
 }
 
-// encodeAsk writes what upstream is asked for: all that is there is named at once, and nothing has to be
+// ask0 is a fetch in version 0.
+type ask0 struct{ *packp.UploadPackRequest }
+
+// encode writes what upstream is asked for: all that is there is named at once, and nothing has to be
 // read in between. That is good for some hundred commits, and spares round trips.
-func encodeAsk(w io.Writer, ask *packp.UploadPackRequest) error {
+func (ask ask0) encode(w io.Writer) error {
 	if err := ask.UploadRequest.Encode(w); err != nil {
 		return fmt.Errorf("send wants: %w", err)
 	}

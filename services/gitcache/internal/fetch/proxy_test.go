@@ -61,7 +61,7 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 		return false
 	})
 	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(t.Context(), r)
+	l, err := f.List(t.Context(), r, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,28 +90,28 @@ func TestProxyTroubleIsSaidInWords(t *testing.T) {
 	f := newFetcher(t, fetch.Options{})
 
 	proxy.RequireLogin("proxy-ada", "pr0xy")
-	_, err := f.List(t.Context(), r)
+	_, err := f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "407 from the proxy 127.0.0.1", "proxyUsername")
 	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = "proxy-ada", "wr0ng"
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, "407 from the proxy 127.0.0.1")
 	if strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("%q gives the password away", err)
 	}
 	r.Credentials.ProxyPassword = "pr0xy"
 	proxy.Answer(http.StatusForbidden)
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindRefused, "403 from the proxy", "example.com")
 	proxy.Answer(http.StatusBadGateway)
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindUnreachable, "502 from the proxy", "example.com")
 
 	proxy.Close()
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindUnreachable, "the proxy to example.com is not reachable", "connection refused")
 	r.Credentials.ProxyPassword = ""
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, `secret "shop-git"`, "proxyPassword")
 }
 
@@ -124,7 +124,7 @@ func TestAProxyThatHangsEndsByDeadline(t *testing.T) {
 	defer silent.Close()
 	r := remote(t, "https://example.com/shop.git")
 	r.Proxy = parseProxy(t, "http://"+silent.Addr().String())
-	_, err = newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r)
+	_, err = newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindTimeout, "did not answer within")
 }
 
@@ -132,7 +132,7 @@ func TestASourcesProxyIsNoWayAroundThePolicy(t *testing.T) {
 	t.Parallel()
 	_, proxy, r, _ := behindProxy(t)
 	// The proxy itself is a host that the source names.
-	_, err := newFetcher(t, fetch.Options{Addresses: policy(t)}).List(t.Context(), r)
+	_, err := newFetcher(t, fetch.Options{Addresses: policy(t)}).List(t.Context(), r, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindRefused, "loopback", "--allow-addresses")
 	// What the proxy would dial is judged as far as the URL says it.
@@ -142,11 +142,11 @@ func TestASourcesProxyIsNoWayAroundThePolicy(t *testing.T) {
 		"https://[::ffff:10.0.0.1]/x": "private",
 	} {
 		r.URL = remote(t, raw).URL
-		_, err := f.List(t.Context(), r)
+		_, err := f.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindRefused, words)
 	}
 	r.URL = remote(t, "http://127.0.0.1/x").URL
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindRefused, "this machine only")
 	if n := len(proxy.Asked()); n != 0 {
 		t.Errorf("the proxy was asked %d times", n)
@@ -173,11 +173,11 @@ func TestTheOperatorsProxyIsExempt(t *testing.T) {
 	f := newFetcher(t, fetch.Options{Addresses: policy(t)}) // no special address at all
 	r := remote(t, "https://example.com/shop.git")
 	r.Credentials = fetch.Credentials{CA: os.Getenv("FETCH_TEST_CA")}
-	if l, err := f.List(t.Context(), r); err != nil || len(l.Refs) == 0 {
+	if l, err := f.List(t.Context(), r, fetch.Names{}); err != nil || len(l.Refs) == 0 {
 		t.Errorf("through the operator's proxy: %v, %v", l, err)
 	}
 	r.URL = remote(t, "https://169.254.169.254/latest").URL
-	_, err := f.List(t.Context(), r)
+	_, err := f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindRefused, "cloud metadata")
 }
 
@@ -191,23 +191,23 @@ func TestOnlyTheSourcesAuthorityIsTrusted(t *testing.T) {
 
 	r.Credentials = fetch.Credentials{CA: authority(server)}
 	f := newFetcher(t, fetch.Options{}) // the system does not know it
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Errorf("with the right authority: %v", err)
 	}
 	f = newFetcher(t, fetch.Options{RootCAs: roots(t, server)}) // the system knows it, the source wants another
 	r.Credentials = fetch.Credentials{CA: otherAuthority(t)}
-	_, err := f.List(t.Context(), r)
+	_, err := f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know", "ca.crt")
 	r.Credentials = fetch.Credentials{CA: "-----BEGIN NONSENSE-----"}
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindCredentials, `secret "shop-git"`, "ca.crt holds no certificate")
 	// A connection that another source's authority has vouched for is not used.
 	r.Credentials = fetch.Credentials{}
-	if _, err := f.List(t.Context(), r); err != nil {
+	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
 		t.Errorf("with the system's authorities: %v", err)
 	}
 	r.Credentials = fetch.Credentials{CA: otherAuthority(t)}
-	_, err = f.List(t.Context(), r)
+	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
 }
 
@@ -227,13 +227,13 @@ func TestAHostByASourcesOwnAuthorityOrProxyPausesNoOthers(t *testing.T) {
 	own.Credentials.CA = authority(server)
 	proxied.Proxy = parseProxy(t, gittest.NewProxy(t, server.Listener.Addr().String()).URL)
 	for _, r := range []fetch.Remote{own, proxied} {
-		_, err := f.List(t.Context(), r)
+		_, err := f.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindThrottled, "429 from "+server.Listener.Addr().String())
-		_, err = f.List(t.Context(), r)
+		_, err = f.List(t.Context(), r, fetch.Names{})
 		wantError(t, err, fetch.KindThrottled, server.Listener.Addr().String()+" asked to be left alone")
 	}
 	server.SetFault(nil)
-	if _, err := f.List(t.Context(), usual); err != nil {
+	if _, err := f.List(t.Context(), usual, fetch.Names{}); err != nil {
 		t.Errorf("others wait: %v", err)
 	}
 }

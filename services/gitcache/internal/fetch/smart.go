@@ -3,6 +3,8 @@ package fetch
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -10,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 )
 
 const (
@@ -24,11 +25,11 @@ const (
 )
 
 // List asks where the refs point.
-func (h *HTTP) List(ctx context.Context, r Remote) (*Listing, error) {
-	return authenticated(ctx, h, r, func(r Remote) (*Listing, error) { return h.list(ctx, r) })
+func (h *HTTP) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
+	return authenticated(ctx, h, r, func(r Remote) (*Listing, error) { return h.list(ctx, r, names) })
 }
 
-func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
+func (h *HTTP) list(ctx context.Context, r Remote, names Names) (*Listing, error) {
 	x := &exchange{h: h, r: r, door: r.door(r.URL)}
 	leave, err := h.budget.enter(ctx, x.door, lists)
 	if err != nil {
@@ -37,30 +38,160 @@ func (h *HTTP) list(ctx context.Context, r Remote) (*Listing, error) {
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
 	defer cancel()
-	u := r.URL.JoinPath("info", "refs")
+	if h.versions.speaks(r) {
+		l := newListing2(r.URL, names)
+		if err = x.listRefs(ctx, l, names); err == nil {
+			return l, nil
+		}
+		h.versions.forget(r)
+		if !surprising(err) {
+			return nil, err
+		}
+	}
+	if h.versions.fails(r) {
+		return x.advertised(ctx, names, "")
+	}
+	return x.look(ctx, names)
+}
+
+// look asks what the host can do. One of version 0 answers with its list at once.
+func (x *exchange) look(ctx context.Context, names Names) (*Listing, error) {
+	l, err := x.advertised(ctx, names, askVersion2)
+	switch {
+	case err == nil && !l.version2:
+		return l, nil
+	case err == nil:
+		if err = x.listRefs(ctx, l, names); err == nil {
+			if l.base.String() == strings.TrimRight(x.r.URL.String(), "/") { // no redirect led there
+				x.h.versions.noteSpeaks(x.r)
+			}
+			return l, nil
+		}
+		if !surprising(err) && !fails(err) {
+			return nil, err
+		}
+	case !refuses(err):
+		return nil, err
+	}
+	old, failed := x.advertised(ctx, names, "")
+	if _, no := errors.AsType[unfit](failed); no {
+		return nil, unfit(fmt.Sprintf("it speaks only version 2 of Git's protocol, and in a way that Fairlead does not know: %s", clean(err.Error())))
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	x.h.versions.noteFails(x.r)
+	return old, nil
+}
+
+// refuses tells whether a host finds a request malformed.
+func refuses(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.status == http.StatusBadRequest || e.status == http.StatusNotImplemented)
+}
+
+// surprising tells whether an answer in version 2 is such that to ask in another way may do: what is wrong is
+// neither the network, nor the load, nor the login.
+func surprising(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok, e.Kind == KindThrottled, e.Kind == KindCredentials:
+		return false
+	case e.Kind == KindContent, e.Kind == KindNotGit:
+		return !e.limit // in version 0 there is more
+	}
+	return e.status >= 300 && e.status < 500
+}
+
+// fails tells whether a host broke over a request.
+func fails(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.status == http.StatusInternalServerError || e.status == http.StatusNotImplemented)
+}
+
+// advertised asks for what the host says first: in version 0 its refs, in version 2 only what it can do.
+func (x *exchange) advertised(ctx context.Context, names Names, version string) (l *Listing, err error) {
+	u := x.r.URL.JoinPath("info", "refs")
 	u.RawQuery = "service=" + uploadPack
-	req, err := request(ctx, r, http.MethodGet, u, nil)
+	req, err := request(ctx, x.r, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := x.follow().Do(req)
+	if version != "" {
+		req.Header.Set(protocolHeader, version)
+	}
+	err = x.ask(ctx, x.follow(), req, listMediaType, func(resp *http.Response) error {
+		body := x.h.limits.list(resp.Body)
+		got, err := decodeAdvertised(newLines(body), names)
+		if err != nil {
+			return err
+		}
+		if got.version2 && version == "" {
+			return onlyVersion2
+		}
+		l = got
+		l.base, l.Bytes = afterRedirect(resp.Request.URL, x.r.URL), body.taken()
+		return nil
+	})
+	return l, err
+}
+
+// listRefs asks for the refs of a listing in version 2.
+func (x *exchange) listRefs(ctx context.Context, l *Listing, names Names) error {
+	err := x.command(ctx, l, names, func(lines lines) error { return lines.listRefs(l, names) })
+	if err != nil || len(l.Refs) > 0 || !l.partial {
+		return err
+	}
+	// Is nothing there, or none of the names?
+	return x.command(ctx, l, Names{}, func(lines lines) (err error) {
+		l.others, err = lines.anyRef()
+		return err
+	})
+}
+
+func (x *exchange) command(ctx context.Context, l *Listing, names Names, read func(lines) error) error {
+	var body bytes.Buffer
+	if err := encodeListRefs(&body, names); err != nil {
+		return err
+	}
+	req, err := request(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
 	if err != nil {
-		return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
+		return err
+	}
+	req.Header.Set(protocolHeader, askVersion2)
+	req.Header.Set("Content-Type", askMediaType)
+	req.Header.Set("Accept", packMediaType)
+	// Empty, so that it is not sent: it tells the transport that the request may be sent again when the host closes
+	// the connection that was kept from the last poll.
+	req.Header["X-Idempotency-Key"] = []string{}
+	return x.ask(ctx, x.stay(), req, packMediaType, func(resp *http.Response) error {
+		body := x.h.limits.list(resp.Body)
+		err := read(newLines(body))
+		l.Bytes += body.taken()
+		return err
+	})
+}
+
+// ask sends a request of a list and has its answer read.
+func (x *exchange) ask(ctx context.Context, client *http.Client, req *http.Request, mediaType string, read func(*http.Response) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	resp, err := client.Do(req.WithContext(ctx))
+	if err != nil {
+		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
 	}
 	defer resp.Body.Close()
 	defer drain(resp.Body, cancel)
-	if err := expect(r, resp, listMediaType); err != nil {
-		return nil, err
+	if err := expect(x.r, resp, mediaType); err != nil {
+		return err
 	}
-	l, err := decodeListing(h.limits.list(resp.Body))
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, transportError(ctx, r.URL.Host, h.limits.ListTime, err)
-		}
-		return nil, broken(r, "list of refs", err)
+	if err = read(resp); err == nil {
+		return nil
 	}
-	l.base = afterRedirect(resp.Request.URL, r.URL)
-	return l, nil
+	if ctx.Err() != nil {
+		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
+	}
+	return broken(x.r, "list of refs", err)
 }
 
 // drain reads what little may be left of a body: only then the connection is used again.
@@ -95,19 +226,39 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 		return 0, err
 	}
 	defer leave()
-	return transfer(ctx, h.limits, r, l, wants, h.budget.unload(x.door, into, leave), func(ctx context.Context, _ *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+	into = h.budget.unload(x.door, into, leave)
+	n, err := x.transfer(ctx, l, wants, into)
+	if _, no := errors.AsType[unfit](err); !no || !l.version2 {
+		return n, err
+	}
+	// The host lists in version 2, and can't fetch in it. What it can do in version 0 stands above its list.
+	limited, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
+	old, failed := x.advertised(limited, Names{}, "")
+	cancel()
+	if failed != nil {
+		return n, err
+	}
+	h.versions.noteFails(r)
+	return x.transfer(ctx, old, wants, into)
+}
+
+func (x *exchange) transfer(ctx context.Context, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+	return transfer(ctx, x.h.limits, x.r, l, wants, into, func(ctx context.Context, _ *watchdog, ask packAsk) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})
 }
 
-func (x *exchange) askPack(ctx context.Context, l *Listing, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
+func (x *exchange) askPack(ctx context.Context, l *Listing, ask packAsk) (io.ReadCloser, error) {
 	var body bytes.Buffer
-	if err := encodeAsk(&body, ask); err != nil {
+	if err := ask.encode(&body); err != nil {
 		return nil, err
 	}
 	req, err := request(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
 	if err != nil {
 		return nil, err
+	}
+	if l.version2 {
+		req.Header.Set(protocolHeader, askVersion2)
 	}
 	req.Header.Set("Content-Type", askMediaType)
 	req.Header.Set("Accept", packMediaType)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 )
 
 // SSH is a Fetcher that has git-upload-pack run by ssh. Everything about a connection comes from the
@@ -23,6 +22,7 @@ type SSH struct {
 	addresses *Policy
 	budget    *Budget
 	keys      keyring
+	versions  *versions
 }
 
 // NewSSH makes a fetcher.
@@ -30,11 +30,11 @@ func NewSSH(o Options) *SSH {
 	if o.Budget == nil {
 		o.Budget = NewBudget()
 	}
-	return &SSH{limits: o.Limits.withDefaults(), addresses: o.Addresses, budget: o.Budget, keys: keyring{dir: o.Dir}}
+	return &SSH{limits: o.Limits.withDefaults(), addresses: o.Addresses, budget: o.Budget, keys: keyring{dir: o.Dir}, versions: newVersions()}
 }
 
-// List asks where the refs point.
-func (s *SSH) List(ctx context.Context, r Remote) (*Listing, error) {
+// List asks where refs point.
+func (s *SSH) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
 	leave, err := s.budget.enter(ctx, r.door(r.URL), lists)
 	if err != nil {
 		return nil, err
@@ -42,18 +42,71 @@ func (s *SSH) List(ctx context.Context, r Remote) (*Listing, error) {
 	defer leave()
 	limited, cancel := context.WithTimeoutCause(ctx, s.limits.ListTime, errDeadline)
 	defer cancel()
-	c, err := s.open(limited, r)
+	if s.versions.fails(r) {
+		return s.list(limited, r, names, "")
+	}
+	l, err := s.list(limited, r, names, askVersion2)
+	if _, no := errors.AsType[failed2](err); !no {
+		return l, err
+	}
+	old, failed := s.list(limited, r, names, "")
+	if failed != nil {
+		return nil, err
+	}
+	s.versions.noteFails(r)
+	return old, nil
+}
+
+// failed2 is an answer in version 2 that can't be used.
+type failed2 struct{ error }
+
+func (f failed2) Unwrap() error { return f.error }
+
+func (s *SSH) list(ctx context.Context, r Remote, names Names, version string) (*Listing, error) {
+	c, err := s.open(ctx, r, version)
 	if err != nil {
-		return nil, s.listError(limited, r, err)
+		return nil, s.listError(ctx, r, err)
 	}
 	defer c.Close()
-	l, err := decodeListing(s.limits.list(c))
-	if err != nil {
-		return nil, s.listError(limited, r, c.explain(limited, err))
+	body := s.limits.list(c)
+	lines := newLines(body)
+	l, err := decodeAdvertised(lines, names)
+	if err == nil && l.version2 && version == "" {
+		err = onlyVersion2
 	}
-	l.base = r.URL
-	c.leave()
+	if err != nil {
+		return nil, s.listError(ctx, r, c.explain(ctx, err))
+	}
+	if l.version2 {
+		if err := c.listRefs(lines, l, names); err != nil {
+			if err = c.explain(ctx, err); ctx.Err() == nil && isContent(err) {
+				err = failed2{err}
+			}
+			return nil, s.listError(ctx, r, err)
+		}
+	}
+	l.base, l.Bytes = r.URL, body.taken()
+	if !l.others {
+		c.leave()
+	}
 	return l, nil
+}
+
+// listRefs asks for the refs of a listing in version 2.
+func (c *sshCommand) listRefs(lines lines, l *Listing, names Names) error {
+	if err := encodeListRefs(c.in, names); err != nil {
+		return err
+	}
+	if err := lines.listRefs(l, names); err != nil || len(l.Refs) > 0 || !l.partial {
+		return err
+	}
+	// Is nothing there, or none of the names?
+	if err := encodeListRefs(c.in, Names{}); err != nil {
+		return err
+	}
+	any, err := lines.anyRef()
+	l.others = any
+	return err
 }
 
 func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
@@ -63,34 +116,53 @@ func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
 	return transportError(ctx, r.URL.Host, s.limits.ListTime, err)
 }
 
-// Fetch brings wants and all that they reach, in one session: the list of refs comes first again, as the
-// protocol has it.
+// Fetch brings wants and all that they reach, in one session. In version 0 the list of refs comes first again, as
+// the protocol has it.
 func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
 	leave, err := s.budget.enter(ctx, r.door(r.URL), packs)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	return transfer(ctx, s.limits, r, l, wants, s.budget.unload(r.door(r.URL), into, leave), func(ctx context.Context, dog *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error) {
-		c, err := s.open(ctx, r)
+	version := ""
+	if l.version2 {
+		version = askVersion2
+	}
+	n, err := transfer(ctx, s.limits, r, l, wants, s.budget.unload(r.door(r.URL), into, leave), func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error) {
+		c, err := s.open(ctx, r, version)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.ask(s.limits, dog, ask); err != nil {
+		if err := c.ask(s.limits, dog, l, ask); err != nil {
 			err = c.explain(ctx, err)
 			c.Close()
 			return nil, err
 		}
 		return c, nil
 	})
+	if _, no := errors.AsType[unfit](err); no && l.version2 {
+		s.versions.noteFails(r)
+	}
+	return n, err
 }
 
-func (c *sshCommand) ask(limits Limits, dog *watchdog, ask *packp.UploadPackRequest) error {
+func (c *sshCommand) ask(limits Limits, dog *watchdog, l *Listing, ask packAsk) error {
 	dog.r = c
-	if _, err := decodeListing(limits.list(dog)); err != nil {
+	now, err := decodeAdvertised(newLines(limits.list(dog)), Names{})
+	if err != nil {
 		return err
 	}
-	return encodeAsk(c.in, ask)
+	if now.version2 != l.version2 { // one of many machines behind a name
+		return errors.New("it answers in another version of Git's protocol than before")
+	}
+	if err := ask.encode(c.in); err != nil || !l.version2 {
+		return err
+	}
+	// No further command comes: the host ends the session when it has answered.
+	if _, err := c.in.Write(pktline.FlushPkt); err != nil {
+		return fmt.Errorf("send request: %w", err)
+	}
+	return nil
 }
 
 // leave ends a session in which nothing is wanted the way the protocol has it, so that the host's log

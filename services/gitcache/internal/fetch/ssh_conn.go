@@ -36,8 +36,9 @@ type sshCommand struct {
 	unwatch  func() bool
 }
 
-// open connects, logs in and starts git-upload-pack. When ctx ends so does the connection.
-func (s *SSH) open(ctx context.Context, r Remote) (*sshCommand, error) {
+// open connects, logs in and starts git-upload-pack, to be answered in a version of the protocol; "": 0. When ctx
+// ends so does the connection.
+func (s *SSH) open(ctx context.Context, r Remote, version string) (*sshCommand, error) {
 	command, err := uploadPackCommand(r.URL)
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func (s *SSH) open(ctx context.Context, r Remote) (*sshCommand, error) {
 		_ = conn.Close()
 		return nil, handshakeError(ctx, r, login, err)
 	}
-	if err := c.start(command); err != nil {
+	if err := c.start(command, version); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func shake(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-func (c *sshCommand) start(command string) (err error) {
+func (c *sshCommand) start(command, version string) (err error) {
 	if c.session, err = c.client.NewSession(); err != nil {
 		close(c.ended)
 		return fmt.Errorf("open session: %w", err)
@@ -91,6 +92,10 @@ func (c *sshCommand) start(command string) (err error) {
 	c.session.Stderr = &c.stderr
 	if c.in, err = c.session.StdinPipe(); err == nil {
 		c.out, err = c.session.StdoutPipe()
+	}
+	if err == nil && version != "" {
+		// Without an answer: many hosts take no variables, and to wait for them to say so is a round trip.
+		_, err = c.session.SendRequest("env", false, ssh.Marshal(struct{ Name, Value string }{protocolVariable, version}))
 	}
 	if err == nil {
 		err = c.session.Start(command)

@@ -36,7 +36,7 @@ func newHost(t *testing.T) *host {
 
 func (h *host) wantListed(t *testing.T) {
 	t.Helper()
-	l, err := h.fetcher.List(t.Context(), h.Remote)
+	l, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (h *host) wantListed(t *testing.T) {
 func (h *host) wantNoSession(t *testing.T, kind fetch.Kind, words ...string) {
 	t.Helper()
 	before := h.Count("session")
-	_, err := h.fetcher.List(t.Context(), h.Remote)
+	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, kind, words...)
 	if h.Count("session") != before {
@@ -199,15 +199,15 @@ func TestWhatTheHostSaysIsSorted(t *testing.T) {
 		"disk on fire \x1b[31m":                                                                                                    {fetch.KindServer, "It says: disk on fire [31m. Fairlead asks again later"},
 	} {
 		h.SetFault(gittest.SSHSay(said), "")
-		_, err := h.fetcher.List(t.Context(), h.Remote)
+		_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 		t.Log(err)
 		wantError(t, err, want.kind, want.words)
 	}
 	h.SetFault("exit 0", "")
-	_, err := h.fetcher.List(t.Context(), h.Remote)
+	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 	wantError(t, err, fetch.KindServer, "without a word")
 	h.SetFault("echo 'Welcome to Microsoft'; exit 0", "")
-	_, err = h.fetcher.List(t.Context(), h.Remote)
+	_, err = h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 	wantError(t, err, fetch.KindContent, "the list of refs from 127.0.0.1")
 }
 
@@ -247,7 +247,7 @@ func TestHostThatIsNoSSHServerIsSaid(t *testing.T) {
 	h := newHost(t)
 	web := gittest.NewServer(t)
 	h.Remote.URL.Host = web.Listener.Addr().String()
-	_, err := h.fetcher.List(t.Context(), h.Remote)
+	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindUnreachable, "does not go through with the ssh handshake: it ends the connection")
 }
@@ -268,7 +268,7 @@ func BenchmarkSSHHandshakeAndList(b *testing.B) {
 	r := fetch.Remote{URL: u, Credentials: fetch.Credentials{Identity: s.Identity, KnownHosts: s.KnownHosts}}
 	before := cpu(b)
 	for b.Loop() {
-		if _, err := f.List(b.Context(), r); err != nil {
+		if _, err := f.List(b.Context(), r, fetch.Names{}); err != nil {
 			b.Fatal(err)
 		}
 	}

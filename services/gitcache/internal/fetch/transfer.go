@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 )
 
 // transfer brings one pack, whatever carries it: send sends what it is given and returns the answer.
 func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
-	send func(ctx context.Context, dog *watchdog, ask *packp.UploadPackRequest) (io.ReadCloser, error),
+	send func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error),
 ) (int64, error) {
 	haves, err := into.Haves()
 	if err != nil {
@@ -39,7 +38,7 @@ func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []
 	}
 	defer answer.Close()
 	dog.r = answer
-	pack, err := decodePack(ask, dog)
+	pack, err := ask.decode(dog)
 	if err != nil {
 		return 0, fetchError(ctx, limited, limits, r, err)
 	}
@@ -104,9 +103,12 @@ type capped struct {
 	what string
 }
 
+// taken is how much was read.
+func (c *capped) taken() int64 { return c.most + 1 - c.left }
+
 func (c *capped) Read(p []byte) (int, error) {
 	if c.left <= 0 {
-		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("the %s is larger than the limit of %d MiB", c.what, c.most>>20)}
+		return 0, &Error{Kind: KindContent, limit: true, Message: fmt.Sprintf("the %s is larger than the limit of %d MiB", c.what, c.most>>20)}
 	}
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)

@@ -22,7 +22,7 @@ func (s *Server) behind(r *http.Request) *httptest.ResponseRecorder {
 // nothing until the client goes.
 func (s *Server) StallAfter(n int) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "fetch" {
+		if Service(r) != "fetch" {
 			return false
 		}
 		rec := s.behind(r)
@@ -40,7 +40,7 @@ func (s *Server) StallAfter(n int) Fault {
 // Advertise is a fault that answers every list with this, in version 0 of the protocol.
 func Advertise(lines string) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "list" {
+		if !strings.HasSuffix(r.URL.Path, "/info/refs") {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -52,7 +52,7 @@ func Advertise(lines string) Fault {
 // AdvertiseForEver is a fault: a list of refs that has no end.
 func AdvertiseForEver() Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "list" {
+		if !strings.HasSuffix(r.URL.Path, "/info/refs") {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -62,6 +62,14 @@ func AdvertiseForEver() Fault {
 			_, err = w.Write(more)
 		}
 		return true
+	}
+}
+
+// OnlyVersion0 is a fault: a host that does not know of later versions.
+func OnlyVersion0() Fault {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		r.Header.Del("Git-Protocol")
+		return false
 	}
 }
 

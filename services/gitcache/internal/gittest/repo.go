@@ -2,6 +2,7 @@ package gittest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,6 +81,22 @@ func (r *Repo) Work(args ...string) string { r.t.Helper(); return r.run(r.work, 
 
 // Bare runs git in the bare repository and returns what it prints.
 func (r *Repo) Bare(args ...string) string { r.t.Helper(); return r.run(r.dir, nil, args...) }
+
+// AddRefs gives the repository so many refs more, all of one commit: half of them branches, half tags, as a
+// repository has them whose branches are never deleted and whose builds are tagged.
+func (r *Repo) AddRefs(n int, commit string) {
+	r.t.Helper()
+	var refs strings.Builder
+	refs.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
+	for _, name := range []string{"refs/heads/feature/ticket-", "refs/tags/build-"} {
+		for i := range n / 2 {
+			fmt.Fprintf(&refs, "%s %s%06d\n", commit, name, i)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "packed-refs"), []byte(refs.String()), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
 
 // Object writes an object as it is, however wrong, and returns its id.
 func (r *Repo) Object(kind string, content []byte) string {

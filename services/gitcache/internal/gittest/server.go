@@ -3,6 +3,7 @@
 package gittest
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/cgi" //nolint:gosec // what it warns of was mended in Go 1.6.3
@@ -19,8 +20,10 @@ import (
 type Request struct {
 	Method string
 	Path   string
-	// Service is "list" for an ls-remote and "fetch" for the transfer of a pack.
+	// Service is "list" for a list of refs, "look" for what the server can do, and "fetch" for the transfer of a pack.
 	Service string
+	// Bytes of the answer's body.
+	Bytes int64
 	// Authorized tells whether the request carried any credentials.
 	Authorized bool
 }
@@ -69,8 +72,19 @@ func start(t testing.TB, listen func(*httptest.Server)) *Server {
 func (s *Server) handler(backend http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, pass, authorized := r.BasicAuth()
+		line := Request{r.Method, r.URL.Path, Service(r), 0, authorized}
 		s.mu.Lock()
-		s.log = append(s.log, Request{r.Method, r.URL.Path, service(r), authorized})
+		s.log = append(s.log, line)
+		at := len(s.log) - 1
+		counted := &counting{ResponseWriter: w, count: func(p []byte) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.log[at].Bytes == 0 && bytes.HasPrefix(p, []byte("000eversion 2\n")) {
+				s.log[at].Service = "look" // the list comes with the next request
+			}
+			s.log[at].Bytes += int64(len(p))
+		}}
+		w = counted
 		fault, ok := s.fault, s.user == "" || (user == s.user && pass == s.pass)
 		s.mu.Unlock()
 		if fault != nil && fault(w, r) {
@@ -85,14 +99,45 @@ func (s *Server) handler(backend http.Handler) http.Handler {
 	})
 }
 
-func service(r *http.Request) string {
+// counting shows each part of an answer's body that was sent.
+type counting struct {
+	http.ResponseWriter
+	count func([]byte)
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.count(p[:n])
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (c *counting) Flush() { c.ResponseWriter.(http.Flusher).Flush() }
+
+// Unwrap gives http.ResponseController what it needs.
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// listCommand is how a request for refs begins in version 2 of the protocol, where it goes where fetches go.
+const listCommand = "0014command=ls-refs\n"
+
+// Service is what a request is for: "list" or "fetch". What the answer to the former is shows only in the log.
+func Service(r *http.Request) string {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/info/refs"):
 		return "list"
-	case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
-		return "fetch"
+	case !strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
+		return "other"
 	}
-	return "other"
+	begin := make([]byte, len(listCommand))
+	n, _ := io.ReadFull(r.Body, begin)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(begin[:n]), r.Body), r.Body}
+	if string(begin[:n]) == listCommand {
+		return "list"
+	}
+	return "fetch"
 }
 
 // RequireLogin makes every request need this user.
@@ -149,7 +194,7 @@ func Redirect(base string) Fault {
 // HangOnFetch is a fault that answers lists and then leaves fetches without an answer.
 func HangOnFetch() Fault {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "fetch" {
+		if Service(r) != "fetch" {
 			return false
 		}
 		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices when the client goes
@@ -162,12 +207,12 @@ func HangOnFetch() Fault {
 // started gets a value when a fetch has begun to stall.
 func StallFetch(started chan<- struct{}, resume <-chan struct{}) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "fetch" {
+		if Service(r) != "fetch" {
 			return false
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-		_, _ = w.Write([]byte("0008NAK\n0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x05"))
+		_, _ = w.Write([]byte(PackBegins(r) + "0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x05"))
 		w.(http.Flusher).Flush()
 		select {
 		case started <- struct{}{}:
@@ -181,10 +226,18 @@ func StallFetch(started chan<- struct{}, resume <-chan struct{}) Fault {
 	}
 }
 
+// PackBegins is what comes before the pack in the answer to a request.
+func PackBegins(r *http.Request) string {
+	if r.Header.Get("Git-Protocol") == "version=2" {
+		return "000dpackfile\n"
+	}
+	return "0008NAK\n"
+}
+
 // TruncateFetch is a fault that cuts every pack after n bytes of the answer.
 func (s *Server) TruncateFetch(n int) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if service(r) != "fetch" {
+		if Service(r) != "fetch" {
 			return false
 		}
 		rec := httptest.NewRecorder()

@@ -91,6 +91,7 @@ AuthorizedKeysFile @STATE@/authorized_keys
 ForceCommand @STATE@/serve
 AuthenticationMethods publickey
 PermitRootLogin prohibit-password
+AcceptEnv GIT_PROTOCOL
 StrictModes no
 UsePAM no
 UseDNS no

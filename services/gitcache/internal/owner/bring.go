@@ -25,7 +25,7 @@ func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
 			return err
 		}
 	}
-	l, err := g.list(ctx, m.URL)
+	l, err := g.list(ctx, m)
 	if err != nil {
 		if ctx.Err() == nil {
 			holds.add(at, err, mostBackoff)
@@ -43,27 +43,62 @@ func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
 	return nil
 }
 
-func (g *gatherer) list(ctx context.Context, u *url.URL) (*fetch.Listing, error) {
-	if l, ok := g.listings[u.String()]; ok {
+// list asks where a submodule's default branch is, and what else there is only if that must be known.
+func (g *gatherer) list(ctx context.Context, m submodule.Module) (*fetch.Listing, error) {
+	if g.refused(m.Commit) {
+		return g.listAll(ctx, m.URL)
+	}
+	if l, ok := g.listings[m.URL.String()]; ok {
 		return l, nil
 	}
-	l, err := g.t.o.deps.Fetcher.List(ctx, g.remote(u))
+	return g.listNames(ctx, m.URL, fetch.Names{Refs: []string{RefHead}})
+}
+
+func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*fetch.Listing, error) {
+	if l, ok := g.listings[u.String()]; ok && l.Whole() {
+		return l, nil
+	}
+	return g.listNames(ctx, u, fetch.Names{})
+}
+
+func (g *gatherer) listNames(ctx context.Context, u *url.URL, names fetch.Names) (*fetch.Listing, error) {
+	l, err := g.t.o.deps.Fetcher.List(ctx, g.remote(u), names)
 	if err != nil {
 		return nil, g.explain(u, err)
 	}
+	g.t.o.deps.Metrics.list(l.Bytes)
 	g.listings[u.String()] = l
 	return l, nil
 }
 
-// fetch asks for the commit itself where upstream hands it out, and else for all branches, one of which
-// may have it.
+// refused tells whether a commit was asked for by itself before, in vain.
+func (g *gatherer) refused(commit plumbing.Hash) bool {
+	_, held := g.t.holds[wantsKey([]plumbing.Hash{commit})]
+	return held
+}
+
+// fetch asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have
+// it. In version 2 of the protocol upstream does not say beforehand what it hands out.
 func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
-	wants := []plumbing.Hash{m.Commit}
-	if tip, ok := tipOf(l, m.Commit); ok {
-		wants[0] = tip
-	} else if !l.AllowsAny() {
-		wants = g.branches(l)
+	tip, listed := tipOf(l, m.Commit)
+	if !g.refused(m.Commit) && (listed || l.AllowsAny()) {
+		err := g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
+		if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindContent {
+			return err
+		}
 	}
+	l, err := g.listAll(ctx, m.URL)
+	if err != nil {
+		return err
+	}
+	if tip, listed = tipOf(l, m.Commit); listed {
+		return g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
+	}
+	return g.fetchWants(ctx, m, l, g.branches(l))
+}
+
+// fetchWants brings objects of which one is, or has in its history, a submodule's commit.
+func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *fetch.Listing, wants []plumbing.Hash) error {
 	if len(wants) > 0 {
 		if err := g.t.fetchInto(ctx, g.remote(m.URL), l, wants, g.target(m.URL)); err != nil {
 			return g.explain(m.URL, err)

@@ -83,10 +83,13 @@ func (t *tenure) has(id plumbing.Hash) bool {
 	return o.Has(id)
 }
 
+// wantsKey is under what a fetch that went wrong is held back.
+func wantsKey(wants []plumbing.Hash) string { return fmt.Sprint(wants) }
+
 func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing, wants []plumbing.Hash, into fetch.Target) error {
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
-	key := fmt.Sprint(wants)
+	key := wantsKey(wants)
 	if err := t.holds.check(key); err != nil {
 		return err
 	}

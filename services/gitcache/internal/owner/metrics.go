@@ -16,6 +16,7 @@ type Metrics struct {
 	polls     *prometheus.CounterVec
 	pollTime  prometheus.Histogram
 	fetches   *prometheus.CounterVec
+	listed    prometheus.Counter
 	bytes     prometheus.Counter
 	publishes *prometheus.CounterVec
 	verified  *prometheus.CounterVec
@@ -37,6 +38,9 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_fetches_total", Help: "Packs asked from upstream by result: ok, or the kind of error.",
 		}, []string{"result"}),
+		listed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gitcache_listed_bytes_total", Help: "Bytes of lists of refs from upstream, which polls ask for.",
+		}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_fetched_bytes_total", Help: "Bytes of packs from upstream.",
 		}),
@@ -55,7 +59,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			Help: "Sources that this replica came to own: handed over by another replica, or because nobody had them (free).",
 		}, []string{"how"}), "handed", "free"),
 	}
-	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps, m.takeovers} {
+	for _, c := range []prometheus.Collector{m.polls, m.pollTime, m.listed, m.fetches, m.bytes, m.publishes, m.verified, m.upkeeps, m.takeovers} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -84,6 +88,8 @@ func (m *Metrics) poll(ctx context.Context, result string, took time.Duration) {
 	m.polls.WithLabelValues(result).Inc()
 	telemetry.Observe(ctx, m.pollTime, took)
 }
+
+func (m *Metrics) list(bytes int64) { m.listed.Add(float64(bytes)) }
 
 func (m *Metrics) fetch(bytes int64, err error) {
 	result := "ok"

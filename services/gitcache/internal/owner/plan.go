@@ -34,7 +34,7 @@ type found struct {
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
-	if len(l.Refs) == 0 {
+	if l.Empty() {
 		p.troubles = append(p.troubles, trouble{text: t.emptied()})
 		return p
 	}

@@ -141,10 +141,12 @@ func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *f
 	if r, err = t.remote(ctx, s); err != nil {
 		return r, nil, err
 	}
-	if listing, err = t.o.deps.Fetcher.List(ctx, r); err != nil {
+	if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err != nil {
 		t.forgetCredentials(err)
+		return r, nil, err
 	}
-	return r, listing, err
+	t.o.deps.Metrics.list(listing.Bytes)
+	return r, listing, nil
 }
 
 // bring fetches what the plan wants, and makes heads of it.

@@ -37,7 +37,7 @@ func fetched(t *testing.T) (*mirror.Mirror, plumbing.Hash) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := http.List(t.Context(), fetch.Remote{URL: u})
+	l, err := http.List(t.Context(), fetch.Remote{URL: u}, fetch.Names{})
 	if err == nil {
 		_, err = http.Fetch(t.Context(), fetch.Remote{URL: u}, l, []plumbing.Hash{commit}, m)
 	}

@@ -24,6 +24,15 @@ func Parse(text string) (Range, error) {
 	return Range{c}, nil
 }
 
+// Prefixes are how the names of all refs begin that can be chosen: tags whose names begin like a version.
+func Prefixes() []string {
+	prefixes := make([]string, 0, 2*10)
+	for digit := '0'; digit <= '9'; digit++ {
+		prefixes = append(prefixes, tagPrefix+string(digit), tagPrefix+"v"+string(digit))
+	}
+	return prefixes
+}
+
 // Choice is what a range finds among tags.
 type Choice struct {
 	Tag     string // refs/tags/<name>; empty: no tag is in the range

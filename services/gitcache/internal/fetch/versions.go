@@ -1,0 +1,72 @@
+package fetch
+
+import (
+	"sync"
+	"time"
+)
+
+// versions are what is remembered of hosts, so that a poll is one request, and one that finds no use in version 2
+// does not try it again with every poll. All of it is for speed: a host that changed is found out by its answer.
+type versions struct {
+	mu sync.Mutex // guards what follows
+	// speaks2 are repositories that answered in version 2 under their own URL, and until when they are asked in it
+	// at once, without a look at what the host can do.
+	speaks2 map[string]time.Time
+	// fails2 are hosts (see door) whose version 2 did not work, and until when they are asked in version 0.
+	fails2 map[string]time.Time
+}
+
+const (
+	speaksTime = time.Hour
+	// failsTime is short: version 0 of a repository with many refs is costly, and a single answer that was cut
+	// off on its way looks like a failure, too.
+	failsTime = 10 * time.Minute
+	// maxSpeaks2 and maxFails2 bound the memory that takes, about 200 bytes each.
+	maxSpeaks2 = 16 << 10
+	maxFails2  = 256
+)
+
+func newVersions() *versions {
+	return &versions{speaks2: map[string]time.Time{}, fails2: map[string]time.Time{}}
+}
+
+// repository is the key of a source's repository: as it is reached by the source's own way.
+func repository(r Remote) string { return r.door(r.URL) + r.URL.EscapedPath() }
+
+func (v *versions) speaks(r Remote) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Now().Before(v.speaks2[repository(r)])
+}
+
+func (v *versions) fails(r Remote) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Now().Before(v.fails2[r.door(r.URL)])
+}
+
+func (v *versions) noteSpeaks(r Remote) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.speaks2) >= maxSpeaks2 {
+		clear(v.speaks2)
+	}
+	v.speaks2[repository(r)] = time.Now().Add(speaksTime)
+}
+
+// forget makes the next poll of a repository look at what the host can do.
+func (v *versions) forget(r Remote) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.speaks2, repository(r))
+}
+
+func (v *versions) noteFails(r Remote) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.speaks2, repository(r))
+	if len(v.fails2) >= maxFails2 {
+		clear(v.fails2)
+	}
+	v.fails2[r.door(r.URL)] = time.Now().Add(failsTime)
+}

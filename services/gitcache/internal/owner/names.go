@@ -1,0 +1,35 @@
+package owner
+
+import (
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/semver"
+)
+
+// names are the refs that a poll asks upstream for: those that are wanted, and nothing else of what can be many
+// thousands.
+func (t *tenure) names(s Source) (n fetch.Names) {
+	for _, ref := range wanted(s) {
+		switch {
+		case plumbing.IsHash(ref):
+			if t.misses(ref) {
+				return fetch.Names{} // any ref may be the one that has it
+			}
+		case strings.HasPrefix(ref, catalog.SemverPrefix):
+			n.Prefixes = append(n.Prefixes, semver.Prefixes()...)
+		default:
+			n.Refs = append(n.Refs, ref)
+		}
+	}
+	return n
+}
+
+// misses tells whether a commit is not here and is going to be asked for.
+func (t *tenure) misses(commit string) bool {
+	id := plumbing.NewHash(commit)
+	return t.holds.check(wantsKey([]plumbing.Hash{id})) == nil && !t.has(id)
+}
