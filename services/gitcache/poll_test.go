@@ -209,6 +209,46 @@ func TestPollsOfARepositoryWithManyRefsAreSmall(t *testing.T) {
 	f.problem(`ref "refs/tags/build-000100" of service "cart" is gone upstream`, first[:8]+" is kept")
 }
 
+func TestARefThatIsOfTheOtherKindIsSaid(t *testing.T) {
+	t.Parallel()
+	for version, fault := range map[string]gittest.Fault{"version 2": nil, "version 0": gittest.OnlyVersion0()} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.git.SetFault(fault)
+			f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
+			tagged := f.tag("v1", true)
+			f.repo.Work("push", "--quiet", f.repo.URLOnDisk(), "HEAD:refs/heads/stable")
+			f.console.setService("web", "v1")
+			n := f.one()
+			f.problem(`ref "refs/heads/v1" of service "web" does not exist upstream, and a tag of that name does. To follow it write ref: refs/tags/v1 in the service`)
+			mark := len(f.git.Log())
+			n.poll()
+			if _, requests := since(f.git, mark); requests != 1 {
+				t.Errorf("a poll took %d requests", requests)
+			}
+			f.console.setService("web", "refs/tags/v1")
+			f.published("refs/tags/v1", tagged)
+			f.problem()
+
+			f.console.setService("web", "refs/tags/stable")
+			f.problem(`ref "refs/tags/stable" of service "web" does not exist upstream, and a branch of that name does. To follow it write ref: refs/heads/stable in the service`)
+
+			// A name that is both is what the service says.
+			f.repo.Work("push", "--quiet", f.repo.URLOnDisk(), "HEAD~1:refs/heads/v1")
+			f.console.setService("web", "v1")
+			f.published("refs/heads/v1", f.repo.Work("rev-parse", "HEAD~1"))
+			f.problem()
+			f.repo.Bare("update-ref", "-d", "refs/heads/v1")
+			n.refresh()
+			f.problem(`ref "refs/heads/v1" of service "web" is gone upstream`, "is kept. A tag of that name is there: to follow it write ref: refs/tags/v1 in the service")
+
+			f.console.setService("web", "never-there")
+			f.problem(`ref "refs/heads/never-there" of service "web" does not exist upstream. Push it, or change the service`)
+		})
+	}
+}
+
 func TestAnotherDefaultBranchIsFollowedAndNoneIsNoEmptyRepository(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -24,6 +24,9 @@ func (t *tenure) names(s Source) (n fetch.Names) {
 		default:
 			n.Refs = append(n.Refs, ref)
 		}
+		if other := namesake(ref); t.lacking[ref] && other != "" {
+			n.Refs = append(n.Refs, other)
+		}
 	}
 	return n
 }
@@ -32,4 +35,29 @@ func (t *tenure) names(s Source) (n fetch.Names) {
 func (t *tenure) misses(commit string) bool {
 	id := plumbing.NewHash(commit)
 	return t.holds.check(wantsKey([]plumbing.Hash{id})) == nil && !t.has(id)
+}
+
+// lack notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.
+func (t *tenure) lack(s Source, l *fetch.Listing) (again bool) {
+	lacking := map[string]bool{}
+	for _, ref := range wanted(s) {
+		if _, ok := l.Refs[ref]; ok || namesake(ref) == "" {
+			continue
+		}
+		lacking[ref] = true
+		again = again || !t.lacking[ref] && !l.Whole() && !l.Empty()
+	}
+	t.lacking = lacking
+	return again
+}
+
+// namesake is the tag that is called like a branch, or the branch that is called like a tag; "" for other refs.
+func namesake(ref string) string {
+	if name, ok := strings.CutPrefix(ref, branchPrefix); ok {
+		return tagPrefix + name
+	}
+	if name, ok := strings.CutPrefix(ref, tagPrefix); ok {
+		return branchPrefix + name
+	}
+	return ""
 }

@@ -70,7 +70,7 @@ func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
 	if id, listed := l.Refs[ref]; listed {
 		return &found{object: id}, ""
 	}
-	return nil, t.lost(s, ref)
+	return nil, t.lost(s, l, ref)
 }
 
 // choose finds the tag for a range. A head never goes back to a lower version because a tag was deleted:

@@ -24,6 +24,7 @@ type work struct {
 	holds   holds                             // what is not tried again with every poll
 	trust   *trust                            // nil: nothing has to be signed
 	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
+	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after
 
 	credentials fetch.Credentials
@@ -137,16 +138,22 @@ func (t *tenure) news(p *plan) bool {
 	return false
 }
 
+// list asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so that
+// it can be said which other kind of ref was meant: with the next polls at once, and now once more.
 func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *fetch.Listing, err error) {
 	if r, err = t.remote(ctx, s); err != nil {
 		return r, nil, err
 	}
-	if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err != nil {
-		t.forgetCredentials(err)
-		return r, nil, err
+	for again := true; again && err == nil; {
+		if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err == nil {
+			t.o.deps.Metrics.list(listing.Bytes)
+			again = t.lack(s, listing)
+		}
 	}
-	t.o.deps.Metrics.list(listing.Bytes)
-	return r, listing, nil
+	if err != nil {
+		t.forgetCredentials(err)
+	}
+	return r, listing, err
 }
 
 // bring fetches what the plan wants, and makes heads of it.

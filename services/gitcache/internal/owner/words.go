@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -50,7 +51,7 @@ func (t *tenure) emptied() string {
 
 // lost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
 // services that use it.
-func (t *tenure) lost(s Source, ref string) string {
+func (t *tenure) lost(s Source, l *fetch.Listing, ref string) string {
 	if s.Wants[ref] == 0 {
 		return ""
 	}
@@ -58,8 +59,19 @@ func (t *tenure) lost(s Source, ref string) string {
 	if ref == RefHead {
 		what = "the default branch"
 	}
-	if h, ok := t.heads[ref]; ok {
+	kind, other := "branch", namesake(ref)
+	if strings.HasPrefix(ref, branchPrefix) {
+		kind = "tag"
+	}
+	_, listed := l.Refs[other]
+	h, known := t.heads[ref]
+	switch {
+	case known && listed:
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.users(ref), short(h.Commit), kind, other)
+	case known:
 		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.users(ref), short(h.Commit))
+	case listed:
+		return fmt.Sprintf("%s of %s does not exist upstream, and a %s of that name does. To follow it write ref: %s in the service", what, s.users(ref), kind, other)
 	}
 	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, s.users(ref))
 }
