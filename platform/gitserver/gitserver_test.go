@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -218,6 +219,29 @@ func TestOnlyLoopbackAndGoodNames(t *testing.T) {
 	for _, name := range []string{"", "..", "a/b", "-a", "A", "a.git", strings.Repeat("a", 64)} {
 		if err := s.Create(t.Context(), name, fstest.MapFS{"a": {}}); err == nil {
 			t.Errorf("created %q", name)
+		}
+	}
+}
+
+func TestTheVersionOfTheProtocolIsTheClients(t *testing.T) {
+	t.Parallel()
+	s, _, _ := start(t)
+	for version, want := range map[string]string{
+		"version=2": "000eversion 2\n", "version=1": "001e# service=git-upload-pack\n0000000eversion 1\n", "": "001e# service=git-upload-pack\n0000", "version=3; x": "001e# service=git-upload-pack\n0000",
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL("sample")+"/info/refs?service=git-upload-pack", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Git-Protocol", version)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || !strings.HasPrefix(string(body), want) {
+			t.Errorf("asked for %q it says %q, %v", version, body, err)
 		}
 	}
 }
