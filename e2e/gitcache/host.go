@@ -97,6 +97,9 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	by, _ := r.Context().Value(callerKey{}).(string)
 	name, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
 	line := Request{Time: time.Now(), Repo: name, Pack: what == "git-upload-pack" && !listsRefs(r), By: by}
+	if strings.HasPrefix(name, OldPrefix) {
+		r.Header.Set("Git-Protocol", "version=1")
+	}
 	counted := &counting{ResponseWriter: w}
 	h.git.ServeHTTP(counted, r)
 	line.Bytes, line.Look = counted.n.Load(), counted.look
@@ -104,6 +107,10 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.mu.Unlock()
 	h.log = append(h.log, line)
 }
+
+// OldPrefix begins the names of repositories that are served as by a host that knows no later version of Git's
+// protocol than 1.
+const OldPrefix = "old-"
 
 // listsRefs tells whether a request asks for refs in version 2, where it goes where fetches go.
 func listsRefs(r *http.Request) bool {

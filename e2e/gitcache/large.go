@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -30,6 +31,19 @@ func (h *Host) CreateLarge(ctx context.Context, name string, folders, tags int) 
 		}
 		fmt.Fprint(w, "get-mark :1\n")
 	})
+}
+
+// AddRefs gives a repository so many refs more, of its last commit: half of them branches, half tags, as a repository
+// has them whose branches are never deleted and whose builds are tagged.
+func (r *Repo) AddRefs(n int) error {
+	var refs strings.Builder
+	refs.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
+	for _, name := range []string{"refs/heads/feature/ticket-", "refs/tags/build-"} {
+		for i := range n / 2 {
+			fmt.Fprintf(&refs, "%s %s%06d\n", r.Last().ID, name, i)
+		}
+	}
+	return os.WriteFile(filepath.Join(r.dir, "packed-refs"), []byte(refs.String()), 0o600)
 }
 
 // CreateDefinitions makes a repository whose service's folder holds files that are like custom resource

@@ -64,8 +64,8 @@ func (f *Fleet) Healthy(ctx context.Context, c *Cache) error {
 }
 
 // Refresh asks for a poll.
-func (f *Fleet) Refresh(ctx context.Context, c *Cache, r *Repo) error {
-	_, err := f.api.live(c.URL).RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: r.Name})
+func (f *Fleet) Refresh(ctx context.Context, c *Cache, source string) error {
+	_, err := f.api.live(c.URL).RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: source})
 	return err
 }
 

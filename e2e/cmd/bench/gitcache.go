@@ -24,7 +24,7 @@ const never = 24 * time.Hour
 
 // gitcacheAll measures the Git-aware origin.
 func gitcacheAll(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
-	for i, part := range []bench{gitcachePoll, gitcacheBuild, gitcacheScale} {
+	for i, part := range []bench{gitcachePoll, gitcacheRefs, gitcacheBuild, gitcacheScale} {
 		if err := part(ctx, bins, filepath.Join(dir, strconv.Itoa(i)), stdout); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func oneCommit(ctx context.Context, f *gitcache.Fleet, c *gitcache.Cache, r *git
 	if err != nil {
 		return err
 	}
-	if err := f.Refresh(ctx, c, r); err != nil {
+	if err := f.Refresh(ctx, c, r.Name); err != nil {
 		return err
 	}
 	if err := f.Resolved(ctx, c, r, commit.ID); err != nil {
@@ -128,6 +128,61 @@ func oneCommit(ctx context.Context, f *gitcache.Fleet, c *gitcache.Cache, r *git
 	fmt.Fprintf(stdout, "BENCH gitcache.depth1_bytes %d B\n", shallow)
 	fmt.Fprintf(stdout, "BENCH gitcache.one_commit_bytes_vs_depth1 %.6f x\n", float64(ours)/float64(shallow))
 	return nil
+}
+
+// gitcacheRefs measures what the first fetch and a poll take of a repository with very many refs, on a host that has
+// version 2 of Git's protocol and on one that has version 1.
+func gitcacheRefs(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
+	return withFleet(ctx, bins, dir, func(f *gitcache.Fleet, c *gitcache.Cache) error {
+		const refs = 50_000
+		r, err := f.Host.Create(ctx, "refs")
+		if err != nil {
+			return err
+		}
+		if err := r.AddRefs(refs); err != nil {
+			return err
+		}
+		old := gitcache.OldPrefix + r.Name
+		if err := f.Host.Alias(old, r); err != nil {
+			return err
+		}
+		for _, side := range []struct{ source, suffix string }{{r.Name, ""}, {old, "_version_1"}} {
+			since := time.Now()
+			if err := f.Follow(ctx, side.source, never); err != nil {
+				return err
+			}
+			if err := f.ResolvedAs(ctx, c, side.source, r.Last().ID); err != nil {
+				return err
+			}
+			polled := time.Now()
+			poll, err := largestPoll(ctx, f, c, side.source)
+			if err != nil {
+				return err
+			}
+			first := sum(f.Host.Log(since), side.source) - sum(f.Host.Log(polled), side.source)
+			fmt.Fprintf(stdout, "BENCH gitcache.poll_bytes_%d_refs%s %d bytes\n", refs, side.suffix, poll)
+			fmt.Fprintf(stdout, "BENCH gitcache.first_fetch_bytes_%d_refs%s %d bytes\n", refs, side.suffix, first)
+		}
+		return nil
+	})
+}
+
+// largestPoll is the largest number of bytes that the Git host sent for one of some polls.
+func largestPoll(ctx context.Context, f *gitcache.Fleet, c *gitcache.Cache, source string) (most int64, err error) {
+	const polls = 5
+	for range polls {
+		since := time.Now()
+		if err := f.Refresh(ctx, c, source); err != nil {
+			return 0, err
+		}
+		for sum(f.Host.Log(since), source) == 0 {
+			if err := wait(ctx, 100*time.Millisecond); err != nil {
+				return 0, err
+			}
+		}
+		most = max(most, sum(f.Host.Log(since), source))
+	}
+	return most, nil
 }
 
 func sum(log []gitcache.Request, repo string) (bytes int64) {

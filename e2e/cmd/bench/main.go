@@ -28,6 +28,7 @@ func benches() map[string]bench {
 		"ship":             ship,
 		"gitcache":         gitcacheAll,
 		"gitcache-poll":    gitcachePoll,
+		"gitcache-refs":    gitcacheRefs,
 		"gitcache-build":   gitcacheBuild,
 		"gitcache-scale":   gitcacheScale,
 		"gitcache-resolve": gitcacheResolve,
