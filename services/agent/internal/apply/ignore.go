@@ -30,8 +30,14 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 			pointers = append(pointers, wishes.Ignore...)
 		}
 	}
+	if item.Flags&object.Scaled != 0 {
+		pointers = append(pointers, replicas)
+	}
 	return pointers
 }
+
+// replicas is the field that an autoscaler sets.
+const replicas = "/spec/replicas"
 
 // spare takes fields that are left to others out of what is sent for an object that is there. One that somebody
 // else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only for such a
@@ -68,6 +74,30 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 				remove(wanted.Object, way)
 			}
 		}
+	}
+	if item.Flags&object.Scaled == 0 {
+		return nil
+	}
+	return a.keepScale(ctx, item, wanted, meta)
+}
+
+// keepScale sends the number of replicas that is there, where it left the manifest and only we have it: without it the
+// API server would go back to its default of 1 until the autoscaler has looked.
+func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, meta *metav1.PartialObjectMetadata) error {
+	way := []string{"spec", "replicas"}
+	if _, there, _ := unstructured.NestedFieldNoCopy(wanted.Object, way...); there || ofOthers(meta.GetManagedFields(), wanted.Object, way) {
+		return nil
+	}
+	live, err := a.api.Whole(ctx, item.Ref)
+	if notThere(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mine := object.TreesOf(live.GetManagedFields(), ours)
+	if number, there, _ := unstructured.NestedFieldNoCopy(live.Object, way...); there && len(mine.Field("spec").Field("replicas")) > 0 {
+		return unstructured.SetNestedField(wanted.Object, number, way...)
 	}
 	return nil
 }

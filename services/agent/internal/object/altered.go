@@ -55,6 +55,10 @@ func altered(sent, answer any, trees Trees, pointer string, pointers *[]string) 
 			}
 		}
 	case nil:
+	case string:
+		if mine != "" && !alike(sent, answer) { // an empty text is what the API server fills in
+			*pointers = append(*pointers, pointer)
+		}
 	default:
 		if !alike(sent, answer) {
 			*pointers = append(*pointers, pointer)

@@ -74,6 +74,8 @@ const (
 	DeleteBefore
 	DeleteSucceeded
 	DeleteFailed
+	// Scaled: an autoscaler of the service sets its number of replicas. It is no wish of the object's own.
+	Scaled
 )
 
 // Wishes is what an object's annotations say.

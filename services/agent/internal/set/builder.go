@@ -60,6 +60,8 @@ type Builder struct {
 	// known are the scopes that the cluster told; own are those of kinds whose CRDs are in the set.
 	known map[schema.GroupVersionKind]bool
 	own   map[schema.GroupKind]bool
+	// scaled are the objects that autoscalers scale, by the place of the autoscaler among the items.
+	scaled map[int]object.Key
 	// silent: the cluster did not tell a scope, and is asked again at the end.
 	silent bool
 	// last is what the service was before, and before its items by the text they were read from.
@@ -82,7 +84,7 @@ func (st *Store) Create(target Target) (*Builder, error) {
 	}
 	b := &Builder{
 		Target: target, path: path, file: file, w: bufio.NewWriterSize(file, 64<<10),
-		known: map[schema.GroupVersionKind]bool{}, own: map[schema.GroupKind]bool{},
+		known: map[schema.GroupVersionKind]bool{}, own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
 	}
 	if err := b.write([]byte(magic)); err != nil {
 		b.Discard()
@@ -146,6 +148,7 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	if item, err = b.put(item, obj); err != nil {
 		return err
 	}
+	b.noteScaled(obj)
 	return b.append(item)
 }
 
@@ -207,7 +210,7 @@ func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) 
 		if err != nil {
 			return false, err
 		}
-		if err := b.recallOwn(item, data); err != nil {
+		if err := b.recall(item, data); err != nil {
 			return false, err
 		}
 		at.Item = item.Position.Item
@@ -222,9 +225,31 @@ func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) 
 	return true, nil
 }
 
-// recallOwn notes the scope that a CRD brings which was copied.
-func (b *Builder) recallOwn(item Item, data []byte) error {
-	if !isCRD(item.Group, item.Kind) {
+// noteScaled notes the object that an autoscaler, which is about to be added, scales.
+func (b *Builder) noteScaled(obj *unstructured.Unstructured) {
+	if target, ok := object.Scales(obj); ok {
+		b.scaled[len(b.items)] = target
+	}
+}
+
+// markScaled marks the objects that autoscalers of the set scale.
+func (b *Builder) markScaled() {
+	targets := map[object.Key]bool{}
+	for at, target := range b.scaled {
+		target.Namespace = b.items[at].Namespace // now that it is known
+		targets[target] = true
+	}
+	for i := range b.items {
+		b.items[i].Flags &^= object.Scaled
+		if targets[b.items[i].Key] {
+			b.items[i].Flags |= object.Scaled
+		}
+	}
+}
+
+// recall notes the scope that a CRD brings which was copied, and what an autoscaler scales.
+func (b *Builder) recall(item Item, data []byte) error {
+	if !isCRD(item.Group, item.Kind) && item.Kind != "HorizontalPodAutoscaler" {
 		return nil
 	}
 	var content map[string]any
@@ -232,6 +257,7 @@ func (b *Builder) recallOwn(item Item, data []byte) error {
 		return fmt.Errorf("read %s: %w", item, err)
 	}
 	b.noteOwn(item.GVK(), content)
+	b.noteScaled(&unstructured.Unstructured{Object: content})
 	return nil
 }
 
@@ -333,6 +359,7 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx)); err != nil {
 		return nil, err
 	}
+	b.markScaled()
 	end, err := b.writeIndex()
 	if err != nil {
 		return nil, err

@@ -238,7 +238,7 @@ func (s *Set) entry(offset int64) (Item, error) {
 	}
 }
 
-// JSON reads an object as it is sent.
+// JSON reads an object as it was rendered.
 func (s *Set) JSON(item Item) ([]byte, error) {
 	if item.at+int64(item.size) > s.index {
 		return nil, s.damaged()
@@ -253,7 +253,8 @@ func (s *Set) JSON(item Item) ([]byte, error) {
 	return data, nil
 }
 
-// Object reads an object, and where it was written down.
+// Object reads an object as it is to be sent, and where it was written down. Fields of controllers are left out here, so
+// that sets of earlier agents are read in the same way.
 func (s *Set) Object(item Item) (*unstructured.Unstructured, manifest.Position, error) {
 	data, err := s.JSON(item)
 	if err != nil {
@@ -263,7 +264,10 @@ func (s *Set) Object(item Item) (*unstructured.Unstructured, manifest.Position, 
 	if err := json.Unmarshal(data, &content); err != nil {
 		return nil, item.Position, fmt.Errorf("read %s: %w", item.Key, err)
 	}
-	return &unstructured.Unstructured{Object: content}, item.Position, nil
+	obj := &unstructured.Unstructured{Object: content}
+	object.LeaveToControllers(obj)
+	object.LastEnv(obj)
+	return obj, item.Position, nil
 }
 
 // damaged removes the file, so that the next Open asks for a render.
