@@ -72,7 +72,7 @@ func (w *world) end(name, condition string) {
 		before, more = "FailureTarget", ""
 	}
 	kubectl(w, "", "patch", "job", name, "--subresource=status", "--type=merge", fmt.Sprintf(
-		`-p={"status":{%s"startTime":%q,"conditions":[{"type":%q,"status":"True"},{"type":%q,"status":"True","message":"the test says so"}]}}`, more, now, before, condition))
+		`-p={"status":{%s"startTime":%q,"conditions":[{"type":%q,"status":"True","lastTransitionTime":%q},{"type":%q,"status":"True","lastTransitionTime":%q,"message":"the test says so"}]}}`, more, now, before, now, condition, now))
 }
 
 // What was applied before a hook failed is listed, so that people see it without the cluster.

@@ -163,6 +163,15 @@ func (p *Progress) note(item set.Item, uid types.UID, owned object.Sum) {
 	}
 }
 
+// expire notes of an object that is done whether it goes by itself, as it came back, or as the list has it.
+func (p *Progress) expire(key object.Key, expires bool, ended time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	entry := p.done[key]
+	entry.Expires, entry.Ended = expires, ended
+	p.done[key] = entry
+}
+
 func (p *Progress) isDone(key object.Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,6 +283,7 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 			switch {
 			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
 				p.note(item, known.UID, known.Owned)
+				p.expire(item.Key, p.known.entries[item.Key].Expires, known.Ended)
 			case held(item, known, ok):
 				p.mu.Lock()
 				defer p.mu.Unlock()
@@ -287,6 +297,8 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 		}
 		if answer != nil {
 			p.note(item, answer.GetUID(), object.Owned(answer))
+			expires, ended := object.Expiry(answer)
+			p.expire(item.Key, expires, ended)
 			a.wrote(p, item, answer)
 		}
 		return problem
@@ -370,6 +382,10 @@ func (a *Applier) wrote(p *Progress, item set.Item, answer *unstructured.Unstruc
 	}
 	a.memory.Wrote(item.Key, item.Sum, answer, content)
 	a.memory.Saw(gvk, answer, content, h)
+	if object.IsJob(gvk.GroupKind()) {
+		expires, ended := object.Expiry(answer)
+		a.memory.Expiring(item.Key, answer, expires, ended)
+	}
 }
 
 // recreate deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is gone.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -133,8 +134,14 @@ func configMap(name, service string, data map[string]any) *unstructured.Unstruct
 // line is JSON and not columns with a separator: names of RBAC objects may hold any character.
 func line(e Entry) ([]byte, error) {
 	wave := ""
-	if e.Wave != 0 || e.Hook || e.Leaving {
+	if e.Wave != 0 || e.Hook || e.Leaving || e.Expires || !e.Ended.IsZero() {
 		wave = strconv.Itoa(int(e.Wave))
+	}
+	if e.Expires {
+		wave += expiresMark
+	}
+	if !e.Ended.IsZero() {
+		wave += endedMark + strconv.FormatInt(e.Ended.Unix(), 10)
 	}
 	if e.Hook {
 		wave += hookMark
@@ -149,8 +156,9 @@ func line(e Entry) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// hookMark and leavingMark follow the wave.
-const hookMark, leavingMark = "h", "l"
+// The marks follow the wave, in this order; endedMark is followed by seconds since 1970. An agent of before
+// the first two of them refuses a line that has them.
+const expiresMark, endedMark, hookMark, leavingMark = "t", "d", "h", "l"
 
 func sumText(sum object.Sum) string {
 	if sum == 0 {
@@ -191,6 +199,15 @@ func parseLine(text string) (Entry, error) {
 	}
 	text, entry.Leaving = strings.CutSuffix(columns[8], leavingMark)
 	text, entry.Hook = strings.CutSuffix(text, hookMark)
+	text, ended, done := strings.Cut(text, endedMark)
+	if done {
+		seconds, err := strconv.ParseInt(ended, 10, 64)
+		if err != nil {
+			return entry, err
+		}
+		entry.Ended = time.Unix(seconds, 0).UTC()
+	}
+	text, entry.Expires = strings.CutSuffix(text, expiresMark)
 	wave, err := strconv.ParseInt(text, 10, 32)
 	entry.Wave = int32(wave)
 	return entry, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -17,10 +18,12 @@ func record(objects int) Record {
 		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer", Kept: []string{"Namespace shop stays."},
 		Applied: Applied{Digest: "sha256:1", Commit: "abc"},
 	}
+	ended := []time.Time{{}, {}, {}, time.Date(2026, 11, 21, 18, 0, 5, 0, time.UTC)}
 	for i := range objects {
 		record.Entries = append(record.Entries, Entry{
 			Ref: object.Ref{Key: object.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: fmt.Sprintf("it's|\"%d\":ü", i)}, Version: "v1"},
 			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3), Hook: i%7 == 0, Leaving: i%5 == 0,
+			Expires: i%4 > 1, Ended: ended[i%4],
 		})
 	}
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })

@@ -55,6 +55,9 @@ type Entry struct {
 	Wave int32
 	// Hook: it was made at a moment of a sync, and is not looked after.
 	Hook bool
+	// Expires: it goes by itself once it is done. Ended is when it was; zero: it is not, as far as is known.
+	Expires bool
+	Ended   time.Time
 	// Leaving: it left the manifests, and is still there; with a Sum because removing was switched off.
 	Leaving bool
 }

@@ -41,11 +41,13 @@ const (
 	Gone
 	// Held: its annotation keeps us off it.
 	Held
+	// Ended: it was done, and went by itself.
+	Ended
 )
 
 // String is the word in metrics.
 func (s State) String() string {
-	return []string{"unseen", "present", "drifted", "gone", "held"}[s]
+	return []string{"unseen", "present", "drifted", "gone", "held", "ended"}[s]
 }
 
 // Known is what is known of an object.
@@ -62,6 +64,8 @@ type Known struct {
 	Generation int64
 	Health     health.State
 	State      State
+	// Ended is when an object that goes by itself was done; zero: it is not.
+	Ended time.Time
 }
 
 // Rival is somebody else who keeps changing fields of ours.
@@ -92,6 +96,7 @@ type Memory struct {
 	messages map[uint32]string
 	uids     map[uint32]types.UID
 	rivals   map[uint32]Rival
+	ends     map[uint32]time.Time
 	failures map[object.Key]failure
 	// unsure are the kinds that can't be watched at the moment, and why.
 	unsure map[schema.GroupVersionKind]string
@@ -123,7 +128,7 @@ type failure struct {
 func New(notify func(service string)) *Memory {
 	return &Memory{
 		notify: notify, kindsChanged: make(chan struct{}, 1), seed: maphash.MakeSeed(),
-		messages: map[uint32]string{}, uids: map[uint32]types.UID{}, rivals: map[uint32]Rival{},
+		messages: map[uint32]string{}, uids: map[uint32]types.UID{}, rivals: map[uint32]Rival{}, ends: map[uint32]time.Time{},
 		failures: map[object.Key]failure{}, unsure: map[schema.GroupVersionKind]string{}, late: map[schema.GroupVersionKind]bool{}, marks: map[uint32]uint8{},
 	}
 }
@@ -211,8 +216,34 @@ func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 		if r.flags&seen == 0 && r.uid == ([16]byte{}) {
 			m.setUID(id, entry.UID)
 		}
+		if r.flags&(seen|wrote) == 0 {
+			m.expiring(id, entry.Expires, entry.Ended)
+		}
 	})
 	return newKind
+}
+
+// expiring notes whether an object goes by itself, and when it was done.
+func (m *Memory) expiring(id uint32, goes bool, at time.Time) {
+	r := m.at(id)
+	r.flags &^= expires | ended
+	delete(m.ends, id)
+	if goes {
+		r.flags |= expires
+	}
+	if !at.IsZero() {
+		r.flags |= ended
+		m.ends[id] = at
+	}
+}
+
+// Expiring notes of an object that was just seen whether it goes by itself, and when it was done; zero: it is not.
+func (m *Memory) Expiring(key object.Key, meta metav1.Object, goes bool, at time.Time) {
+	m.update(key, func(id uint32, r *record) {
+		if version := versionOf(meta.GetResourceVersion()); r.flags&gone == 0 && (version == 0 || version >= r.version) {
+			m.expiring(id, goes, at)
+		}
+	})
 }
 
 // drop forgets a record, and says whether it was the last of its kind.
@@ -231,6 +262,7 @@ func (m *Memory) drop(id uint32) (lastOfKind bool) {
 	delete(m.messages, id)
 	delete(m.uids, id)
 	delete(m.rivals, id)
+	delete(m.ends, id)
 	lastOfKind = m.kinds.give(r.kind)
 	m.namespaces.give(r.namespace)
 	m.services.give(r.service)
@@ -280,8 +312,13 @@ func (m *Memory) Get(key object.Key) (Known, bool) {
 		Service: m.services.of(r.service), Manifest: r.manifest, Applied: r.applied, Watched: r.watched, Owned: r.owned,
 		UID: m.uid(id), Version: r.version, Generation: r.generation, State: r.state(), Health: states[r.health],
 	}
-	if known.State == Gone {
+	known.Ended = m.ends[id]
+	switch known.State {
+	case Gone:
 		known.Health = health.Missing
+	case Ended:
+		known.Health = health.Healthy
+	default:
 	}
 	return known, true
 }
@@ -381,6 +418,10 @@ func (m *Memory) Gone(key object.Key, uid types.UID, version uint64) {
 func (m *Memory) NotFound(key object.Key, since uint64) {
 	m.update(key, func(id uint32, r *record) {
 		if r.version == since {
+			if r.flags&(seen|expires|ended) == expires && m.uid(id) != "" {
+				// It went while nobody looked, and would have gone by itself: it may have run, and must not run twice.
+				m.expiring(id, true, time.Now().UTC().Truncate(time.Second))
+			}
 			m.gone(id, r, since)
 		}
 	})
@@ -512,10 +553,11 @@ func (m *Memory) update(key object.Key, do func(id uint32, r *record)) {
 func (m *Memory) change(id uint32, do func()) (news bool) {
 	r := m.at(id)
 	m.count(id, -1)
-	was, flags, well, manifest := r.state(), r.flags&rivalTold, r.health, r.manifest
+	const told = rivalTold | ended
+	was, flags, well, manifest := r.state(), r.flags&told, r.health, r.manifest
 	do()
 	m.count(id, 1)
-	return was != r.state() || flags != r.flags&rivalTold || well != r.health || manifest != r.manifest
+	return was != r.state() || flags != r.flags&told || well != r.health || manifest != r.manifest
 }
 
 // count adds a record to the account of its service, or takes it out.
@@ -536,9 +578,9 @@ func (m *Memory) count(id uint32, n int) {
 		count.Missing += n
 	case Held:
 		count.Held += n
-	case Present:
+	case Present, Ended:
 	}
-	if state != Gone && states[r.health] == health.Healthy {
+	if state == Ended || state != Gone && states[r.health] == health.Healthy {
 		count.Healthy += n
 	}
 }

@@ -24,12 +24,12 @@ type record struct {
 	kind, namespace, service   uint32 // in the tables
 	next, prev                 uint32 // of the service; next is that of the free list, too
 	nameLen                    uint16
-	health                     uint8 // in states
 	flags                      flags
+	health                     uint8 // in states
 	mark                       uint8 // of the sweep that saw it last
 }
 
-type flags uint8
+type flags uint16
 
 const (
 	live      flags = 1 << iota // not on the free list
@@ -40,6 +40,8 @@ const (
 	stripped                    // it does not carry the service's label
 	stale                       // while Track goes through the list
 	rivalTold                   // turns over with each news of a rival
+	expires                     // it goes by itself once it is done
+	ended                       // it is done
 )
 
 // none is no record.
@@ -64,6 +66,8 @@ func (r *record) older(version uint64) bool {
 
 func (r *record) state() State {
 	switch {
+	case r.flags&gone != 0 && r.flags&ended != 0:
+		return Ended
 	case r.flags&gone != 0:
 		return Gone
 	case r.flags&seen == 0:

@@ -20,8 +20,16 @@ type Summary struct {
 	Worst health.Health
 	// Bad are objects that are not healthy, in the order of their names, at most 100.
 	Bad []health.Health
+	// Ended are objects that were done and went by themselves.
+	Ended []End
 	// Rivals are objects that somebody else keeps changing.
 	Rivals []Rival
+}
+
+// End is an object that was done, and when.
+type End struct {
+	Key object.Key
+	At  time.Time
 }
 
 // Summary sums up a service.
@@ -34,7 +42,7 @@ func (m *Memory) Summary(service string) Summary {
 		return summary
 	}
 	summary.Counts = m.sums[sid].count
-	if summary.Healthy == summary.Total && len(m.unsure) == 0 && len(m.rivals) == 0 {
+	if summary.Healthy == summary.Total && len(m.unsure) == 0 && len(m.rivals) == 0 && len(m.ends) == 0 {
 		return summary
 	}
 	summary.Healthy = 0
@@ -43,6 +51,9 @@ func (m *Memory) Summary(service string) Summary {
 			continue
 		}
 		h := m.health(id)
+		if m.at(id).state() == Ended {
+			summary.Ended = append(summary.Ended, End{Key: m.key(id), At: m.ends[id]})
+		}
 		if rival, ok := m.rivals[id]; ok {
 			rival.Health = h
 			rival.Health.Ref = m.ref(id)
@@ -55,6 +66,7 @@ func (m *Memory) Summary(service string) Summary {
 		summary.Bad = append(summary.Bad, h)
 	}
 	slices.SortFunc(summary.Bad, func(a, b health.Health) int { return object.Compare(a.Ref.Key, b.Ref.Key) })
+	slices.SortFunc(summary.Ended, func(a, b End) int { return object.Compare(a.Key, b.Key) })
 	slices.SortFunc(summary.Rivals, func(a, b Rival) int { return object.Compare(a.Key, b.Key) })
 	for _, h := range summary.Bad {
 		if rank(h.State) > rank(summary.Worst.State) {
@@ -68,7 +80,9 @@ func (m *Memory) Summary(service string) Summary {
 func (m *Memory) health(id uint32) health.Health {
 	r := m.at(id)
 	h := health.Health{State: states[r.health], Message: m.messages[id]}
-	if why, ok := m.unsure[m.kinds.of(r.kind)]; ok {
+	if r.state() == Ended {
+		h.State, h.Message = health.Healthy, ""
+	} else if why, ok := m.unsure[m.kinds.of(r.kind)]; ok {
 		h.State, h.Message = health.Unknown, why
 	} else if r.state() == Gone {
 		h.State, h.Message = health.Missing, "the object is not in the cluster any more"

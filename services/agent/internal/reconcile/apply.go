@@ -81,7 +81,11 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 // waits reports what is waited for, and says when to look again.
 func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
 	k.settled.Store(true) // what was sent stays for now, and so does what was not
-	if record, err := k.Inventory.Get(ctx, k.name); err == nil && k.told != gate.Why {
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err == nil {
+		record = k.noteEnded(ctx, record, k.progress.Done())
+	}
+	if err == nil && k.told != gate.Why {
 		k.told = gate.Why
 		k.report(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
@@ -464,7 +468,7 @@ func union(record inventory.Record, items, needed []set.Item, held map[object.Ke
 		entry := all[i]
 		entry.Version, entry.Wave, entry.Hook, entry.Leaving = item.Version, item.Wave, item.Hook != 0, false
 		if send[item.Key] {
-			entry.Sum = 0
+			entry.Sum, entry.Ended = 0, time.Time{}
 		} else if entry.Sum == 0 && !entry.Hook && item.Flags&object.Hold == 0 && !held[item.Key] {
 			entry.Sum = item.Sum // sent before, by an attempt that did not come to its end
 		}

@@ -57,6 +57,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	if patience.Err() != nil {
 		return 0
 	}
+	record = k.noteEnded(patience, record, nil)
 	k.list(service, record)
 	summary := k.Memory.Summary(k.name)
 	if wait := unseenPatience - time.Since(k.looks.since); summary.Unseen > 0 && wait > 0 {
@@ -169,6 +170,50 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	return next
 }
 
+// noteEnded writes down which objects were done before they go by themselves, so that no agent makes them again. done is
+// what was sent of a digest that is being applied.
+func (k *keeper) noteEnded(ctx context.Context, record inventory.Record, done map[object.Key]inventory.Entry) inventory.Record {
+	next := record
+	changed := false
+	for i, entry := range record.Entries {
+		if !object.IsJob(entry.GVK().GroupKind()) || entry.Hook || entry.Leaving || !entry.Ended.IsZero() {
+			continue
+		}
+		known, ok := k.Memory.Get(entry.Key)
+		if sent, isSent := done[entry.Key]; isSent {
+			entry = sent
+		}
+		if !ok || known.Ended.IsZero() || known.Manifest != entry.Sum {
+			continue
+		}
+		if !changed {
+			next.Entries, changed = slices.Clone(record.Entries), true
+		}
+		entry.Expires, entry.Ended, entry.UID = true, known.Ended, known.UID
+		next.Entries[i] = entry
+	}
+	if !changed {
+		return record
+	}
+	if err := k.Inventory.Save(ctx, next); err != nil {
+		k.log.Warn("the inventory does not know of Jobs yet that are done", "err", err)
+		return record
+	}
+	return next
+}
+
+// endings says which objects were done and went by themselves.
+func endings(ends []memory.End) string {
+	if len(ends) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s was complete at %s, and went by its ttlSecondsAfterFinished.", ends[0].Key, ends[0].At.Format(time.RFC3339))
+	if more := len(ends) - 1; more > 0 {
+		text += fmt.Sprintf(" So were %d more.", more)
+	}
+	return text
+}
+
 // left notes what should be gone and is still there, and when to look again.
 func (l *looks) left(leaving []prune.Left) {
 	if len(leaving) < len(l.leaving) || len(leaving) == 0 {
@@ -217,6 +262,9 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
 			len(k.looks.leaving), k.looks.leaving[0].Entry.Key, k.looks.leaving[0].Why)
+	}
+	if text := endings(summary.Ended); text != "" {
+		report.Message = strings.TrimSpace(report.GetMessage() + " " + text)
 	}
 	if len(kept) > 0 {
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + strings.Join(kept, " "))

@@ -346,13 +346,26 @@ func (f *follower) saw(obj metav1.Object) {
 		return
 	}
 	rule := f.Rule(obj.GetLabels()[object.ServiceLabel], f.gvk.GroupKind())
-	f.memory.Saw(f.gvk, obj, object.Content(whole), health.Of(whole, rule))
+	expires, ended := object.Expiry(whole)
+	h := health.Of(whole, rule)
+	if !ended.IsZero() {
+		h = health.Health{State: health.Healthy} // also while it goes
+	}
+	f.memory.Saw(f.gvk, obj, object.Content(whole), h)
+	if object.IsJob(f.gvk.GroupKind()) {
+		f.memory.Expiring(object.RefOf(whole).Key, obj, expires, ended)
+	}
 }
 
 // gone checks that an object that left the stream left the cluster.
 func (f *follower) gone(ctx context.Context, obj metav1.Object) {
 	key := object.Key{Group: f.gvk.Group, Kind: f.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	known, ok := f.memory.Get(key)
+	if whole, isWhole := obj.(*unstructured.Unstructured); ok && isWhole && known.UID == obj.GetUID() {
+		if expires, ended := object.Expiry(whole); !ended.IsZero() { // its last state may have come with its end only
+			f.memory.Expiring(key, obj, expires, ended)
+		}
+	}
 	switch {
 	case !ok || known.UID != obj.GetUID():
 	case known.Manifest == 0: // on its way out: who prunes it looks for itself

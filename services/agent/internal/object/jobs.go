@@ -1,0 +1,36 @@
+package object
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// IsJob tells the kind of objects that may go by themselves when they are done.
+func IsJob(kind schema.GroupKind) bool { return kind == schema.GroupKind{Group: "batch", Kind: "Job"} }
+
+// Expiry tells whether an object goes by itself once it is done (a Job with ttlSecondsAfterFinished), and when it was
+// complete; the zero time: it is not.
+func Expiry(obj *unstructured.Unstructured) (expires bool, ended time.Time) {
+	if !IsJob(obj.GroupVersionKind().GroupKind()) {
+		return false, time.Time{}
+	}
+	if ttl, ok, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "ttlSecondsAfterFinished"); !ok || ttl == nil {
+		return false, time.Time{}
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, one := range conditions {
+		condition, _ := one.(map[string]any)
+		if condition["type"] != "Complete" || condition["status"] != "True" {
+			continue
+		}
+		text, _, _ := unstructured.NestedString(obj.Object, "status", "completionTime")
+		ended, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			ended = time.Now().UTC().Truncate(time.Second)
+		}
+		return true, ended
+	}
+	return true, time.Time{}
+}

@@ -1,0 +1,105 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// onceJob is a plain Job that goes as soon as it is done.
+func onceJob(image string) string {
+	return strings.NewReplacer("suspend: true", "suspend: true, ttlSecondsAfterFinished: 0", "image: pause", "image: "+image).Replace(job("once", ""))
+}
+
+func (w *world) jobGoes() {
+	w.t.Helper()
+	w.end("once", "Complete")
+	w.eventually("the Job went by its ttl", func() bool {
+		_, err := w.get("batch/v1", "Job", w.namespace, "once")
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func toldDone(name string) func(*deliveryv1.ServiceReport) bool {
+	return func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == healthy && strings.Contains(r.GetMessage(), name+"/once was complete at 20") && strings.HasSuffix(r.GetMessage(), "and went by its ttlSecondsAfterFinished.")
+	}
+}
+
+func TestAJobThatGoesWhenItIsDoneIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	files := map[string]string{"a.yaml": onceJob("pause") + "---\n" + configMap("a", "1")}
+	w.hub.push(t, name, w.namespace, files)
+	w.jobGoes()
+	w.hub.await(t, name, toldDone(w.namespace))
+	// Neither drift of its neighbour, nor another revision, nor another agent with an empty disk makes it again.
+	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
+	w.eventually("drift is put right beside it", func() bool { return w.value("a") == "1" })
+	made := func() int { return w.api.patches("/jobs/once") }
+	if made() != 1 {
+		t.Errorf("it was made %d times", made())
+	}
+	w.secondPass(name, files)
+	stop()
+	if record := w.record(name); len(record.Entries) != 2 || record.Entries[1].Ended.IsZero() && record.Entries[0].Ended.IsZero() {
+		t.Errorf("the inventory does not know of it: %v", record.Entries)
+	}
+	w.loseDisk()
+	w.forget()
+	stop = w.start()
+	files["README.md"] += "# One more\n"
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetAppliedDigest() == digest && toldDone(w.namespace)(r)
+	})
+	if made() != 0 {
+		t.Errorf("the next agent made it again")
+	}
+	// Another manifest is another Job.
+	files["a.yaml"] = strings.Replace(files["a.yaml"], "image: pause", "image: other", 1)
+	digest = w.hub.push(t, name, w.namespace, files)
+	w.jobGoes()
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetAppliedDigest() == digest && toldDone(w.namespace)(r)
+	})
+	if made() != 1 { // it was not there: nothing was rehearsed
+		t.Errorf("it was made %d times", made())
+	}
+	stop()
+}
+
+func TestAJobThatGoesWhileNoAgentRunsIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	files := map[string]string{"a.yaml": onceJob("pause")}
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+	stop()
+	w.jobGoes()
+	w.forget()
+	w.start()
+	w.hub.await(t, name, toldDone(w.namespace))
+	w.secondPass(name, files)
+	if made := w.api.patches("/jobs/once"); made != 0 {
+		t.Errorf("it was made again")
+	}
+}
+
+func TestAJobThatSomebodyDeletesBeforeItIsDoneIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob("pause")})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+	w.kubectl("delete", "job", "once", "--cascade=background")
+	w.eventually("it is made again", func() bool { return w.api.patches("/jobs/once") == 2 })
+}
