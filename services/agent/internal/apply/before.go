@@ -20,7 +20,10 @@ import (
 
 // Strangers finds the items that are objects of somebody else, and those that are nobody's and become ours. Only
 // items that the record does not list as made by this service are looked up.
-func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (adopted map[object.Key]bool, failures []Failure) {
+//
+// A CustomResourceDefinition that somebody else has is no failure: charts bring those of other charts along. Left says of
+// each of them whose it is.
+func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (adopted map[object.Key]bool, left map[object.Key]string, failures []Failure) {
 	made := make(map[object.Key]bool, len(r.Record.Entries))
 	for _, entry := range r.Record.Entries {
 		made[entry.Key] = entry.UID != ""
@@ -32,8 +35,14 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		}
 	}
 	found, asked := a.scan(ctx, unknown)
-	var mu sync.Mutex // guards adopted
-	adopted = map[object.Key]bool{}
+	var mu sync.Mutex // guards adopted and left
+	adopted, left = map[object.Key]bool{}, map[object.Key]string{}
+	leave := func(item set.Item, owner string) *Problem {
+		mu.Lock()
+		defer mu.Unlock()
+		left[item.Key] = owner
+		return nil
+	}
 	failures = a.each(ctx, unknown, func(ctx context.Context, item set.Item) *Problem {
 		meta, err := found[item.Key], error(nil)
 		if meta == nil && !asked[item.Key] {
@@ -48,13 +57,19 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		switch owner := object.Owner(meta); {
 		case owner == r.Service:
 			return nil
+		case owner != "" && item.IsCRD():
+			return leave(item, fmt.Sprintf("service %q", owner))
 		case owner != "":
 			return Taken(owner)
 		}
 		if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
 			return &Problem{Text: "it is in the cluster already, and held by its annotation " + object.HoldAnnotation, Advice: "Take the annotation off there, or give it another name.", Mistake: true}
 		}
-		if problem := mayAdopt(r.Sync.GetAdoption(), item, adopt.Tool(meta)); problem != nil {
+		tool := adopt.Tool(meta)
+		if problem := mayAdopt(r.Sync.GetAdoption(), item, tool); problem != nil {
+			if item.IsCRD() && tool != "" {
+				return leave(item, tool)
+			}
 			return problem
 		}
 		mu.Lock()
@@ -62,7 +77,7 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		adopted[item.Key] = true
 		return nil
 	})
-	return adopted, failures
+	return adopted, left, failures
 }
 
 // scan reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth it. asked are

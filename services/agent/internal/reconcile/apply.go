@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -183,13 +184,18 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	if failure := guard(service, record, items); failure != nil {
 		return failure
 	}
-	if failure := k.claim(items); failure != nil {
+	others, failure := k.claim(items)
+	if failure != nil {
 		return failure.because(before)
 	}
-	adopted, failures := k.Applier.Strangers(ctx, request, items)
+	all, items = without(all, others), without(items, others)
+	adopted, strangers, failures := k.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
 		return refused(failures).because(before)
 	}
+	all, items = without(all, strangers), without(items, strangers)
+	maps.Copy(others, strangers)
+	k.others = leftTo(others)
 	needed, held := k.Applier.Needed(k.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
@@ -212,6 +218,23 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	}
 	k.progress = progress
 	return nil
+}
+
+// without leaves out what is left to others.
+func without(items []set.Item, others map[object.Key]string) []set.Item {
+	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
+		_, left := others[item.Key]
+		return left
+	})
+}
+
+// leftTo says which definitions of kinds are left to others.
+func leftTo(others map[object.Key]string) []string {
+	var texts []string
+	for _, key := range slices.SortedFunc(maps.Keys(others), object.Compare) {
+		texts = append(texts, fmt.Sprintf("%s belongs to %s, and is left as it is.", key, others[key]))
+	}
+	return texts
 }
 
 // distinct leaves out hooks that share the name of an item before them.
@@ -279,7 +302,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	record.Kept = nil
+	record.Kept = few(k.others)
 	if len(stale) > 0 {
 		if stale, err = k.noteLeaving(ctx, service, record, stale); err != nil {
 			return retried(err).because("all objects are applied")
@@ -291,7 +314,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, one.Entry)
 		}
 		k.looks.left(out.Left)
-		record.Kept = few(out.Kept)
+		record.Kept = few(append(slices.Clone(k.others), out.Kept...))
 	}
 	isNew := record.Applied.Digest != service.Digest
 	record.Entries = entries
@@ -418,8 +441,9 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
 }
 
-// claim makes sure that no other service has one of the objects, or is about to make it.
-func (k *keeper) claim(items []set.Item) *problem {
+// claim makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
+// another service has are left to it: left says to which.
+func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem) {
 	var failures []apply.Failure
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
@@ -430,18 +454,30 @@ func (k *keeper) claim(items []set.Item) *problem {
 		}
 	}
 	if len(failures) > 0 {
-		return refused(failures)
+		return nil, refused(failures)
 	}
+	left = map[object.Key]string{}
 	taken := k.Inventory.Claim(k.name, keys)
-	if len(taken) == 0 {
-		return nil
-	}
 	for _, item := range items {
-		if owner, ok := taken[item.Key]; ok {
+		if owner, ok := taken[item.Key]; ok && item.IsCRD() {
+			left[item.Key] = fmt.Sprintf("service %q", owner)
+		} else if ok {
 			failures = append(failures, apply.Failure{Item: item, Problem: *apply.Taken(owner)})
 		}
 	}
-	return refused(failures)
+	switch {
+	case len(failures) > 0:
+		return nil, refused(failures)
+	case len(left) == 0:
+		return left, nil
+	}
+	// Nothing was reserved yet.
+	again, failure := k.claim(without(items, left))
+	if failure != nil {
+		return nil, failure
+	}
+	maps.Copy(left, again)
+	return left, nil
 }
 
 // union lists what is there and what is to come. What is to be sent has no sum until it was: a kill in

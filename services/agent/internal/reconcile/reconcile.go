@@ -283,6 +283,8 @@ type keeper struct {
 	notBefore time.Time
 	// held are the objects that people keep as they are, when nothing else is left to do.
 	held []object.Key
+	// others are sentences on definitions of kinds that are left to who has them.
+	others []string
 	// unwritten is since when the inventory is behind.
 	unwritten time.Time
 	looks     looks

@@ -42,6 +42,9 @@ type Item struct {
 	bare bool
 }
 
+// IsCRD tells the definition of a kind.
+func (i Item) IsCRD() bool { return isCRD(i.Group, i.Kind) }
+
 // Run names the item as a hook.
 func (i Item) Run() object.Run { return object.Run{Key: i.Key, Nth: i.Nth} }
 
