@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -53,10 +54,19 @@ func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
 	deployment := func(label string) string {
 		return "---\n" + strings.NewReplacer("name: web", "name: web, annotations: {fairlead.dev/recreate: allowed}", "a: b", "a: "+label).Replace(webDeployment)
 	}
+	ran := map[types.UID]bool{}
 	push := func(text string) {
 		t.Helper()
 		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
 		if strings.Contains(text, "hook") {
+			w.eventually("the hook of this revision is there", func() bool {
+				found, err := w.get("batch/v1", "Job", w.namespace, "check")
+				if err != nil || ran[found.GetUID()] {
+					return false
+				}
+				ran[found.GetUID()] = true
+				return true
+			})
 			w.end("check", "Complete")
 		}
 		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
