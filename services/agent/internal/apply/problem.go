@@ -189,7 +189,12 @@ func invalid(secret bool, answer metav1.Status) *Problem {
 }
 
 func unchangeable(detail string) bool {
-	return strings.Contains(detail, "immutable") || strings.Contains(detail, "may not change") || strings.Contains(detail, "may not be changed")
+	for _, words := range []string{"immutable", "may not change", "may not be changed", "updates to statefulset spec for fields other than"} {
+		if strings.Contains(detail, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutValue cuts the quoted value off `Invalid value: "x": detail`. ok is false if it can't be told

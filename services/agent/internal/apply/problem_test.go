@@ -82,6 +82,19 @@ func TestProblemsInWords(t *testing.T) {
 	}
 }
 
+// What the API server says of claim templates that change has no word of immutable in it.
+func TestChangedClaimTemplatesAreImmutable(t *testing.T) {
+	t.Parallel()
+	err := status(metav1.StatusReasonInvalid, "StatefulSet.apps \"db\" is invalid", metav1.StatusCause{
+		Type:    metav1.CauseType("FieldValueForbidden"),
+		Message: "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template' and 'minReadySeconds' are forbidden",
+		Field:   "spec",
+	})
+	if !immutable(err) {
+		t.Errorf("%+v", describe(false, err))
+	}
+}
+
 // FuzzSecretProblem: whatever the API server answers about a Secret, a value in it is not repeated.
 func FuzzSecretProblem(f *testing.F) {
 	const value = "hunter2hunter2"
