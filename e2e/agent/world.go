@@ -109,6 +109,17 @@ func (w *World) Stop() error {
 	return errors.Join(errs...)
 }
 
+// GitURL is where the repository of all services is pushed to.
+func (w *World) GitURL() string { return w.hub.GitURL }
+
+// Kubeconfig leads to the API server past the proxy, as its administrator.
+func (w *World) Kubeconfig() string { return w.local.Kubeconfig }
+
+// Kubectl runs the real kubectl past the proxy.
+func (w *World) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	return w.local.Kubectl(ctx, stdin, args...)
+}
+
 // connect prepares calls to the console.
 func (w *World) connect() error {
 	token, err := w.hub.Token()
@@ -236,9 +247,14 @@ func (w *World) Push(ctx context.Context, folder string, files map[string]string
 
 // Serve has the hub keep a folder of this name applied, in a namespace of this name.
 func (w *World) Serve(ctx context.Context, name string, sync *deliveryv1.SyncSpec) error {
+	return w.ServeSpec(ctx, name, &consolev1.ServiceSpec{Path: name, Sync: sync})
+}
+
+// ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given.
+func (w *World) ServeSpec(ctx context.Context, name string, spec *consolev1.ServiceSpec) error {
+	spec.Source, spec.Cluster, spec.Namespace = "sample", cluster, name
 	_, err := w.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
-		Metadata: &consolev1.Metadata{Name: name},
-		Spec:     &consolev1.ServiceSpec{Source: "sample", Path: name, Cluster: cluster, Namespace: name, Sync: sync},
+		Metadata: &consolev1.Metadata{Name: name}, Spec: spec,
 	}})
 	return err
 }
