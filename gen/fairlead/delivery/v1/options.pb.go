@@ -86,6 +86,59 @@ func (Renderer) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// PostHooks says what hooks after the objects of a service wait for.
+type PostHooks int32
+
+const (
+	// As where they come from: those of Helm begin when the objects are sent, all others when the objects are healthy.
+	PostHooks_POST_HOOKS_UNSPECIFIED PostHooks = 0
+	// All begin when the objects are sent: pods may need them to become ready.
+	PostHooks_POST_HOOKS_SENT PostHooks = 1
+	// All begin when the objects are healthy.
+	PostHooks_POST_HOOKS_HEALTHY PostHooks = 2
+)
+
+// Enum value maps for PostHooks.
+var (
+	PostHooks_name = map[int32]string{
+		0: "POST_HOOKS_UNSPECIFIED",
+		1: "POST_HOOKS_SENT",
+		2: "POST_HOOKS_HEALTHY",
+	}
+	PostHooks_value = map[string]int32{
+		"POST_HOOKS_UNSPECIFIED": 0,
+		"POST_HOOKS_SENT":        1,
+		"POST_HOOKS_HEALTHY":     2,
+	}
+)
+
+func (x PostHooks) Enum() *PostHooks {
+	p := new(PostHooks)
+	*p = x
+	return p
+}
+
+func (x PostHooks) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PostHooks) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_delivery_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (PostHooks) Type() protoreflect.EnumType {
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[1]
+}
+
+func (x PostHooks) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PostHooks.Descriptor instead.
+func (PostHooks) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
 // SyncMode says what an agent does when Git and cluster differ.
 type SyncMode int32
 
@@ -131,11 +184,11 @@ func (x SyncMode) String() string {
 }
 
 func (SyncMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[1].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[2].Descriptor()
 }
 
 func (SyncMode) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[1]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[2]
 }
 
 func (x SyncMode) Number() protoreflect.EnumNumber {
@@ -144,7 +197,7 @@ func (x SyncMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SyncMode.Descriptor instead.
 func (SyncMode) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 // Adoption says what becomes of an object that is there already, and that no Fairlead service has.
@@ -184,11 +237,11 @@ func (x Adoption) String() string {
 }
 
 func (Adoption) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[2].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[3].Descriptor()
 }
 
 func (Adoption) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[2]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[3]
 }
 
 func (x Adoption) Number() protoreflect.EnumNumber {
@@ -197,7 +250,7 @@ func (x Adoption) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Adoption.Descriptor instead.
 func (Adoption) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 // DeletePolicy says what a deleted service leaves behind.
@@ -236,11 +289,11 @@ func (x DeletePolicy) String() string {
 }
 
 func (DeletePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[3].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[4].Descriptor()
 }
 
 func (DeletePolicy) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[3]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[4]
 }
 
 func (x DeletePolicy) Number() protoreflect.EnumNumber {
@@ -249,7 +302,7 @@ func (x DeletePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeletePolicy.Descriptor instead.
 func (DeletePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 // RenderSpec says how a service's folder becomes objects.
@@ -405,7 +458,9 @@ type SyncSpec struct {
 	OnDelete DeletePolicy `protobuf:"varint,10,opt,name=on_delete,json=onDelete,proto3,enum=fairlead.delivery.v1.DeletePolicy" json:"on_delete,omitempty"`
 	// When somebody last asked for a sync: everything is rendered and compared anew with the cluster, whatever the
 	// agent remembers.
-	RequestTime   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=request_time,json=requestTime,proto3" json:"request_time,omitempty"`
+	RequestTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=request_time,json=requestTime,proto3" json:"request_time,omitempty"`
+	// When the hooks begin that come after the objects: Helm's post-install and post-upgrade, PostSync of Argo CD, post-sync.
+	PostHooks     PostHooks `protobuf:"varint,12,opt,name=post_hooks,json=postHooks,proto3,enum=fairlead.delivery.v1.PostHooks" json:"post_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +570,13 @@ func (x *SyncSpec) GetRequestTime() *timestamppb.Timestamp {
 		return x.RequestTime
 	}
 	return nil
+}
+
+func (x *SyncSpec) GetPostHooks() PostHooks {
+	if x != nil {
+		return x.PostHooks
+	}
+	return PostHooks_POST_HOOKS_UNSPECIFIED
 }
 
 // IgnoreRule leaves fields of objects to others: they are not applied once the object exists, and not repaired.
@@ -811,7 +873,7 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\frelease_name\x18\x01 \x01(\tB\xb7\x01\xbaH\xb3\x01\xba\x01\xaf\x01\n" +
 	"\x11helm.release_name\x12amust be at most 53 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a7this.matches('^([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)?$')R\vreleaseName\x124\n" +
 	"\fvalues_files\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\x80\bR\vvaluesFiles\x12!\n" +
-	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\"\x97\b\n" +
+	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\"\xe1\b\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x9c\x01\n" +
@@ -828,7 +890,9 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x10sync.impersonate\x126must be namespace/name of a Kubernetes service account\x1aVthis.matches('^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$')r\x03\x18\xbd\x02R\vimpersonate\x12I\n" +
 	"\ton_delete\x18\n" +
 	" \x01(\x0e2\".fairlead.delivery.v1.DeletePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\bonDelete\x12P\n" +
-	"\frequest_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\vrequestTime\"\x9f\x02\n" +
+	"\frequest_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\vrequestTime\x12H\n" +
+	"\n" +
+	"post_hooks\x18\f \x01(\x0e2\x1f.fairlead.delivery.v1.PostHooksB\b\xbaH\x05\x82\x01\x02\x10\x01R\tpostHooks\"\x9f\x02\n" +
 	"\n" +
 	"IgnoreRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1b\n" +
@@ -860,7 +924,11 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\fRENDERER_RAW\x10\x01\x12\x16\n" +
 	"\x12RENDERER_KUSTOMIZE\x10\x02\x12\x11\n" +
 	"\rRENDERER_HELM\x10\x03\x12\x15\n" +
-	"\x11RENDERER_TEMPLATE\x10\x04*{\n" +
+	"\x11RENDERER_TEMPLATE\x10\x04*T\n" +
+	"\tPostHooks\x12\x1a\n" +
+	"\x16POST_HOOKS_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fPOST_HOOKS_SENT\x10\x01\x12\x16\n" +
+	"\x12POST_HOOKS_HEALTHY\x10\x02*{\n" +
 	"\bSyncMode\x12\x19\n" +
 	"\x15SYNC_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSYNC_MODE_AUTO\x10\x01\x12\x15\n" +
@@ -889,39 +957,41 @@ func file_fairlead_delivery_v1_options_proto_rawDescGZIP() []byte {
 	return file_fairlead_delivery_v1_options_proto_rawDescData
 }
 
-var file_fairlead_delivery_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_fairlead_delivery_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_fairlead_delivery_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_fairlead_delivery_v1_options_proto_goTypes = []any{
 	(Renderer)(0),                 // 0: fairlead.delivery.v1.Renderer
-	(SyncMode)(0),                 // 1: fairlead.delivery.v1.SyncMode
-	(Adoption)(0),                 // 2: fairlead.delivery.v1.Adoption
-	(DeletePolicy)(0),             // 3: fairlead.delivery.v1.DeletePolicy
-	(*RenderSpec)(nil),            // 4: fairlead.delivery.v1.RenderSpec
-	(*HelmSpec)(nil),              // 5: fairlead.delivery.v1.HelmSpec
-	(*SyncSpec)(nil),              // 6: fairlead.delivery.v1.SyncSpec
-	(*IgnoreRule)(nil),            // 7: fairlead.delivery.v1.IgnoreRule
-	(*HealthRule)(nil),            // 8: fairlead.delivery.v1.HealthRule
-	(*FieldTest)(nil),             // 9: fairlead.delivery.v1.FieldTest
-	(*PruneSpec)(nil),             // 10: fairlead.delivery.v1.PruneSpec
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(PostHooks)(0),                // 1: fairlead.delivery.v1.PostHooks
+	(SyncMode)(0),                 // 2: fairlead.delivery.v1.SyncMode
+	(Adoption)(0),                 // 3: fairlead.delivery.v1.Adoption
+	(DeletePolicy)(0),             // 4: fairlead.delivery.v1.DeletePolicy
+	(*RenderSpec)(nil),            // 5: fairlead.delivery.v1.RenderSpec
+	(*HelmSpec)(nil),              // 6: fairlead.delivery.v1.HelmSpec
+	(*SyncSpec)(nil),              // 7: fairlead.delivery.v1.SyncSpec
+	(*IgnoreRule)(nil),            // 8: fairlead.delivery.v1.IgnoreRule
+	(*HealthRule)(nil),            // 9: fairlead.delivery.v1.HealthRule
+	(*FieldTest)(nil),             // 10: fairlead.delivery.v1.FieldTest
+	(*PruneSpec)(nil),             // 11: fairlead.delivery.v1.PruneSpec
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	0,  // 0: fairlead.delivery.v1.RenderSpec.renderer:type_name -> fairlead.delivery.v1.Renderer
-	5,  // 1: fairlead.delivery.v1.RenderSpec.helm:type_name -> fairlead.delivery.v1.HelmSpec
-	1,  // 2: fairlead.delivery.v1.SyncSpec.mode:type_name -> fairlead.delivery.v1.SyncMode
-	7,  // 3: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
-	8,  // 4: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
-	10, // 5: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
-	2,  // 6: fairlead.delivery.v1.SyncSpec.adoption:type_name -> fairlead.delivery.v1.Adoption
-	3,  // 7: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
-	11, // 8: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
-	9,  // 9: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
-	9,  // 10: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 1: fairlead.delivery.v1.RenderSpec.helm:type_name -> fairlead.delivery.v1.HelmSpec
+	2,  // 2: fairlead.delivery.v1.SyncSpec.mode:type_name -> fairlead.delivery.v1.SyncMode
+	8,  // 3: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
+	9,  // 4: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
+	11, // 5: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
+	3,  // 6: fairlead.delivery.v1.SyncSpec.adoption:type_name -> fairlead.delivery.v1.Adoption
+	4,  // 7: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
+	12, // 8: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
+	1,  // 9: fairlead.delivery.v1.SyncSpec.post_hooks:type_name -> fairlead.delivery.v1.PostHooks
+	10, // 10: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
+	10, // 11: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_options_proto_init() }
@@ -935,7 +1005,7 @@ func file_fairlead_delivery_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_options_proto_rawDesc), len(file_fairlead_delivery_v1_options_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
