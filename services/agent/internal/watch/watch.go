@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -63,8 +64,12 @@ type Watcher struct {
 	paged atomic.Bool
 	// custom gets a value when kinds of CRDs came or went among those that are followed.
 	custom chan struct{}
+	// follows gets a value when an object is to be followed.
+	follows chan struct{}
 
-	mu        sync.Mutex // guards what follows
+	mu sync.Mutex // guards what follows
+	// single are objects with a stream of their own, see Follow.
+	single    map[types.UID]*followed
 	followers map[schema.GroupVersionKind]*follower
 	rules     map[string]rules
 	notes     map[string]map[string]string
@@ -81,7 +86,7 @@ type rules struct {
 // not block.
 func New(api API, m *memory.Memory, noted func(service string), log *slog.Logger, metrics prometheus.Registerer) *Watcher {
 	w := &Watcher{
-		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1),
+		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1), follows: make(chan struct{}, 1), single: map[types.UID]*followed{},
 		running:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_watches", Help: "Kinds that are followed."}),
 		begun:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_watch_streams_total", Help: "Streams that were begun, anew or where the last one ended."}, []string{"from"}),
 		followers: map[schema.GroupVersionKind]*follower{}, rules: map[string]rules{}, notes: map[string]map[string]string{},
@@ -98,10 +103,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 	running.Go(func() { w.followNotes(ctx) })
 	for {
 		w.follow(ctx, &running)
+		w.startFollowed(ctx, &running)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.memory.KindsChanged():
+		case <-w.follows:
 		}
 	}
 }

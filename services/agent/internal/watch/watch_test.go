@@ -63,7 +63,7 @@ func newAPI(kinds ...schema.GroupVersionKind) *api {
 func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions) (apiwatch.Interface, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if opts.FieldSelector != "" { // the inventories' annotations
+	if gvk == configMaps && opts.FieldSelector != "" { // the inventories' annotations
 		return apiwatch.NewRaceFreeFake(), nil
 	}
 	a.calls = append(a.calls, fmt.Sprintf("watch %s %q metadata=%v", gvk.Kind, opts.ResourceVersion, metadataOnly))
