@@ -352,7 +352,7 @@ func (a *Agent) wire() {
 	a.inventory.Follow(a.memory.Track)
 	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
 	self := a.self()
-	applier := apply.New(self, a.width, a.memory)
+	applier := apply.New(self, a.width, a.memory, a.watcher)
 	applier.Register(a.telemetry.Registry)
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,

@@ -241,7 +241,7 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 	}{
 		{"ours", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded", "fairlead.dev/hook: post-sync", []string{"before"}},
 		{"argo", "argocd.argoproj.io/hook: PreSync", "argocd.argoproj.io/hook: PostSync, argocd.argoproj.io/hook-delete-policy: HookSucceeded", []string{"after"}},
-		{"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`, "helm.sh/hook: post-install, helm.sh/hook-delete-policy: hook-succeeded", []string{"after"}},
+		{"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`, `helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, []string{"after"}},
 	} {
 		service := w.service(test.name)
 		before, config, after := test.name+"-before", test.name+"-config", test.name+"-after"
@@ -285,7 +285,7 @@ func TestHooksMayShareAName(t *testing.T) {
 	name := w.service("hooked")
 	const gone = ", helm.sh/hook-delete-policy: hook-succeeded"
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("migrate", "step: one, helm.sh/hook: pre-install"+gone) +
-		job("migrate", "step: two, helm.sh/hook: pre-upgrade") + job("migrate", "step: three, helm.sh/hook: post-install") + annotated("config", "1", "")})
+		job("migrate", "step: two, helm.sh/hook: pre-install") + job("migrate", "step: three, helm.sh/hook: post-install") + annotated("config", "1", "")})
 	uids := map[types.UID]bool{}
 	for i, step := range []string{"one", "two", "three"} {
 		var found *unstructured.Unstructured
@@ -422,26 +422,27 @@ func TestKilledAgentRunsNoHookTwice(t *testing.T) {
 	kill := w.process()
 	name := w.service("hooked")
 	files := map[string]string{"all.yaml": job("first", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded") + job("second", `fairlead.dev/hook: pre-sync, fairlead.dev/wave: "1"`) + annotated("config", "1", "")}
-	reached := w.api.stallOn("DELETE", "/jobs/first")
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.end("first", "Complete")
-	waitFor(t, reached, "the deletion of the first hook")
-	kill()
-	w.api.set(nil)
-	kill = w.process()
 	w.eventually("the second hook", func() bool { _, err := w.get("batch/v1", "Job", w.namespace, "second"); return err == nil })
 	running, err := w.get("batch/v1", "Job", w.namespace, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kill()
-	w.process()
+	reached := w.api.stallOn("DELETE", "/jobs/first")
+	kill = w.process()
 	w.end("second", "Complete")
+	waitFor(t, reached, "the deletion of the first hook")
+	kill()
+	w.api.set(nil)
+	w.process()
 	w.hub.awaitPhase(t, name, digest, healthy)
 	after, err := w.get("batch/v1", "Job", w.namespace, "second")
 	if err != nil || after.GetUID() != running.GetUID() {
 		t.Errorf("the second hook was run twice: %v", err)
 	}
+	w.mustBeGone("batch/v1", "Job", w.namespace, "first")
 	if first := w.api.patches("/jobs/first"); first != 1 {
 		t.Errorf("the first hook was made %d times", first)
 	}

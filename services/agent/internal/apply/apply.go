@@ -39,6 +39,7 @@ type API interface {
 	Whole(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Scan(ctx context.Context, gvk schema.GroupVersionKind, namespace string, most int, each func(*metav1.PartialObjectMetadata)) (all bool, err error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
+	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)
 	Patch(ctx context.Context, ref object.Ref, patch []byte) error
 	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
 	Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error
@@ -47,17 +48,18 @@ type API interface {
 
 // Applier sends objects. It is safe for concurrent use.
 type Applier struct {
-	api    API
-	width  *Width
-	memory *memory.Memory
-	now    func() time.Time
+	api      API
+	width    *Width
+	memory   *memory.Memory
+	follower Follower
+	now      func() time.Time
 	// decisions counts what was sent, and what was not, by the reason.
 	decisions *prometheus.CounterVec
 }
 
 // New returns an applier.
-func New(api API, width *Width, known *memory.Memory) *Applier {
-	return &Applier{api: api, width: width, memory: known, now: time.Now, decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+func New(api API, width *Width, known *memory.Memory, follower Follower) *Applier {
+	return &Applier{api: api, width: width, memory: known, follower: follower, now: time.Now, decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_agent_decisions_total", Help: "Objects of services that were applied, by why they were sent; those that are unchanged, or held, were not.",
 	}, []string{"reason"})}
 }
@@ -70,8 +72,10 @@ type Request struct {
 	Service string
 	// Digest that hooks are run for, once.
 	Digest string
-	Set    *set.Set
-	Sync   *deliveryv1.SyncSpec
+	// Again: hooks that failed for this digest are run again.
+	Again bool
+	Set   *set.Set
+	Sync  *deliveryv1.SyncSpec
 	// Record lists all that may be made.
 	Record inventory.Record
 	// Note records that hooks have ended well, before their objects are deleted.
@@ -90,6 +94,8 @@ type Progress struct {
 	rules []*health.Rule
 	// adopted are objects of others that are taken over.
 	adopted map[object.Key]bool
+	// shared are ordinary objects that hooks share their name with: they are sent whenever the hooks run.
+	shared map[object.Key]bool
 	// failed is why the sync failed: what is left to do are its hooks.
 	failed []Failure
 
@@ -97,7 +103,10 @@ type Progress struct {
 	// done lists what is as it should be.
 	done map[object.Key]inventory.Entry
 	// made are the hooks whose objects were made, and ran those that have ended well.
-	made, ran map[object.Run]bool
+	made map[object.Run]types.UID
+	ran  map[object.Run]bool
+	// reasons are why hooks had not ended.
+	reasons map[object.Run]reason
 	// dropped are hooks whose objects were deleted.
 	dropped map[object.Key]bool
 	// held are objects that people hold in the cluster.
@@ -110,28 +119,56 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 	if err != nil {
 		return nil, err
 	}
-	steps, err := order.Plan(items, func(kind schema.GroupKind) bool { return own[kind] })
+	steps, err := order.Plan(items, func(kind schema.GroupKind) bool { return own[kind] }, func(item set.Item) bool {
+		switch r.Sync.GetPostHooks() {
+		case deliveryv1.PostHooks_POST_HOOKS_SENT:
+			return false
+		case deliveryv1.PostHooks_POST_HOOKS_HEALTHY:
+			return true
+		}
+		return item.Flags&object.InTurn == 0
+	})
 	if err != nil {
 		return nil, err
 	}
-	p := &Progress{
-		steps: steps, items: items, own: own, adopted: adopted, since: a.now(), known: a.knowledge(r.Service, r.Record),
-		rules: health.Compile(r.Sync.GetHealth()),
-		done:  map[object.Key]inventory.Entry{}, made: map[object.Run]bool{}, ran: map[object.Run]bool{},
-		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
+	p := a.progress(r, items, steps)
+	p.own, p.adopted, p.shared = own, adopted, Shared(items)
+	if again := slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Hook != 0 || !p.shared[item.Key] }); len(again) > 0 {
+		p.steps = append(p.steps, order.Step{Items: again}) // hooks after the objects may have taken their place
 	}
-	p.recall(r)
 	return p, nil
 }
 
-// BeginLast plans the hooks that come when the service was removed.
-func (a *Applier) BeginLast(r Request, hooks []set.Item) *Progress {
+// BeginHooks plans to run the hooks of some moments, which are one, and nothing else.
+func (a *Applier) BeginHooks(r Request, hooks []set.Item, moments set.Hook) *Progress {
+	return a.progress(r, hooks, order.Hooks(hooks, moments))
+}
+
+func (a *Applier) progress(r Request, items []set.Item, steps []order.Step) *Progress {
+	a.follower.Unfollow(r.Service) // what an earlier digest waited for
 	p := &Progress{
-		steps: order.Hooks(hooks, object.PostDelete), since: a.now(), known: a.knowledge(r.Service, r.Record), rules: health.Compile(r.Sync.GetHealth()),
-		done: map[object.Key]inventory.Entry{}, made: map[object.Run]bool{}, ran: map[object.Run]bool{}, dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
+		steps: steps, items: items, since: a.now(), known: a.knowledge(r.Service, r.Record), rules: health.Compile(r.Sync.GetHealth()),
+		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, reasons: map[object.Run]reason{},
+		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
 	p.recall(r)
 	return p
+}
+
+// Shared are the names that ordinary objects and hooks share.
+func Shared(items []set.Item) map[object.Key]bool {
+	shared, hooks := map[object.Key]bool{}, map[object.Key]bool{}
+	for _, item := range items {
+		if item.Hook != 0 {
+			hooks[item.Key] = true
+		}
+	}
+	for _, item := range items {
+		if item.Hook == 0 && hooks[item.Key] {
+			shared[item.Key] = true
+		}
+	}
+	return shared
 }
 
 // recall takes over which hooks have run for the digest, by the record.
@@ -158,9 +195,13 @@ func (p *Progress) note(item set.Item, uid types.UID, owned object.Sum) {
 	p.done[item.Key] = inventory.Entry{
 		Ref: item.Ref, UID: uid, Sum: item.Sum, Owned: owned, Wave: item.Wave, Hook: item.Hook != 0,
 	}
-	if item.Hook != 0 {
-		p.made[item.Run()] = true
-	}
+}
+
+// Dropped tells the hooks whose objects were deleted by their policies.
+func (p *Progress) Dropped(key object.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped[key]
 }
 
 // expire notes of an object that is done whether it goes by itself, as it came back, or as the list has it.
@@ -209,6 +250,9 @@ func (a *Applier) Advance(ctx context.Context, r Request, p *Progress) Result {
 		step := p.steps[p.step]
 		var result Result
 		switch {
+		case step.Drop:
+			a.dropHooks(ctx, r, p, step.Items, object.DeleteSucceeded)
+			a.follower.Unfollow(r.Service)
 		case step.Hook != 0 && step.Gate:
 			result = a.awaitHooks(ctx, r, p, step)
 		case step.Hook != 0:
@@ -279,7 +323,8 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 			return nil
 		}
 		known, ok := p.known.of(item.Key)
-		if Decide(item, known, ok) == "" {
+		isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held
+		if Decide(item, known, ok) == "" && (isHeld || !p.shared[item.Key]) {
 			switch {
 			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
 				p.note(item, known.UID, known.Owned)

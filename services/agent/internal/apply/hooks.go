@@ -7,19 +7,26 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/order"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/watch"
 )
+
+// Hooks of a moment are run by the steps of order.Hooks: an object is made, followed until it has ended, and when all of the
+// moment have ended well, or one has failed, deleted where its policy says so.
 
 // runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
 const runAnnotation = "fairlead.dev/hook-run"
@@ -30,6 +37,35 @@ func runOf(r Request, item set.Item) string {
 		return r.Digest
 	}
 	return r.Digest + "#" + strconv.Itoa(item.Nth)
+}
+
+// Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has ended: asking
+// for it now and then would miss how.
+type Follower interface {
+	Follow(service string, obj *unstructured.Unstructured)
+	Last(uid types.UID) (watch.Last, bool)
+	Unfollow(service string)
+}
+
+// Runs are the items of a set that a digest has: hooks of these moments only, numbered where they share a name, and those with
+// metadata.generateName under the name of this run: another one for each digest, and the same one where a run goes on.
+func Runs(digest string, items []set.Item, moments set.Hook) []set.Item {
+	items = slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
+		return item.Hook != 0 && (item.Hook&moments == 0 || item.Flags&object.Hold != 0)
+	})
+	count := map[object.Key]int{}
+	for i, item := range items {
+		if item.Hook == 0 {
+			continue
+		}
+		nth := count[item.Key]
+		count[item.Key]++
+		if items[i].Nth = nth; item.Flags&object.Generated != 0 {
+			items[i].Name += fmt.Sprintf("%010x", uint64(object.SumOf(fmt.Appendf(nil, "%s#%d", digest, nth)))>>24)
+			items[i].Nth = 0
+		}
+	}
+	return items
 }
 
 // startHooks makes the objects of hooks that have not run for this digest.
@@ -48,15 +84,14 @@ func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step o
 	if len(failures) > 0 {
 		return Result{Failures: failures}
 	}
-	// An agent that was killed may have noted that they ended, and not deleted them.
-	a.dropHooks(ctx, r, p, slices.DeleteFunc(slices.Clone(step.Items), func(item set.Item) bool { return !p.hasRun(item) }), object.DeleteSucceeded)
 	return a.waits(p, pending.items, step.Timeout)
 }
 
 func (p *Progress) isMade(item set.Item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.made[item.Run()]
+	_, made := p.made[item.Run()]
+	return made
 }
 
 // hasRun tells that a hook has ended before. Its object stays in the inventory as long as it is there.
@@ -66,7 +101,7 @@ func (p *Progress) hasRun(item set.Item) bool {
 	if !p.ran[item.Run()] {
 		return false
 	}
-	if _, listed := p.done[item.Key]; !listed && !p.dropped[item.Key] {
+	if _, listed := p.done[item.Key]; !listed && !p.dropped[item.Key] && !p.shared[item.Key] {
 		if entry, ok := p.known.entries[item.Key]; ok && entry.UID != "" {
 			p.done[item.Key] = entry
 		}
@@ -82,10 +117,9 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	case err != nil:
 		return "", explain(item, err)
 	case meta.DeletionTimestamp != nil:
-		return earlier, nil
+		return beingDeleted(meta), nil
 	case meta.Annotations[runAnnotation] == runOf(r, item):
-		p.note(item, meta.UID, object.Owned(meta))
-		return "", nil
+		return a.resumeHook(ctx, r, p, item, meta)
 	case isHeld(meta):
 		return "is a hook that is held by its annotation " + object.HoldAnnotation + " in the cluster, and runs once that is taken off", nil
 	}
@@ -93,8 +127,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	if owner != "" && owner != r.Service {
 		return "", Taken(owner)
 	}
-	// What holds data or other objects, and what was nobody's, is not deleted for it, but taken as it is.
-	if !mayRecreate(item) || owner == "" && item.Kind != "Job" && item.Kind != "Pod" {
+	if !p.isDeletedBefore(item, owner) {
 		return "", a.makeHook(ctx, r, p, item)
 	}
 	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
@@ -103,12 +136,53 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	return earlier, nil
 }
 
+// isDeletedBefore tells whether an object that is there already is deleted to make a hook's. A Job or Pod runs once, so that it always
+// is. What holds data or other objects, what was nobody's, and what the service has as an ordinary object is applied over instead.
+func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
+	if runsToCompletion(item) {
+		return true
+	}
+	policies := item.Flags & (object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed)
+	return mayRecreate(item) && owner != "" && !p.shared[item.Key] && (policies == 0 || policies&object.DeleteBefore != 0)
+}
+
 // earlier is why a hook's object can't be made yet.
 const earlier = "of an earlier run is being deleted"
+
+func beingDeleted(meta metav1.Object) string {
+	if finalizers := meta.GetFinalizers(); len(finalizers) > 0 {
+		return earlier + ", and waits for its finalizers: " + strings.Join(finalizers, ", ")
+	}
+	return earlier
+}
 
 func isHeld(meta metav1.Object) bool {
 	_, held := meta.GetAnnotations()[object.HoldAnnotation]
 	return held
+}
+
+// resumeHook takes over an object that an agent before this one made for the same run.
+func (a *Applier) resumeHook(ctx context.Context, r Request, p *Progress, item set.Item, meta *metav1.PartialObjectMetadata) (wait string, problem *Problem) {
+	if !isAwaited(item) {
+		p.noteHook(item, meta.UID, object.Owned(meta))
+		return "", nil
+	}
+	obj, err := a.api.Get(ctx, item.Ref)
+	if notThere(err) {
+		return earlier, nil
+	}
+	if err != nil {
+		return "", explain(item, err)
+	}
+	if state, _ := hookState(obj, p.rules); state == health.Degraded && r.Again {
+		if err := a.api.Delete(ctx, item.Ref, obj.GetUID()); err != nil && !notThere(err) {
+			return "", explain(item, err)
+		}
+		return earlier, nil
+	}
+	p.noteHook(item, obj.GetUID(), object.Owned(obj))
+	a.follower.Follow(r.Service, obj)
+	return "", nil
 }
 
 func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set.Item) *Problem {
@@ -116,18 +190,48 @@ func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set
 	if err != nil {
 		return explain(item, err)
 	}
+	obj.SetName(item.Name) // see Generated
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[runAnnotation] = runOf(r, item)
 	obj.SetAnnotations(annotations)
+	if p.shared[item.Key] {
+		a.memory.Doubt(item.Key) // the ordinary object of this name is sent again, and not repaired until then
+	}
 	made, err := a.api.Apply(ctx, obj, false)
 	if err != nil {
 		return explain(item, err)
 	}
-	p.note(item, made.GetUID(), object.Owned(made))
+	p.noteHook(item, made.GetUID(), object.Owned(made))
+	if isAwaited(item) {
+		a.follower.Follow(r.Service, made)
+	}
 	return nil
+}
+
+// noteHook takes a hook's object for made.
+func (p *Progress) noteHook(item set.Item, uid types.UID, owned object.Sum) {
+	p.note(item, uid, owned)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made[item.Run()] = uid
+	delete(p.dropped, item.Key)
+	if p.shared[item.Key] {
+		delete(p.done, item.Key)
+	}
+}
+
+// runsToCompletion tells the kinds that end.
+func runsToCompletion(item set.Item) bool {
+	kind := item.GVK().GroupKind()
+	return kind == schema.GroupKind{Group: "batch", Kind: "Job"} || kind == schema.GroupKind{Kind: "Pod"}
+}
+
+// isAwaited tells whether there is anything to wait for after a hook's object was made.
+func isAwaited(item set.Item) bool {
+	return runsToCompletion(item) || item.Flags&object.InTurn == 0 && !cluster.DataOnly(item.GVK())
 }
 
 // awaitHooks looks how the hooks of a step are. A hook that failed ends the sync.
@@ -149,17 +253,17 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 			defer mu.Unlock()
 			ended = append(ended, item)
 		case overdue:
-			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout), Advice: hookAdvice, Mistake: true}
+			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, p, item, true), Advice: hookAdvice, Mistake: true}
 		default:
-			pending.add(item, "is a hook that has not ended yet")
+			pending.add(item, "is a hook that has not ended yet"+a.whyNot(ctx, p, item, false))
 		}
 		return nil
 	})
-	if err := a.endHooks(ctx, r, p, ended); err != nil {
+	if err := a.noteEnded(ctx, r, p, ended); err != nil {
 		return Result{Err: err}
 	}
 	if len(failures) > 0 {
-		return a.failHooks(ctx, r, p, failures)
+		return a.failHooks(ctx, r, p, step, failures)
 	}
 	result := a.waits(p, pending.items, step.Timeout)
 	if result.Waits != nil {
@@ -172,21 +276,59 @@ const hookAdvice = "Look at its logs, fix it and push; or ask for a sync to run 
 
 // look tells how one hook is: still running, done, or failed.
 func (a *Applier) look(ctx context.Context, p *Progress, item set.Item) (done bool, problem *Problem) {
-	obj, err := a.api.Get(ctx, item.Ref)
-	if notThere(err) {
-		return false, &Problem{Text: "the hook went away before it had ended", Advice: hookAdvice, Mistake: true}
+	if !isAwaited(item) {
+		return true, nil
 	}
+	last, err := a.last(ctx, p, item)
 	if err != nil {
 		return false, nil // it is looked at again
 	}
-	state, message := hookState(obj, p.rules)
-	switch state {
+	switch state, message := hookState(last.Object, p.rules); state {
 	case health.Healthy:
 		return true, nil
 	case health.Degraded:
-		return false, &Problem{Text: "the hook failed: " + message, Advice: hookAdvice, Mistake: true}
+		text := "the hook failed"
+		if message != "" {
+			text += ": " + message
+		}
+		return false, &Problem{Text: text + a.whyNot(ctx, p, item, true), Advice: hookAdvice, Mistake: true}
 	}
-	return false, nil
+	switch {
+	case !last.Gone:
+		return false, nil
+	case last.Missed && a.eventTells(ctx, item, last.Object, "Completed"):
+		return true, nil
+	case last.Missed:
+		return false, &Problem{Text: "the hook went away while the API server was not heard, so that nobody knows how it ended", Advice: hookAdvice, Mistake: true}
+	}
+	return false, &Problem{Text: "the hook went away before it had ended: somebody deleted it", Advice: hookAdvice, Mistake: true}
+}
+
+// streamPatience is how long the stream of a hook's object may take to tell of an object that is not there.
+const streamPatience = 10 * time.Second
+
+// last is what was seen of a hook's object. Without a stream the API server is asked.
+func (a *Applier) last(ctx context.Context, p *Progress, item set.Item) (watch.Last, error) {
+	p.mu.Lock()
+	uid := p.made[item.Run()]
+	p.mu.Unlock()
+	last, ok := a.follower.Last(uid)
+	if ok && (last.Live || last.Gone) {
+		return last, nil
+	}
+	obj, err := a.api.Get(ctx, item.Ref)
+	switch {
+	case err != nil && !notThere(err):
+		return watch.Last{}, err
+	case err == nil && obj.GetUID() == uid:
+		return watch.Last{Object: obj}, nil
+	case ok && a.now().Sub(p.since) < streamPatience:
+		return last, nil // the stream begins where the object was made, and is about to tell how it went
+	case !ok:
+		last.Object = &unstructured.Unstructured{Object: map[string]any{"apiVersion": item.GVK().GroupVersion().String(), "kind": item.Kind}}
+	}
+	last.Gone, last.Missed = true, true
+	return last, nil
 }
 
 // hookState reads how a hook is. Jobs and pods are done when they have ended, and not when they run.
@@ -226,8 +368,8 @@ func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.Sta
 	return h.State, h.Message
 }
 
-// endHooks notes hooks that ended well, and then deletes those that are to go.
-func (a *Applier) endHooks(ctx context.Context, r Request, p *Progress, ended []set.Item) error {
+// noteEnded writes down which hooks ended well, before anything is done about their objects.
+func (a *Applier) noteEnded(ctx context.Context, r Request, p *Progress, ended []set.Item) error {
 	if len(ended) == 0 {
 		return nil
 	}
@@ -239,36 +381,44 @@ func (a *Applier) endHooks(ctx context.Context, r Request, p *Progress, ended []
 		return cmp.Or(object.Compare(a.Key, b.Key), cmp.Compare(a.Nth, b.Nth))
 	})
 	p.mu.Unlock()
-	if err := r.Note(ctx, ran); err != nil {
-		return err
-	}
-	a.dropHooks(ctx, r, p, ended, object.DeleteSucceeded)
-	return nil
+	return r.Note(ctx, ran)
 }
 
-// failHooks ends the sync.
-func (a *Applier) failHooks(ctx context.Context, r Request, p *Progress, failures []Failure) Result {
-	var items []set.Item
+// failHooks ends the sync. The policies are carried out over the hooks that failed, and over those before them.
+func (a *Applier) failHooks(ctx context.Context, r Request, p *Progress, step order.Step, failures []Failure) Result {
+	failed := map[object.Run]bool{}
+	var items, well []set.Item
 	for _, failure := range failures {
+		failed[failure.Item.Run()] = true
 		items = append(items, failure.Item)
 	}
+	for _, item := range slices.Concat(step.Earlier, step.Items) {
+		if !failed[item.Run()] && p.hasRun(item) {
+			well = append(well, item)
+		}
+	}
 	a.dropHooks(ctx, r, p, items, object.DeleteFailed)
+	a.dropHooks(ctx, r, p, well, object.DeleteSucceeded)
+	a.follower.Unfollow(r.Service)
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag, not those of others of the same name. One that can't be deleted, or that
-// people hold, stays in the inventory, and so does what takes others along: it goes when it leaves the manifests, if nobody has anything in it.
+// dropHooks deletes the objects of hooks with this flag, one after the other, and not those of others of the same name. One that can't
+// be deleted, or that people hold, stays in the inventory, and so does what takes others along: it goes when it leaves the manifests, if
+// nobody has anything in it. A Job or Pod apart, an ordinary object of the same name is no hook's to delete.
 func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
-		entry, ok := p.Done()[item.Key]
-		if !ok || item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" {
+		if item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" || p.shared[item.Key] && !runsToCompletion(item) {
 			continue
 		}
 		meta, err := a.api.Metadata(ctx, item.Ref)
 		if err != nil && !notThere(err) || err == nil && (isHeld(meta) || meta.Annotations[runAnnotation] != runOf(r, item)) {
 			continue
 		}
-		if err := a.api.Delete(ctx, item.Ref, entry.UID); err == nil || notThere(err) || apierrors.IsConflict(err) {
+		if err == nil {
+			err = a.api.Delete(ctx, item.Ref, meta.UID)
+		}
+		if err == nil || notThere(err) || apierrors.IsConflict(err) {
 			p.mu.Lock()
 			delete(p.done, item.Key)
 			p.dropped[item.Key] = true

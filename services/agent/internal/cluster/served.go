@@ -143,6 +143,23 @@ func (c *Cluster) Scan(ctx context.Context, gvk schema.GroupVersionKind, namespa
 	return all, c.unserved(gvk, err)
 }
 
+// Select lists objects of a kind in a namespace, as far as one page of opts goes. Errors: *UnknownKindError, those of the API.
+func (c *Cluster) Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error) {
+	kind, err := c.Kind(ctx, gvk)
+	if err != nil {
+		return nil, err
+	}
+	page, err := c.objects(kind, namespace).List(ctx, opts)
+	if err != nil {
+		return nil, c.unserved(gvk, err)
+	}
+	found := make([]*unstructured.Unstructured, len(page.Items))
+	for i := range page.Items {
+		found[i] = &page.Items[i]
+	}
+	return found, nil
+}
+
 // versions of a group; none if it is not served.
 func (c *Cluster) versions(ctx context.Context, name string) ([]string, error) {
 	data, err := c.raw.Get().AbsPath("/apis/" + name).Do(ctx).Raw()

@@ -47,6 +47,7 @@ type state struct {
 	Bits     int      `json:"bits,omitempty"` // of a key's sum that say which shard it is in
 	Chunks   []string `json:"chunks,omitempty"`
 	Progress Progress `json:"progress,omitzero"`
+	Release  Release  `json:"release,omitzero"`
 	Orphan   bool     `json:"orphan,omitempty"`
 	Begun    string   `json:"begun,omitempty"`
 	Account  string   `json:"account,omitempty"`
@@ -77,7 +78,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	}
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
-		Bits: bits, Progress: record.Progress, Orphan: record.Orphan, Repairs: record.Repairs,
+		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs,
 		Begun: record.Begun, Account: record.Account, Kept: record.Kept,
 	}
 	data := map[string]any{}
@@ -256,7 +257,7 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	kept := stored{
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
-			Progress: account.Progress, Orphan: account.Orphan, Repairs: account.Repairs,
+			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs,
 			Begun: account.Begun, Account: account.Account, Kept: account.Kept,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,

@@ -85,8 +85,19 @@ type Applied struct {
 	ReleaseService string `json:"releaseService,omitempty"`
 	// Warnings are sentences on what was read in another way than it looks, each on its line.
 	Warnings string `json:"warnings,omitempty"`
-	// PostDelete: there are hooks to run when the service is removed.
+	// PreDelete and PostDelete: there are hooks to run when the service is removed.
+	PreDelete  bool `json:"preDelete,omitempty"`
 	PostDelete bool `json:"postDelete,omitempty"`
+}
+
+// Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. It says which hooks run,
+// and what templates see as .Release.
+type Release struct {
+	Digest string `json:"digest,omitempty"`
+	// Revision counts from 1: the digests that were begun.
+	Revision int64 `json:"revision,omitempty"`
+	// Install: nothing was applied completely before it.
+	Install bool `json:"install,omitempty"`
 }
 
 // Record is what the inventory knows of a service.
@@ -99,6 +110,8 @@ type Record struct {
 	// Begun names the rendered objects of which some were sent since, if it is not complete.
 	Begun    string
 	Progress Progress
+	// Release is that of the digest that was begun last.
+	Release Release
 	// Orphan: when the service goes, its objects are to stay. Account is the service account that they are removed as,
 	// empty: the agent's own. Both are what is left to go by when the agent's disk is lost.
 	Orphan  bool
@@ -113,6 +126,18 @@ type Record struct {
 // Has tells whether exactly this digest is in the cluster, as far as the agent is concerned.
 func (r Record) Has(digest string) bool {
 	return r.Complete && digest != "" && r.Applied.Digest == digest
+}
+
+// ReleaseOf is what a digest is to the cluster: the same for as long as no other one is begun. What an agent applied that did not
+// count is taken for installed, as it was rendered.
+func (r Record) ReleaseOf(digest string) Release {
+	switch {
+	case digest == r.Release.Digest:
+		return r.Release
+	case r.Applied.Digest == "" || r.Applied.Digest == digest && r.Release.Digest == "":
+		return Release{Digest: digest, Revision: 1, Install: true}
+	}
+	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1}
 }
 
 // Namespaces makes sure that a namespace exists.
@@ -391,6 +416,7 @@ func (s *Store) Note(record Record) bool {
 	record.Entries = slices.Clone(record.Entries)
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	record.Applied.Digest, record.Applied.Commit, record.Applied.Time = before.record.Applied.Digest, before.record.Applied.Commit, before.record.Applied.Time
+	record.Release = before.record.Release // nothing was begun for it, so that the next digest may have its revision
 	if !reflect.DeepEqual(record, before.record) {
 		return false
 	}

@@ -2,7 +2,7 @@
 //
 // A file may hold several documents; empty ones and ones of comments only are skipped; a List is taken
 // apart. Everything else is a mistake and stops the whole folder, because a guess could delete
-// something: a document without apiVersion, kind or name, and generateName (a new object at every apply).
+// something: a document without apiVersion, kind or name, and generateName (a new object at every apply) but of a hook.
 //
 // Scalars mean what kubectl takes them for (`on` and `yes` are true), and not what YAML 1.2 says.
 package manifest
@@ -318,13 +318,20 @@ func checkMetadata(at Position, kind string, content map[string]any) error {
 	case !ok && metadata["name"] != nil:
 		return fail("metadata.name must be a string: put it in quotes")
 	case name == "" && metadata["generateName"] != nil:
-		return fail("metadata.generateName would make a new object at every apply. Give it a metadata.name")
+		if !isHook(metadata) {
+			return fail("metadata.generateName would make a new object at every apply. Give it a metadata.name")
+		}
+		if name, ok = metadata["generateName"].(string); !ok || name == "" {
+			return fail("metadata.generateName must be a string: put it in quotes")
+		}
 	case name == "":
 		return fail("metadata.name is missing")
-	case strings.Contains(name, "/") || name == "." || name == "..":
+	default:
+		delete(metadata, "generateName")
+	}
+	if strings.Contains(name, "/") || name == "." || name == ".." {
 		return fail(fmt.Sprintf("metadata.name %q can't be a name", name))
 	}
-	delete(metadata, "generateName")
 	for _, field := range serverFields() {
 		delete(metadata, field)
 	}
@@ -335,6 +342,17 @@ func checkMetadata(at Position, kind string, content map[string]any) error {
 		}
 	}
 	return checkStrings(metadata, fail)
+}
+
+// isHook tells an object that is made once for a revision, so that it may have a name of its own each time.
+func isHook(metadata map[string]any) bool {
+	annotations, _ := metadata["annotations"].(map[string]any)
+	texts := map[string]string{}
+	for key, value := range annotations {
+		texts[key] = fmt.Sprint(value)
+	}
+	wishes, err := object.WishesOf(texts)
+	return err == nil && wishes.Hook != 0
 }
 
 // checkStrings finds labels and annotations that are no strings: everybody's first mistake with YAML.

@@ -27,7 +27,7 @@ const (
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // Hook says at which moments of a sync an object is made, if it is no ordinary one: a set of bits.
-type Hook uint8
+type Hook uint16
 
 // The moments.
 const (
@@ -39,6 +39,24 @@ const (
 	Never
 	// PostDelete is when the service was removed.
 	PostDelete
+	// PreDelete is before the service is removed.
+	PreDelete
+	// Helm tells the first delivery of a service (install) from those after it (upgrade).
+	PreInstall
+	PreUpgrade
+	PostInstall
+	PostUpgrade
+)
+
+// Moments of an operation. A hook of none of them is left alone by it.
+const (
+	Install = PreSync | Sync | PostSync | SyncFail | PreInstall | PostInstall
+	Upgrade = PreSync | Sync | PostSync | SyncFail | PreUpgrade | PostUpgrade
+	// Before and After are the moments around the ordinary objects of a sync.
+	Before = PreSync | PreInstall | PreUpgrade
+	After  = PostSync | PostInstall | PostUpgrade
+	// Removal are the moments of a removal.
+	Removal = PreDelete | PostDelete
 )
 
 // Moments are its bits one by one; that of no hook is 0.
@@ -47,7 +65,7 @@ func (h Hook) Moments() []Hook {
 		return []Hook{0}
 	}
 	var moments []Hook
-	for one := PreSync; one <= PostDelete; one <<= 1 {
+	for one := PreSync; one <= PostUpgrade; one <<= 1 {
 		if h&one != 0 {
 			moments = append(moments, one)
 		}
@@ -76,6 +94,10 @@ const (
 	DeleteFailed
 	// Scaled: an autoscaler of the service sets its number of replicas. It is no wish of the object's own.
 	Scaled
+	// InTurn: the hook runs as Helm runs hooks: one after the other, and only Jobs and Pods are waited for.
+	InTurn
+	// Generated: the name is the beginning of one (metadata.generateName), and each run of the hook has its own.
+	Generated
 )
 
 // Wishes is what an object's annotations say.
@@ -130,9 +152,20 @@ func wrong(name, value, want string) error {
 	return fmt.Errorf("annotation %s: %q must be %s", name, value, want)
 }
 
+// Annotations of Helm.
+const (
+	helmHook   = "helm.sh/hook"
+	helmWeight = "helm.sh/hook-weight"
+	helmDelete = "helm.sh/hook-delete-policy"
+)
+
 func (w *Wishes) wave(annotations map[string]string) error {
-	name, value, ok := first(annotations, WaveAnnotation, "argocd.argoproj.io/sync-wave", "helm.sh/hook-weight")
+	name, value, ok := first(annotations, WaveAnnotation, "argocd.argoproj.io/sync-wave")
 	if !ok {
+		if _, hook := annotations[helmHook]; hook { // Helm reads the weight of hooks only, and takes one that is no number for 0.
+			weight, _ := strconv.ParseInt(annotations[helmWeight], 10, 32)
+			w.Wave = int32(weight)
+		}
 		return nil
 	}
 	wave, err := strconv.ParseInt(value, 10, 32)
@@ -144,26 +177,25 @@ func (w *Wishes) wave(annotations map[string]string) error {
 }
 
 func (w *Wishes) hook(annotations map[string]string) error {
-	name, value, ok := first(annotations, HookAnnotation, "argocd.argoproj.io/hook", "helm.sh/hook")
+	name, value, ok := first(annotations, HookAnnotation, "argocd.argoproj.io/hook", helmHook)
 	if !ok {
+		return nil
+	}
+	if name == helmHook {
+		w.Hook, w.Flags = ofHelm(value), w.Flags|InTurn
 		return nil
 	}
 	moments := map[string]Hook{
 		HookAnnotation + "pre-sync": PreSync, HookAnnotation + "sync": Sync, HookAnnotation + "post-sync": PostSync,
-		HookAnnotation + "sync-fail": SyncFail, HookAnnotation + "post-delete": PostDelete,
+		HookAnnotation + "sync-fail": SyncFail, HookAnnotation + "pre-delete": PreDelete, HookAnnotation + "post-delete": PostDelete,
 		"argocd.argoproj.io/hookPreSync": PreSync, "argocd.argoproj.io/hookSync": Sync, "argocd.argoproj.io/hookPostSync": PostSync,
-		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPostDelete": PostDelete,
-		"argocd.argoproj.io/hookSkip": Never, "argocd.argoproj.io/hookPreDelete": Never,
-		"helm.sh/hookpre-install": PreSync, "helm.sh/hookpre-upgrade": PreSync,
-		"helm.sh/hookpost-install": PostSync, "helm.sh/hookpost-upgrade": PostSync, "helm.sh/hookpost-delete": PostDelete,
-		"helm.sh/hookpre-delete": Never, "helm.sh/hookpre-rollback": Never, "helm.sh/hookpost-rollback": Never,
-		"helm.sh/hooktest": Never, "helm.sh/hooktest-success": Never, "helm.sh/hooktest-failure": Never,
-		"helm.sh/hookcrd-install": 0, // Helm 2's: an ordinary object now
+		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPreDelete": PreDelete, "argocd.argoproj.io/hookPostDelete": PostDelete,
+		"argocd.argoproj.io/hookSkip": Never,
 	}
 	for _, word := range list(value) {
 		moment, known := moments[name+word]
 		if !known {
-			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, post-delete, or one of Argo CD's or Helm's hooks in their own annotation")
+			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, pre-delete, post-delete, or one of Argo CD's or Helm's hooks in their own annotation")
 		}
 		w.Hook |= moment
 	}
@@ -173,10 +205,35 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	return nil
 }
 
+// ofHelm reads Helm's annotation as Helm does: case is ignored, and an object with an event that Helm does not know is left out.
+func ofHelm(value string) Hook {
+	events := map[string]Hook{
+		"pre-install": PreInstall, "pre-upgrade": PreUpgrade, "post-install": PostInstall, "post-upgrade": PostUpgrade,
+		"pre-delete": PreDelete, "post-delete": PostDelete,
+		// A revision that goes back is an upgrade here, and tests are no part of a sync.
+		"pre-rollback": Never, "post-rollback": Never, "test": Never, "test-success": Never,
+	}
+	var hook Hook
+	for word := range strings.SplitSeq(value, ",") {
+		event, known := events[strings.ToLower(strings.TrimSpace(word))]
+		if !known {
+			return Never
+		}
+		hook |= event
+	}
+	if hook != Never {
+		hook &^= Never
+	}
+	return hook
+}
+
 func (w *Wishes) hookDelete(annotations map[string]string) error {
-	name, value, ok := first(annotations, HookDeleteAnnotation, "argocd.argoproj.io/hook-delete-policy", "helm.sh/hook-delete-policy")
+	name, value, ok := first(annotations, HookDeleteAnnotation, "argocd.argoproj.io/hook-delete-policy", helmDelete)
 	if !ok {
 		return nil
+	}
+	if name == helmDelete {
+		value = strings.ToLower(value)
 	}
 	for _, word := range list(value) {
 		switch word {
@@ -187,7 +244,9 @@ func (w *Wishes) hookDelete(annotations map[string]string) error {
 		case "failed", "HookFailed", "hook-failed":
 			w.Flags |= DeleteFailed
 		default:
-			return wrong(name, value, "of before-creation, succeeded, failed")
+			if name != helmDelete { // Helm leaves out policies that it does not know.
+				return wrong(name, value, "of before-creation, succeeded, failed")
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,9 @@
 // (accounts, rights, configuration, claims), the rest, and last what intercepts requests. Steps are not waited for
 // but where somebody said so: before the next of several waves, before an object that depends on another, and
 // around hooks.
+//
+// Hooks of Helm run one after the other, as Helm sorts them: by weight, by name, by kind. All others run side by side
+// with those of their wave. The objects of hooks that have ended well are deleted when all hooks of the moment have.
 package order
 
 import (
@@ -31,8 +34,12 @@ type Step struct {
 	Gate bool
 	// Timeout of a gate.
 	Timeout time.Duration
-	// Hook is the moment that the step is of, if its items are hooks.
+	// Hook has the moments that the step is of, if its items are hooks.
 	Hook set.Hook
+	// Earlier are the hooks that ended before those of a gate began.
+	Earlier []set.Item
+	// Drop: all hooks of the moment have ended well. Their objects are deleted where their policies say so, in this order.
+	Drop bool
 }
 
 // rank orders objects of a wave.
@@ -66,8 +73,9 @@ func rankOf(kind schema.GroupKind) rank {
 	return ordinary
 }
 
-// Plan is how to bring the items into a cluster. The error is a *manifest.Error that names a cycle, object by object.
-func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool) ([]Step, error) {
+// Plan is how to bring the items into a cluster. A hook after the ordinary objects waits until they are healthy if late says so, and
+// else begins when they are sent. The error is a *manifest.Error that names a cycle, object by object.
+func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool, late func(set.Item) bool) ([]Step, error) {
 	p := planner{isOwnKind: isOwnKind, at: map[object.Key]int{}, gated: map[object.Key]bool{}}
 	var first, ordinary []set.Item
 	for _, item := range items {
@@ -83,34 +91,86 @@ func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool) ([]Step, erro
 	}
 	p.items = ordinary
 	p.send(first)
-	p.steps = append(p.steps, Hooks(items, object.PreSync)...)
+	p.steps = append(p.steps, Hooks(items, object.Before)...)
 	if err := p.waves(Hooks(items, object.Sync)); err != nil {
 		return nil, err
 	}
-	if after := Hooks(items, object.PostSync); len(after) > 0 {
+	early := slices.DeleteFunc(slices.Clone(items), late)
+	p.steps = append(p.steps, Hooks(early, object.After)...)
+	if after := Hooks(slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return !late(item) }), object.After); len(after) > 0 {
 		p.gate(slices.Concat(first, ordinary))
 		p.steps = append(p.steps, after...)
 	}
 	return p.steps, nil
 }
 
-// Hooks are the steps of the hooks of one moment: wave by wave, and each wave is waited for. Those that share a name are never in
-// the same step.
-func Hooks(items []set.Item, moment set.Hook) []Step {
+// Hooks are the steps of the hooks of some moments that are one: wave by wave, and what is started is waited for. Those that share a
+// name are never in the same step.
+func Hooks(items []set.Item, moments set.Hook) []Step {
 	var hooks []set.Item
 	for _, item := range items {
-		if item.Hook&moment != 0 {
+		if item.Hook&moments != 0 {
 			hooks = append(hooks, item)
 		}
 	}
-	slices.SortStableFunc(hooks, func(a, b set.Item) int { return cmp.Compare(a.Wave, b.Wave) })
+	slices.SortStableFunc(hooks, inTurn)
 	var steps []Step
-	for _, wave := range chunks(hooks, func(item set.Item) int32 { return item.Wave }) {
-		for _, items := range apart(wave) {
-			steps = append(steps, Step{Items: items, Hook: moment, Timeout: timeout(items)}, Step{Items: items, Hook: moment, Gate: true, Timeout: timeout(items)})
+	var all []set.Item
+	for _, group := range chunks(hooks, groupOf) {
+		lists := apart(group)
+		if group[0].Flags&object.InTurn != 0 {
+			lists = chunks(group, func(item set.Item) object.Run { return item.Run() })
+		}
+		for _, items := range lists {
+			steps = append(steps,
+				Step{Items: items, Hook: moments, Timeout: timeout(items)},
+				Step{Items: items, Hook: moments, Gate: true, Timeout: timeout(items), Earlier: slices.Clone(all)})
+			all = append(all, items...)
 		}
 	}
+	if len(all) > 0 {
+		slices.Reverse(all)
+		steps = append(steps, Step{Items: all, Hook: moments, Drop: true})
+	}
 	return steps
+}
+
+// group is what is started side by side, but for Helm's hooks.
+type group struct {
+	wave   int32
+	inTurn bool
+}
+
+func groupOf(item set.Item) group {
+	return group{wave: item.Wave, inTurn: item.Flags&object.InTurn != 0}
+}
+
+// inTurn sorts hooks: by wave, Helm's after the others, and those by name and kind.
+func inTurn(a, b set.Item) int {
+	byWave := cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(a.Flags&object.InTurn, b.Flags&object.InTurn))
+	if byWave != 0 || a.Flags&object.InTurn == 0 {
+		return byWave
+	}
+	return cmp.Or(cmp.Compare(a.Name, b.Name), compareKinds(a.Kind, b.Kind))
+}
+
+// compareKinds sorts kinds as Helm installs them: those that it does not know come last, by the alphabet.
+func compareKinds(a, b string) int {
+	known := []string{
+		"PriorityClass", "Namespace", "NetworkPolicy", "ResourceQuota", "LimitRange", "PodSecurityPolicy", "PodDisruptionBudget", "ServiceAccount",
+		"Secret", "SecretList", "ConfigMap", "StorageClass", "PersistentVolume", "PersistentVolumeClaim", "CustomResourceDefinition",
+		"ClusterRole", "ClusterRoleList", "ClusterRoleBinding", "ClusterRoleBindingList", "Role", "RoleList", "RoleBinding", "RoleBindingList",
+		"Service", "DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job", "CronJob",
+		"IngressClass", "Ingress", "APIService", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	}
+	i, j := slices.Index(known, a), slices.Index(known, b)
+	switch {
+	case i < 0 && j < 0:
+		return cmp.Compare(a, b)
+	case i < 0 || j < 0:
+		return cmp.Compare(j, i) // -1 comes last
+	}
+	return cmp.Compare(i, j)
 }
 
 // apart spreads items over lists in which no name is twice.

@@ -43,10 +43,55 @@ func TestHooksThatShareAName(t *testing.T) {
 	t.Parallel()
 	before := hook(object.PreSync)
 	items := []set.Item{item("Job", "a", before), item("Job", "b", before), item("Job", "a", before), item("Job", "a", before, wave(-1)), item("Job", "a", hook(object.PostSync))}
-	if got, want := shape(Hooks(items, object.PreSync)), "a! [a!] a,b! [a,b!] a! [a!]"; got != want {
+	if got, want := shape(Hooks(items, object.PreSync)), "a! [a!] a,b! [a,b!] a! [a!] -a,b,a,a!"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// Helm's hooks run one by one: by weight, by name, and by the order in which Helm installs kinds.
+func TestHooksOfHelmRunInTurn(t *testing.T) {
+	t.Parallel()
+	before, helm := hook(object.PreInstall), func(i *set.Item) { i.Flags |= object.InTurn }
+	items := []set.Item{
+		item("Job", "check", before, helm), item("Boat", "check", before, helm), item("Role", "check", before, helm), item("ServiceAccount", "check", before, helm),
+		item("Job", "apply", before, helm), item("Job", "zero", before, helm, wave(-1)), item("Job", "ours", hook(object.PreSync)), item("Job", "theirs", hook(object.PreSync)),
+		item("Job", "upgrade", hook(object.PreUpgrade), helm),
+	}
+	steps := Hooks(items, object.Before&object.Install)
+	var kinds []string
+	for _, step := range steps {
+		if step.Gate {
+			kinds = append(kinds, step.Items[0].Kind)
+		}
+	}
+	if got, want := shape(steps), "zero! [zero!] ours,theirs! [ours,theirs!] apply! [apply!] check! [check!] check! [check!] check! [check!] check! [check!] -check,check,check,check,apply,theirs,ours,zero!"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := fmt.Sprint(kinds), "[Job Job Job ServiceAccount Role Job Boat]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if last := steps[len(steps)-2]; len(last.Earlier) != len(items)-2 {
+		t.Errorf("%d hooks are before the last one", len(last.Earlier))
+	}
+}
+
+// Helm's hooks begin when the objects are sent, all others when they are healthy.
+func TestHooksAfterTheObjects(t *testing.T) {
+	t.Parallel()
+	items := []set.Item{item("Deployment", "web"), item("Job", "late", hook(object.PostSync)), item("Job", "early", hook(object.PostInstall), func(i *set.Item) { i.Flags |= object.InTurn })}
+	for want, late := range map[string]func(set.Item) bool{
+		"web early! [early!] -early! [web] late! [late!] -late!": late,
+		"web [web] late! [late!] early! [early!] -early,late!":   func(set.Item) bool { return true },
+		"web late! [late!] early! [early!] -early,late!":         func(set.Item) bool { return false },
+	} {
+		steps, err := Plan(items, isBoat, late)
+		if got := shape(steps); got != want || err != nil {
+			t.Errorf("got  %s %v\nwant %s", got, err, want)
+		}
+	}
+}
+
+func late(item set.Item) bool { return item.Flags&object.InTurn == 0 }
 
 func isBoat(kind schema.GroupKind) bool { return kind.Kind == "Boat" }
 
@@ -64,6 +109,9 @@ func shape(steps []Step) string {
 		}
 		if step.Gate {
 			text = "[" + text + "]"
+		}
+		if step.Drop {
+			text = "-" + text
 		}
 		parts = append(parts, text)
 	}
@@ -96,11 +144,11 @@ func TestPlan(t *testing.T) {
 				item("Deployment", "web"), item("Job", "second", hook(object.PreSync), wave(2)), item("Job", "first", hook(object.PreSync)), item("Namespace", "space"),
 				item("Job", "after", hook(object.PostSync)), item("Job", "fail", hook(object.SyncFail)), item("Job", "with", hook(object.Sync)), item("Job", "test", hook(object.Never)),
 			},
-			"space first! [first!] second! [second!] web with! [with!] [space,web] after! [after!]",
+			"space first! [first!] second! [second!] -second,first! web with! [with!] -with! [space,web] after! [after!] -after!",
 		},
-		{"hooks between waves", []set.Item{item("ConfigMap", "a"), item("ConfigMap", "c", wave(2)), item("Job", "b", hook(object.Sync), wave(1))}, "a [a] b! [b!] c"},
+		{"hooks between waves", []set.Item{item("ConfigMap", "a"), item("ConfigMap", "c", wave(2)), item("Job", "b", hook(object.Sync), wave(1))}, "a [a] b! [b!] -b! c"},
 	} {
-		steps, err := Plan(test.items, isBoat)
+		steps, err := Plan(test.items, isBoat, late)
 		if got := shape(steps); err != nil || got != test.want {
 			t.Errorf("%s: got %s %v, want %s", test.name, got, err, test.want)
 		}
@@ -111,7 +159,7 @@ func TestLongestTimeoutOfAGateCounts(t *testing.T) {
 	t.Parallel()
 	slow := item("Deployment", "slow")
 	slow.Timeout = time.Hour
-	steps, err := Plan([]set.Item{slow, item("Deployment", "usual"), item("Deployment", "late", wave(1))}, isBoat)
+	steps, err := Plan([]set.Item{slow, item("Deployment", "usual"), item("Deployment", "late", wave(1))}, isBoat, late)
 	if err != nil || len(steps) != 3 || steps[1].Timeout != time.Hour {
 		t.Errorf("got %+v %v", steps, err)
 	}
@@ -127,7 +175,7 @@ func TestCycleIsNamed(t *testing.T) {
 			item("Deployment", "a", needs("Deployment", "b")), item("Deployment", "b", wave(2)),
 		},
 	} {
-		_, err := Plan(items, isBoat)
+		_, err := Plan(items, isBoat, late)
 		if mistake := (*manifest.Error)(nil); !errors.As(err, &mistake) || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

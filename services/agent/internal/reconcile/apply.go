@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
@@ -122,8 +123,9 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		return nil, failure
 	}
 	defer func() { _ = objects.Close() }()
+	release := record.ReleaseOf(service.Digest)
 	request := apply.Request{Service: k.name, Digest: service.Digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
-		return k.noteHooks(ctx, service.Digest, ran)
+		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.Digest, Ran: ran}, release)
 	}}
 	if k.progress == nil {
 		if failure := k.begin(ctx, request, service); failure != nil {
@@ -140,6 +142,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	case result.Waits != nil:
 		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%d of %d objects are applied, and it goes on when that is mended", len(done), objects.Len()))
 	}
+	progress := k.progress
 	k.progress = nil
 	if result.Err != nil {
 		return nil, retried(result.Err).because("what is applied stays")
@@ -155,7 +158,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	if k.held = result.Held; len(k.held) > 0 {
 		return nil, holds(k.held)
 	}
-	return nil, k.finish(ctx, service, objects, done)
+	return nil, k.finish(ctx, service, objects, progress)
 }
 
 // holds is why a digest is not applied yet: people hold objects of it in the cluster.
@@ -176,9 +179,8 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	if err != nil {
 		return retried(err).because(before)
 	}
-	items = slices.DeleteFunc(items, func(item set.Item) bool {
-		return item.Hook != 0 && (item.Hook&^(object.Never|object.PostDelete) == 0 || item.Flags&object.Hold != 0)
-	})
+	release, rendered := record.ReleaseOf(service.Digest), items
+	items = apply.Runs(service.Digest, items, momentsOf(release))
 	all := items
 	items = distinct(all)
 	if failure := guard(service, record, items); failure != nil {
@@ -203,10 +205,17 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 			return refused(failures).because(before)
 		}
 	}
-	superset, changed := union(record, items, needed, held)
+	shared := apply.Shared(all)
+	for _, item := range items {
+		if shared[item.Key] && !slices.ContainsFunc(needed, func(other set.Item) bool { return other.Key == item.Key }) {
+			needed = append(needed, item)
+		}
+	}
+	superset, changed := union(record, items, needed, held, restingHooks(rendered))
 	if changed {
 		superset.Begun = setOf(service).String()
 		superset.Progress = progressOf(record, service)
+		superset.Release = release
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
@@ -237,12 +246,28 @@ func leftTo(others map[object.Key]string) []string {
 	return texts
 }
 
-// distinct leaves out hooks that share the name of an item before them.
+// momentsOf are the moments of hooks that a release has.
+func momentsOf(release inventory.Release) set.Hook {
+	if release.Install {
+		return object.Install
+	}
+	return object.Upgrade
+}
+
+// distinct leaves out hooks that share the name of another item.
 func distinct(items []set.Item) []set.Item {
-	seen := map[object.Key]bool{}
+	ordinary, seen := map[object.Key]bool{}, map[object.Key]bool{}
+	for _, item := range items {
+		if item.Hook == 0 {
+			ordinary[item.Key] = true
+		}
+	}
 	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
-		before := seen[item.Key]
-		seen[item.Key] = item.Hook != 0
+		if item.Hook == 0 {
+			return false
+		}
+		before := seen[item.Key] || ordinary[item.Key]
+		seen[item.Key] = true
 		return before
 	})
 }
@@ -255,24 +280,25 @@ func progressOf(record inventory.Record, service desired.Service) inventory.Prog
 	return record.Progress
 }
 
-// noteHooks records hooks that have ended well.
-func (k *keeper) noteHooks(ctx context.Context, digest string, ran []object.Run) error {
+// noteRuns records hooks that have ended well, and the objects that progress has made.
+func (k *keeper) noteRuns(ctx context.Context, progress *apply.Progress, ran inventory.Progress, release inventory.Release) error {
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return err
 	}
-	done := k.progress.Done()
+	done := progress.Done()
 	for i, entry := range record.Entries {
 		if now, ok := done[entry.Key]; ok {
 			record.Entries[i] = now
 		}
 	}
-	record.Progress = inventory.Progress{Digest: digest, Ran: ran}
+	record.Progress, record.Release = ran, release
 	return k.Inventory.Save(ctx, record)
 }
 
 // finish removes what is no longer there, and records the digest as applied.
-func (k *keeper) finish(ctx context.Context, service desired.Service, objects *set.Set, done map[object.Key]inventory.Entry) *problem {
+func (k *keeper) finish(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
+	done := progress.Done()
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return retried(err).because("all objects are applied")
@@ -289,11 +315,16 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	for _, item := range items {
 		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
 	}
+	rests := restingHooks(items)
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
+		case entry.Hook && progress.Dropped(entry.Key):
+		case rests(entry):
+			entry.Leaving = false
+			entries = append(entries, entry)
 		case entry.Hook && entry.UID == "" && service.Sync.GetPrune().GetDisabled(): // it may never have been made
 		case !stays[entry.Key]:
 			stale = append(stale, entry)
@@ -319,9 +350,13 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	isNew := record.Applied.Digest != service.Digest
 	record.Entries = entries
 	record.Complete, record.Begun = true, ""
-	record.Progress = progressOf(record, service)
+	record.Progress, record.Release = progressOf(record, service), record.ReleaseOf(service.Digest)
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
-	record.Applied = inventory.Applied{Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(), PostDelete: slices.ContainsFunc(items, isLast), Time: time.Now().UTC().Truncate(time.Second)}
+	record.Applied = inventory.Applied{
+		Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
+		ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
+		PreDelete: hasHooks(items, object.PreDelete), PostDelete: hasHooks(items, object.PostDelete), Time: time.Now().UTC().Truncate(time.Second),
+	}
 	if !k.Inventory.Note(record) {
 		if err := k.Inventory.Save(ctx, record); err != nil {
 			return retried(err).because("all objects are applied")
@@ -334,6 +369,24 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		}
 	}
 	return nil
+}
+
+// holdsData tells the hooks' objects that are not pruned when they leave the manifests: a chart makes a Secret in a hook so that no
+// upgrade changes it, and may not even render it at one. They go with the service.
+func holdsData(entry inventory.Entry) bool {
+	kind := entry.GVK().GroupKind()
+	return kind == schema.GroupKind{Kind: "Secret"} || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+}
+
+// restingHooks tells the hooks' objects that stay while hooks of other moments run.
+func restingHooks(rendered []set.Item) func(inventory.Entry) bool {
+	hooks := map[object.Key]bool{}
+	for _, item := range rendered {
+		hooks[item.Key] = hooks[item.Key] || item.Hook != 0
+	}
+	return func(entry inventory.Entry) bool {
+		return entry.Hook && entry.UID != "" && (hooks[entry.Key] || holdsData(entry))
+	}
 }
 
 // noteLeaving writes down what is about to be removed, so that nobody makes it again, not even who follows on an agent that is
@@ -482,7 +535,7 @@ func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem
 
 // union lists what is there and what is to come. What is to be sent has no sum until it was: a kill in
 // between leaves open what the cluster has of it. changed: it says something else than the record.
-func union(record inventory.Record, items, needed []set.Item, held map[object.Key]bool) (superset inventory.Record, changed bool) {
+func union(record inventory.Record, items, needed []set.Item, held map[object.Key]bool, rests func(inventory.Entry) bool) (superset inventory.Record, changed bool) {
 	all := slices.Clone(record.Entries)
 	at := make(map[object.Key]int, len(all))
 	for i, entry := range all {
@@ -493,6 +546,15 @@ func union(record inventory.Record, items, needed []set.Item, held map[object.Ke
 		send[item.Key] = true
 	}
 	stays := 0
+	wanted := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		wanted[item.Key] = true
+	}
+	for _, entry := range all {
+		if !wanted[entry.Key] && rests(entry) {
+			stays++
+		}
+	}
 	for _, item := range items {
 		i, ok := at[item.Key]
 		if !ok {

@@ -72,6 +72,7 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	if len(k.looks.leaving) > 0 {
 		wait = time.Until(k.looks.then)
 	}
+	k.readyToLeave(patience, service, record)
 	if next := k.fetch(patience, service); next > 0 {
 		wait = min(wait, next)
 	}

@@ -277,6 +277,11 @@ type keeper struct {
 	progress *apply.Progress
 	// made are the objects that the last attempt sent, for the list of those that are there when it fails.
 	made map[object.Key]inventory.Entry
+	// again: a hook before the removal failed, and is run again, not before rerun.
+	again bool
+	rerun time.Time
+	// through are the moments of a removal whose hooks have ended, and what is told of those that failed.
+	through map[set.Hook]string
 	// told is the last problem that was logged, or what is waited for.
 	told string
 	// notBefore is when what failed is tried again, whatever is noticed until then.
@@ -393,7 +398,8 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if current != k.doing {
 		k.settled.Store(false)
 		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, false, false, nil, newLooks(), time.Time{}, nil
-		k.ripens = time.Time{}
+		k.ripens, k.again, k.rerun, k.through = time.Time{}, false, time.Time{}, map[set.Hook]string{}
+		k.Watcher.Unfollow(k.name)
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)

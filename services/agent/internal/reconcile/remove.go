@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/repair"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -44,11 +45,17 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	}
 	patience = access.As(patience, record.Account)
 	var trouble string
-	if record.Applied.PostDelete && !record.Orphan {
+	for _, moment := range []set.Hook{object.PreDelete, object.PostDelete} {
+		due := record.Applied.PreDelete && moment == object.PreDelete && !k.skips(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete
+		if !due || record.Orphan {
+			continue
+		}
 		var wait time.Duration
-		if record, trouble, wait = k.runLast(ctx, patience, service, record); wait > 0 || patience.Err() != nil {
+		var told string
+		if record, told, wait = k.runLast(ctx, patience, service, record, moment); wait > 0 || patience.Err() != nil {
 			return wait
 		}
+		trouble = strings.TrimSpace(trouble + " " + told)
 	}
 	out := k.Pruner.Remove(patience, k.name, record)
 	if patience.Err() != nil {
@@ -92,63 +99,132 @@ func (k *keeper) stillThere(service desired.Service, record inventory.Record, le
 	return k.backoff.Next()
 }
 
-// isLast tells the hooks that come when the service was removed.
-func isLast(item set.Item) bool {
-	return item.Hook&object.PostDelete != 0 && item.Flags&object.Hold == 0
+const (
+	// skipAnnotation of a service's inventory names hooks that people want no more: a removal does not wait for them.
+	skipAnnotation = "fairlead.dev/skip-hooks"
+	skipPreDelete  = "pre-delete"
+	// rerunAfter is how long what a failed hook left can be looked at before it is run again.
+	rerunAfter = 15 * time.Second
+)
+
+// skips tells that people let a removal go on without the hooks of a moment.
+func (k *keeper) skips(moment string) bool {
+	notes, known := k.Watcher.Annotations(k.name)
+	if !known {
+		notes = k.Inventory.Annotations(k.name)
+	}
+	return notes[skipAnnotation] == moment
 }
 
-// runLast removes all but the namespaces that the last hooks are in, and then runs them: once, as the inventory has it. It says
-// when to look again, 0 when they are through, and in a sentence what became of those that failed: the removal goes on without.
-func (k *keeper) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record) (_ inventory.Record, trouble string, wait time.Duration) {
+// readyToLeave has the hooks of a removal on this disk before there is one: nobody tells what they were made of after that. Another agent
+// may have applied them.
+func (k *keeper) readyToLeave(ctx context.Context, service desired.Service, record inventory.Record) {
+	if !record.Applied.PreDelete && !record.Applied.PostDelete || !record.Has(service.Digest) {
+		return
+	}
+	objects, err := k.applied(ctx, service, record)
+	switch {
+	case err == nil:
+		_ = objects.Close() // nothing was read
+	case !errors.Is(err, repair.ErrNotNow):
+		k.log.Warn("the hooks of a removal are not on the disk", "err", err)
+	}
+}
+
+// hasHooks tells whether there are hooks of some moments.
+func hasHooks(items []set.Item, moments set.Hook) bool {
+	return slices.ContainsFunc(items, func(item set.Item) bool { return item.Hook&moments != 0 && item.Flags&object.Hold == 0 })
+}
+
+// runLast runs the hooks of a removal: those before it while all is still there, those after it when all is gone but the namespaces that
+// they are in; each once, as the inventory has it. It says when to look again, 0 when they are through, and in a sentence what became
+// of those after the removal that failed: the removal goes on without. One before it that fails stops the removal, since it may be there to
+// do so, and is run again.
+func (k *keeper) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record, moment set.Hook) (_ inventory.Record, trouble string, wait time.Duration) {
+	if told, through := k.through[moment]; through {
+		return record, told, 0
+	}
+	if wait := time.Until(k.rerun); wait > 0 && moment == object.PreDelete {
+		return record, "", wait
+	}
 	objects, err := k.appliedSet(record)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return record, "Its hooks for post-delete were not run: the agent's disk has lost them.", 0
+			return record, "Its hooks for " + nameOf(moment) + " were not run: the agent's disk has lost them.", 0
 		}
 		return record, "", k.failed(service, record, *retried(err))
 	}
 	defer func() { _ = objects.Close() }()
-	hooks, err := objects.Items()
+	items, err := objects.Items()
 	if err != nil {
 		return record, "", k.failed(service, record, *retried(err))
 	}
-	hooks = slices.DeleteFunc(hooks, func(item set.Item) bool { return !isLast(item) })
 	digest := "removal of " + record.Applied.Digest
-	request := apply.Request{Service: k.name, Digest: digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
-		return k.noteHooks(ctx, digest, ran)
+	hooks := slices.DeleteFunc(apply.Runs(digest, items, moment), func(item set.Item) bool { return item.Hook == 0 })
+	request := apply.Request{Service: k.name, Digest: digest, Again: k.again, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
+		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
 	}}
 	if k.progress == nil {
-		if left := k.Pruner.Prune(patience, k.name, before(hooks, record.Entries)).Left; len(left) > 0 {
-			return record, "", k.stillThere(service, record, left)
+		if moment == object.PostDelete {
+			if left := k.Pruner.Prune(patience, k.name, before(hooks, record.Entries)).Left; len(left) > 0 {
+				return record, "", k.stillThere(service, record, left)
+			}
 		}
 		if record, err = k.listLast(ctx, record, hooks); err != nil {
 			return record, "", k.failed(service, record, *retried(err))
 		}
 		request.Record = record
-		k.progress = k.Applier.BeginLast(request, hooks)
+		k.progress = k.Applier.BeginHooks(request, hooks, moment)
 	}
 	result := k.Applier.Advance(patience, request, k.progress)
 	if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
 		record = latest
 	}
-	switch {
-	case result.Waits != nil && !result.Waits.Overdue:
+	if result.Waits != nil && !result.Waits.Overdue {
 		k.report(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: "The service is being removed: " + result.Waits.Why + ".", ObjectsTotal: int32(len(record.Entries)),
 		})
 		return record, "", result.Waits.Look
-	case result.Err != nil:
-		k.progress = nil
-		return record, "", k.failed(service, record, *retried(result.Err))
-	case result.Waits != nil:
-		return record, "A hook for post-delete did not come to run: " + result.Waits.Why + ".", 0
-	case len(result.Failures) > 0 && !result.Final: // it may work the next time
-		k.progress = nil
-		return record, "", k.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
-	case len(result.Failures) > 0:
-		return record, "A hook for post-delete failed: " + maskText(service, result.Failures[0].String()), 0
 	}
-	return record, "", 0
+	progress := k.progress
+	k.progress = nil
+	switch {
+	case patience.Err() != nil:
+		return record, "", 0
+	case result.Err != nil:
+		return record, "", k.failed(service, record, *retried(result.Err))
+	case len(result.Failures) > 0 && !result.Final: // it may work the next time
+		return record, "", k.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
+	case result.Waits == nil && len(result.Failures) == 0:
+		k.through[moment] = ""
+		return record, "", 0
+	}
+	why := "did not come to run: "
+	if result.Waits == nil {
+		why = "failed: " + maskText(service, result.Failures[0].String())
+	} else {
+		why += result.Waits.Why + "."
+	}
+	if moment == object.PostDelete {
+		k.through[moment] = "A hook for post-delete " + why
+		return record, k.through[moment], 0
+	}
+	k.again = true
+	if err := k.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
+		return record, "", k.failed(service, record, *retried(err))
+	}
+	wait = max(k.failed(service, record, problem{text: fmt.Sprintf(
+		"The service is not removed, since a hook for pre-delete %s It is run again. To remove the service without it: kubectl annotate configmap -n %s inventory.%s %s=%s",
+		why, inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+	k.rerun = time.Now().Add(wait)
+	return record, "", wait
+}
+
+func nameOf(moment set.Hook) string {
+	if moment == object.PreDelete {
+		return "pre-delete"
+	}
+	return "post-delete"
 }
 
 // before are the entries that go before the last hooks run: all but their own and the namespaces that they are in.

@@ -81,6 +81,8 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		if in.Scope, err = k.Scope(ctx, service); err != nil {
 			return nil, err
 		}
+		release := record.ReleaseOf(service.Digest)
+		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
 			environment := in.Scope.Cluster.Environment()
 			building.For(environment)

@@ -17,8 +17,16 @@ type Scope struct {
 	Configuration map[string]any `json:"configuration"`
 	Cluster       ClusterScope   `json:"cluster"`
 	Service       ServiceScope   `json:"service"`
+	Release       ReleaseScope   `json:"release"`
 	// ReleaseService is what charts see as .Release.Service.
 	ReleaseService string `json:"releaseService,omitempty"`
+}
+
+// ReleaseScope is what a chart sees as .Release besides names.
+type ReleaseScope struct {
+	// Revision counts from 1. Install: nothing of the service was applied completely before; else it is an upgrade.
+	Revision int64 `json:"revision"`
+	Install  bool  `json:"install"`
 }
 
 // ClusterScope is the cluster that a template is rendered for.

@@ -135,6 +135,14 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 		Wave: wishes.Wave, Hook: wishes.Hook, Flags: wishes.Flags, Timeout: wishes.Timeout, Depends: wishes.Depends,
 		Position: at, text: at.Text, bare: obj.GetNamespace() == "",
 	}
+	if obj.GetGenerateName() != "" {
+		if wishes.Hook == 0 {
+			return &manifest.Error{Position: at, Line: at.Line, Problem: obj.GetKind() + ": metadata.generateName would make a new object at every apply. Give it a metadata.name, or make it a hook"}
+		}
+		obj.SetName(obj.GetGenerateName())
+		obj.SetGenerateName("")
+		item.Flags |= object.Generated
+	}
 	if !b.silent {
 		namespaced, err := b.scope(ctx, obj.GroupVersionKind())
 		if err == nil {
@@ -445,16 +453,17 @@ func (b *Builder) move(item Item, namespace string) (Item, error) {
 	return b.put(item, obj)
 }
 
-// twins finds objects that are there twice, and are not hooks all: those are run one after the other.
+// twins finds objects that are there twice. A hook may have the name of others: it is run before or after them.
 func (b *Builder) twins() error {
 	seen := make(map[object.Key]int, len(b.items))
 	var problems []error
 	for i, item := range b.items {
+		if item.Hook != 0 {
+			continue
+		}
 		first, twice := seen[item.Key]
 		if !twice {
 			seen[item.Key] = i
-		}
-		if !twice || item.Hook != 0 && b.items[first].Hook != 0 {
 			continue
 		}
 		problems = append(problems, &manifest.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(

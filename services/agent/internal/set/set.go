@@ -192,7 +192,7 @@ func (i *Item) share(known map[string]string) {
 	}
 }
 
-// Find reads the entry of one object.
+// Find reads the entry of one object. A hook is found only where no ordinary object has the name.
 func (s *Set) Find(key object.Key) (Item, bool, error) {
 	hash := hashOf(key)
 	var failed error
@@ -203,14 +203,21 @@ func (s *Set) Find(key object.Key) (Item, bool, error) {
 		}
 		return object.Sum(binary.LittleEndian.Uint64(row))
 	}
+	var hook Item
 	for i := sort.Search(int(s.count), func(i int) bool { return read(i) >= hash }); i < int(s.count) && read(i) == hash && failed == nil; i++ {
 		item, err := s.entry(int64(binary.LittleEndian.Uint32(row[8:])))
-		if err != nil || item.Key == key {
+		if err != nil || item.Key == key && item.Hook == 0 {
 			return item, err == nil, err
+		}
+		if item.Key == key {
+			hook = item
 		}
 	}
 	if failed != nil {
 		return Item{}, false, fmt.Errorf("read objects: %w", failed)
+	}
+	if hook.Hook != 0 {
+		return hook, true, nil
 	}
 	// It is not there, or the table is wrong.
 	_, err := s.Items()

@@ -119,9 +119,9 @@ func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}", "",
 			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
 		},
-		"a hook and an object of one name": {
-			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", "",
-			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
+		"a hook and two objects of one name": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", "",
+			"apps/a.yaml, document 3, line 9: ConfigMap shop/a is there twice, first in apps/a.yaml, document 2. Remove one",
 		},
 		"annotation that makes no sense": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/wave: soon}}", "",
@@ -211,6 +211,20 @@ func TestHooksThatShareANameAreCounted(t *testing.T) {
 	}
 }
 
+// A hook and an ordinary object may share a name. The ordinary one is found by it.
+func TestHookMayHaveTheNameOfAnObject(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	const hook, ordinary = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install}}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	for name, text := range map[string]string{"1": hook + "---\n" + ordinary, "2": ordinary + "---\n" + hook} {
+		s := must(t, store, name, text, nil)
+		item, found, err := s.Find(object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "a"})
+		if err != nil || !found || item.Hook != 0 {
+			t.Errorf("found %+v %t %v", item, found, err)
+		}
+	}
+}
+
 // A hook of several moments is run at each of them, also when its text was copied from the set before.
 func TestHookOfSeveralMomentsIsOneOfEach(t *testing.T) {
 	t.Parallel()
@@ -230,7 +244,7 @@ func TestHookOfSeveralMomentsIsOneOfEach(t *testing.T) {
 			}
 			got = append(got, fmt.Sprint(item.Hook, item.Nth))
 		}
-		if want := []string{fmt.Sprint(object.PreSync, 0), fmt.Sprint(object.PostSync, 1), fmt.Sprint(object.PostDelete, 2)}; !slices.Equal(got, want) {
+		if want := []string{fmt.Sprint(object.PostDelete, 0), fmt.Sprint(object.PreInstall, 1), fmt.Sprint(object.PreUpgrade, 2), fmt.Sprint(object.PostInstall, 3)}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}

@@ -80,6 +80,7 @@ func scope() render.Scope {
 	return render.Scope{
 		Cluster: render.ClusterScope{Name: "edge-1", Labels: map[string]string{"region": "eu"}, KubernetesVersion: "v1.36.3-gke.1", APIVersions: []string{"v1", "apps/v1", "apps/v1/Deployment"}},
 		Service: render.ServiceScope{Name: "shop", Namespace: "web"},
+		Release: render.ReleaseScope{Revision: 1, Install: true},
 	}
 }
 
@@ -195,7 +196,7 @@ func TestHelmRendersAChartWithDependencies(t *testing.T) {
 		"charts/cache/Chart.yaml":       "apiVersion: v2\nname: cache\nversion: 1.0.0\n",
 		"charts/cache/templates/c.yaml": configMap("cache", "x"),
 	}, nil)
-	want := []string{"ConfigMap db", "ConfigMap shop", "CustomResourceDefinition boats.x.dev"}
+	want := []string{"ConfigMap db", "ConfigMap shop", "ConfigMap test", "CustomResourceDefinition boats.x.dev"}
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), want) || !strings.Contains(got["ConfigMap shop"], `"chart-spec-file-Helm-36-true"`) || !strings.Contains(got["ConfigMap db"], `"7"`) {
 		t.Errorf("got %v %v", got, err)
 	}

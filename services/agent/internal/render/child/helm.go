@@ -232,7 +232,9 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if release == "" {
 		release = j.Name
 	}
-	top, err := chartutil.ToRenderValues(loaded, given, common.ReleaseOptions{Name: release, Namespace: j.Namespace, Revision: 1, IsInstall: true}, capabilities)
+	top, err := chartutil.ToRenderValues(loaded, given, common.ReleaseOptions{
+		Name: release, Namespace: j.Namespace, Revision: int(j.Scope.Release.Revision), IsInstall: j.Scope.Release.Install, IsUpgrade: !j.Scope.Release.Install,
+	}, capabilities)
 	if err != nil {
 		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
 	}
@@ -253,7 +255,7 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		base := path.Base(name)
-		if strings.HasPrefix(base, "_") || strings.HasSuffix(base, "NOTES.txt") || strings.Contains(name, "/templates/tests/") || strings.TrimSpace(rendered[name]) == "" {
+		if strings.HasPrefix(base, "_") || strings.HasSuffix(base, "NOTES.txt") || strings.TrimSpace(rendered[name]) == "" {
 			continue
 		}
 		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})

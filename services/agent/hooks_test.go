@@ -1,0 +1,521 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/inventory"
+)
+
+// neverHealthy is one that never becomes healthy.
+const neverHealthy = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stuck}\nspec: {selector: {matchLabels: {a: stuck}}, template: {metadata: {labels: {a: stuck}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
+
+// secret is a Secret with annotations, as "key: value, key: value".
+func secret(name, value, annotations string) string {
+	return strings.Replace(strings.Replace(annotated(name, value, annotations), "ConfigMap", "Secret", 1), "\ndata:", "\nstringData:", 1)
+}
+
+// found waits for an object.
+func (w *world) found(apiVersion, kind, name string) *unstructured.Unstructured {
+	w.t.Helper()
+	var obj *unstructured.Unstructured
+	w.eventually(kind+" "+name+" is there", func() bool {
+		var err error
+		obj, err = w.get(apiVersion, kind, w.namespace, name)
+		return err == nil && obj.GetDeletionTimestamp() == nil
+	})
+	return obj
+}
+
+// awaitAnother waits for another object of the name.
+func (w *world) awaitAnother(apiVersion, kind, name string, before types.UID) {
+	w.t.Helper()
+	w.eventually(kind+" "+name+" is made anew", func() bool {
+		obj, err := w.get(apiVersion, kind, w.namespace, name)
+		return err == nil && obj.GetDeletionTimestamp() == nil && obj.GetUID() != before
+	})
+}
+
+// emptyDisk has the next agent join the cluster as if there had been none.
+func (w *world) emptyDisk() {
+	w.data = w.t.TempDir()
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.hub.joined = false
+}
+
+// leaves waits until an object is gone.
+func (w *world) leaves(apiVersion, kind, name string) {
+	w.t.Helper()
+	w.eventually(kind+" "+name+" goes", func() bool {
+		_, err := w.get(apiVersion, kind, w.namespace, name)
+		return apierrors.IsNotFound(err)
+	})
+}
+
+// Install hooks run until the first revision is applied completely, upgrade hooks at those after it: a Secret that is random stays.
+func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("phases")
+	text := func(value string) string {
+		return secret("key", value, "helm.sh/hook: pre-install") + annotated("config", value, "") +
+			job("before", "helm.sh/hook: pre-upgrade") + job("first", "helm.sh/hook: post-install") + job("later", "helm.sh/hook: post-upgrade")
+	}
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("0")})
+	w.end("first", "Failed")
+	w.hub.awaitPhase(t, name, digest, failed)
+	failedJob := w.found("batch/v1", "Job", "first")
+	// Nothing is installed yet, so that this is no upgrade.
+	digest = w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("1")})
+	w.awaitAnother("batch/v1", "Job", "first", failedJob.GetUID())
+	w.end("first", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.mustBeGone("batch/v1", "Job", w.namespace, "before")
+	w.mustBeGone("batch/v1", "Job", w.namespace, "later")
+	key, first := w.found("v1", "Secret", "key"), w.found("batch/v1", "Job", "first")
+	stop()
+	w.emptyDisk()
+	w.start()
+	digest = w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("2")})
+	w.end("before", "Complete")
+	w.end("later", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.mustData("config", "2")
+	if after := w.found("v1", "Secret", "key"); after.GetUID() != key.GetUID() || after.GetResourceVersion() != key.GetResourceVersion() {
+		t.Error("the Secret of the installation was changed by an upgrade")
+	}
+	if after := w.found("batch/v1", "Job", "first"); after.GetUID() != first.GetUID() {
+		t.Error("the hook of the installation ran at an upgrade")
+	}
+	// It is not even rendered now: what it was made for still needs it.
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "3", "")}), healthy)
+	w.found("v1", "Secret", "key")
+	w.mustBeGone("batch/v1", "Job", w.namespace, "first")
+	w.hub.remove(name)
+	w.hub.await(t, name, gone)
+	w.mustBeGone("v1", "Secret", w.namespace, "key")
+}
+
+// A chart sees in .Release which hooks run, the same at every retry and on every disk.
+func TestReleaseSaysWhetherItIsAnUpgrade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("chart")
+	files := func(version string) map[string]string {
+		return map[string]string{
+			"Chart.yaml":             "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/a.yaml":       annotated("a", "{{ .Release.IsInstall }} {{ .Release.IsUpgrade }} {{ .Release.Revision }}", "version: v"+version),
+			"templates/tests/t.yaml": annotated("ordinary", "1", "") + annotated("test", "1", "helm.sh/hook: test"),
+		}
+	}
+	broken := files("0")
+	broken["templates/b.yaml"] = `{{ fail "not yet" }}`
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, broken), failed)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
+	w.mustData("a", "true false 1")
+	w.mustData("ordinary", "1") // whatever its folder is called
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "test")
+	stop()
+	w.emptyDisk()
+	stop = w.start()
+	kubectl(w, "", "delete", "configmap", "a")
+	w.found("v1", "ConfigMap", "a")
+	w.mustData("a", "true false 1")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("2")), healthy)
+	w.mustData("a", "false true 2")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("3")), healthy)
+	w.mustData("a", "false true 3")
+	// An agent that did not count has applied it: it is installed.
+	stop()
+	head, err := w.cluster.ConfigMaps(inventory.Namespace).Get(t.Context(), "inventory."+name, getOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := unstructured.NestedString(head.Object, "data", "state")
+	var state map[string]any
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		t.Fatal(err)
+	}
+	delete(state, "release")
+	data, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]any{"state": string(data)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", inventory.Namespace, "patch", "configmap", "inventory."+name, "--type=merge", "-p="+string(patch)); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("4")), healthy)
+	w.mustData("a", "false true 2")
+}
+
+// The objects that a hook needs stay until all hooks of the moment have ended, and go in the reverse order.
+func TestHooksOfHelmGoWhenAllHaveEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("rbac")
+	const hook = `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded"`
+	text := "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: setup, annotations: {" + hook + "}}\n" +
+		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: setup, annotations: {" + hook + "}}\nrules: []\n" +
+		// A claim that waits for its first consumer is not waited for.
+		"---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, annotations: {helm.sh/hook: pre-install}}\nspec: {storageClassName: none-such, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("setup", hook) + "---\n" + text + annotated("config", "1", "")})
+	w.found("batch/v1", "Job", "setup")
+	w.found("v1", "ServiceAccount", "setup")
+	w.found("rbac.authorization.k8s.io/v1", "Role", "setup")
+	w.end("setup", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	if sent, want := strings.Join(w.sent(), " "), "data setup setup setup setup setup setup config"; sent != want {
+		t.Errorf("sent: %s, want %s", sent, want)
+	}
+	var deleted []string
+	for _, line := range w.api.since(0) {
+		if path, ok := strings.CutPrefix(line, "DELETE "); ok {
+			parts := strings.Split(path, "/")
+			deleted = append(deleted, parts[len(parts)-2])
+		}
+	}
+	if want := []string{"jobs", "roles", "serviceaccounts"}; !slices.Equal(deleted, want) {
+		t.Errorf("deleted: %v, want %v", deleted, want)
+	}
+	w.hub.remove(name)
+	w.hub.await(t, name, gone)
+}
+
+// A failed hook goes by its own policy, those before it by theirs; the next revision runs them all again.
+func TestPoliciesOfAFailedHook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("policies")
+	text := annotated("account", "1", `helm.sh/hook: pre-install, helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-succeeded`) +
+		annotated("stays", "1", `helm.sh/hook: pre-install, helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-failed`) +
+		job("check", "helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-failed")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
+	w.found("v1", "ConfigMap", "account")
+	w.end("check", "Failed")
+	report := w.hub.awaitPhase(t, name, digest, failed)
+	if want := "the hook failed: the test says so"; !strings.Contains(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.leaves("batch/v1", "Job", "check")
+	w.leaves("v1", "ConfigMap", "account")
+	w.found("v1", "ConfigMap", "stays")
+	digest = w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text + annotated("config", "1", "")})
+	w.end("check", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.found("batch/v1", "Job", "check")
+	w.leaves("v1", "ConfigMap", "account")
+}
+
+// A Job that deletes itself once it has ended has told how; one that somebody deletes before has not.
+func TestHookThatIsDeletedWhileItIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	for _, condition := range []string{"Complete", "Failed", ""} {
+		name, hook := w.service("gone"+strings.ToLower(condition)), "gone"+strings.ToLower(condition)
+		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job(hook, "helm.sh/hook: pre-install") + annotated(hook+"-config", "1", "")})
+		w.found("batch/v1", "Job", hook)
+		if condition != "" {
+			w.end(hook, condition)
+		}
+		kubectl(w, "", "delete", "job", hook, "--wait=false")
+		if condition == "Complete" {
+			w.hub.awaitPhase(t, name, digest, healthy)
+			w.mustData(hook+"-config", "1")
+			continue
+		}
+		report := w.hub.awaitPhase(t, name, digest, failed)
+		if want := map[string]string{"Failed": "the hook failed: the test says so", "": "the hook went away before it had ended: somebody deleted it"}[condition]; !strings.Contains(report.GetMessage(), want) {
+			t.Errorf("got %s, want %s", report.GetMessage(), want)
+		}
+		w.mustBeGone("v1", "ConfigMap", w.namespace, hook+"-config")
+	}
+}
+
+// The TTL controller may be as fast as the end of the Job.
+func TestHookWithATTLOfZero(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("ttl")
+	text := strings.Replace(job("patch", "helm.sh/hook: pre-install"), "spec: {suspend", "spec: {ttlSecondsAfterFinished: 0, suspend", 1)
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text + annotated("config", "1", "")})
+	w.end("patch", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	if made := w.api.patches("/jobs/patch"); made != 1 {
+		t.Errorf("the hook was made %d times", made)
+	}
+}
+
+// Where nobody saw how a Job ended its event tells.
+func TestHookThatEndsUnseen(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{true, false} {
+		t.Run(fmt.Sprint(told), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.api.set(func(r *http.Request) int {
+				if r.URL.Query().Has("watch") && strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=unseen") {
+					return http.StatusServiceUnavailable
+				}
+				return 0
+			})
+			w.start()
+			name := w.service("unseen")
+			digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("unseen", "helm.sh/hook: pre-install") + annotated("config", "1", "")})
+			uid := w.found("batch/v1", "Job", "unseen").GetUID()
+			if told {
+				kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Event\nmetadata: {name: ended}\nreason: Completed\ntype: Normal\ninvolvedObject: {apiVersion: batch/v1, kind: Job, name: unseen, namespace: %s, uid: %s}\n", w.namespace, uid), "create", "-f", "-")
+			}
+			kubectl(w, "", "delete", "job", "unseen", "--wait=false")
+			if told {
+				w.hub.awaitPhase(t, name, digest, healthy)
+				w.mustData("config", "1")
+				return
+			}
+			report := w.hub.awaitPhase(t, name, digest, failed)
+			if want := "the hook went away while the API server was not heard"; !strings.Contains(report.GetMessage(), want) {
+				t.Errorf("got %s, want %s", report.GetMessage(), want)
+			}
+		})
+	}
+}
+
+// Helm starts hooks after the objects when those are sent, since pods may need them to become ready; Argo CD when all is healthy. A
+// service may say which it is.
+func TestHooksAfterTheObjects(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name        string
+		when        deliveryv1.PostHooks
+		runs, waits []string
+	}{
+		{"usual", deliveryv1.PostHooks_POST_HOOKS_UNSPECIFIED, []string{"helm"}, []string{"argo"}},
+		{"sent", deliveryv1.PostHooks_POST_HOOKS_SENT, []string{"argo", "helm"}, nil},
+		{"healthy", deliveryv1.PostHooks_POST_HOOKS_HEALTHY, nil, []string{"argo", "helm"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			name := w.service("after")
+			digest := w.hub.pushSynced(t, name, w.namespace, map[string]string{
+				"all.yaml": neverHealthy + job("helm", "helm.sh/hook: post-install") + job("argo", "argocd.argoproj.io/hook: PostSync"),
+			}, &deliveryv1.SyncSpec{PostHooks: test.when})
+			for _, job := range test.runs {
+				w.end(job, "Complete")
+			}
+			if len(test.waits) == 0 {
+				w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+				return
+			}
+			w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+				return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "stuck is not healthy yet")
+			})
+			for _, job := range test.waits {
+				w.mustBeGone("batch/v1", "Job", w.namespace, job)
+			}
+		})
+	}
+}
+
+func TestHooksBeforeARemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("leaving")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete, helm.sh/hook-delete-policy: hook-succeeded") + job("bye", "helm.sh/hook: post-delete"),
+	}), healthy)
+	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
+	w.hub.remove(name)
+	first := w.found("batch/v1", "Job", "cleanup")
+	w.mustData("a", "1") // all is still there
+	kill()
+	w.process()
+	w.end("cleanup", "Failed")
+	// It may be there to keep what would be lost.
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
+	if want := "The service is not removed, since a hook for pre-delete failed: Job " + w.namespace + "/cleanup"; !strings.HasPrefix(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.mustData("a", "1")
+	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.end("cleanup", "Complete")
+	w.leaves("v1", "ConfigMap", "a")
+	w.leaves("batch/v1", "Job", "cleanup")
+	w.end("bye", "Complete")
+	w.hub.await(t, name, gone)
+	w.mustBeGone("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
+	if made := w.api.patches("/jobs/cleanup"); made != 2 {
+		t.Errorf("the hook was made %d times", made)
+	}
+}
+
+// An agent that did not apply a service gets what a removal needs before there is one.
+func TestAnotherAgentRunsTheHooksOfARemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("handed")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "h.yaml": annotated("last", "1", "helm.sh/hook: pre-delete")})
+	w.hub.awaitPhase(t, name, digest, healthy)
+	stop()
+	w.emptyDisk()
+	w.start()
+	w.eventually("the other agent has the manifests", func() bool {
+		sets, err := filepath.Glob(filepath.Join(w.data, "sets", name+".*"))
+		return err == nil && len(sets) > 0
+	})
+	w.hub.remove(name)
+	w.eventually("the service goes", func() bool { // the hub has heard higher numbers of reports from the agent before
+		_, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
+		return apierrors.IsNotFound(err)
+	})
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+	if made := w.api.patches("/configmaps/last"); made != 1 {
+		t.Errorf("the hook was made %d times", made)
+	}
+}
+
+func TestRemovalWithoutAHookThatCannotRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("leaving")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete, fairlead.dev/timeout: 500ms"),
+	}), healthy)
+	w.hub.remove(name)
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
+	_, command, found := strings.Cut(report.GetMessage(), "To remove the service without it: kubectl ")
+	if !found || !strings.Contains(report.GetMessage(), "did not end within 500ms") {
+		t.Fatalf("got %s", report.GetMessage())
+	}
+	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", strings.Fields(command)...); err != nil {
+		t.Fatal(err)
+	}
+	w.hub.await(t, name, gone)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
+}
+
+// A hook may have the name of an ordinary object, which is there when all is done, before and after an upgrade.
+func TestHookAndObjectOfOneName(t *testing.T) {
+	t.Parallel()
+	for _, moments := range []string{"pre-install,pre-upgrade", "post-install,post-upgrade"} {
+		t.Run(moments[:4], func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			name := w.service("shared")
+			files := func(value string) map[string]string {
+				return map[string]string{"all.yaml": annotated("account", value, "") +
+					annotated("account", "hook", `helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded", helm.sh/hook: "`+moments+`"`)}
+			}
+			for _, value := range []string{"1", "1", "2"} {
+				more := files(value)
+				more["README.md"] = fmt.Sprint(len(w.api.since(0)))
+				w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, more), healthy)
+				w.mustData("account", value)
+				if obj := w.found("v1", "ConfigMap", "account"); len(obj.GetAnnotations()) > 0 {
+					t.Errorf("the hook's annotations are left: %v", obj.GetAnnotations())
+				}
+			}
+			entries := w.record(name).Entries
+			if len(entries) != 1 || entries[0].Hook || entries[0].Sum == 0 {
+				t.Errorf("the inventory has %+v", entries)
+			}
+			kubectl(w, "", "patch", "configmap", "account", `-p={"data":{"x":"theirs"}}`)
+			w.eventually("it is repaired", func() bool {
+				obj, err := w.get("v1", "ConfigMap", w.namespace, "account")
+				value, _, _ := unstructured.NestedString(obj.Object, "data", "x")
+				return err == nil && value == "2"
+			})
+			w.hub.remove(name)
+			w.hub.await(t, name, gone)
+			w.mustBeGone("v1", "ConfigMap", w.namespace, "account")
+		})
+	}
+}
+
+// A hook without a name of its own has another one for each revision.
+func TestHookWithAGeneratedName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("generated")
+	text := strings.Replace(job("migrate-", "argocd.argoproj.io/hook: PreSync"), "{name: migrate-", "{generateName: migrate-", 1)
+	var names []string
+	made := func() string {
+		var found string
+		w.eventually("the hook's object", func() bool {
+			out, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", w.namespace, "get", "jobs", "-o=name")
+			for line := range strings.FieldsSeq(string(out)) {
+				if one := strings.TrimPrefix(line, "job.batch/"); !slices.Contains(names, one) {
+					found = one
+				}
+			}
+			return err == nil && found != ""
+		})
+		names = append(names, found)
+		return found
+	}
+	for _, value := range []string{"1", "2"} {
+		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text + annotated("config", value, "")})
+		one := made()
+		if !strings.HasPrefix(one, "migrate-") {
+			t.Errorf("it is called %s", one)
+		}
+		kill()
+		kill = w.process()
+		w.end(one, "Complete")
+		w.hub.awaitPhase(t, name, digest, healthy)
+		if count := w.api.patches("/jobs/" + one); count != 1 {
+			t.Errorf("%s was made %d times", one, count)
+		}
+	}
+	w.leaves("batch/v1", "Job", names[0])
+	w.hub.remove(name)
+	w.hub.await(t, name, gone)
+	w.mustBeGone("batch/v1", "Job", w.namespace, names[1])
+}
+
+// What keeps a hook from ending is told, and the next revision does not wait for it.
+func TestStuckHookSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("stuck")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("check", "helm.sh/hook: pre-install") + annotated("config", "1", "")})
+	uid := w.found("batch/v1", "Job", "check").GetUID()
+	kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: check-1, labels: {controller-uid: %s}}\nspec: {schedulerName: none, containers: [{name: c, image: none-such}]}\n", uid), "create", "-f", "-")
+	kubectl(w, "", "patch", "pod", "check-1", "--subresource=status", "--type=merge",
+		`-p={"status":{"containerStatuses":[{"name":"c","image":"none-such","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "check is a hook that has not ended yet (pod check-1: container c: ImagePullBackOff: no such image)")
+	})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "2", "")}), healthy)
+	w.mustData("config", "2")
+	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
+}
