@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
+	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/deliver"
@@ -359,6 +360,7 @@ func (a *Agent) wire() {
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
 		Inventory: a.inventory,
 		Journal:   a.journal,
+		Answers:   answers.New(a.cluster.Secrets(inventory.Namespace), a.cluster),
 		Sets:      a.sets,
 		Renderer:  render.New(a.renderer...),
 		Scope:     a.scope,

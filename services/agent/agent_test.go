@@ -65,7 +65,7 @@ func runAgent() {
 	service, err := agent.New(agent.Config{
 		HubURL: os.Getenv("HUB"), DataDir: os.Getenv("DATA"), Kubeconfig: os.Getenv("KUBE"), JoinTokenFile: os.Getenv("JOIN"),
 		LeaderElect: os.Getenv("ELECT") != "",
-	}, agent.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard()})
+	}, agent.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard(), Renderer: []string{os.Args[0], asRenderer}})
 	if err == nil {
 		err = service.Run(context.Background())
 	}

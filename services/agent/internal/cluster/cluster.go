@@ -147,6 +147,11 @@ func (c *Cluster) ConfigMaps(namespace string) dynamic.ResourceInterface {
 	return own{c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)}
 }
 
+// Secrets gives access to the Secrets of a namespace, in the agent's own name.
+func (c *Cluster) Secrets(namespace string) dynamic.ResourceInterface {
+	return own{c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(namespace)}
+}
+
 // Leases gives access to the Leases of a namespace, in the agent's own name.
 func (c *Cluster) Leases(namespace string) dynamic.ResourceInterface {
 	return own{c.dynamic.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(namespace)}

@@ -80,6 +80,15 @@ func (s Service) Content() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// Values names what random values are kept for: the folder, how it is rendered, and the values that it is rendered with.
+// Rules and the cluster's labels, which Content has, too, give no release new passwords.
+func (s Service) Values() string {
+	return Service{
+		Namespace: s.Namespace, Path: s.Path, Artifact: s.Artifact, Render: s.Render, Digest: s.Digest,
+		Configuration: &deliveryv1.Configuration{Revision: s.Configuration.GetRevision()},
+	}.Content()
+}
+
 // kept is a Service as it is on disk.
 type kept struct {
 	*plain

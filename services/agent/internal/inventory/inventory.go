@@ -79,12 +79,15 @@ type Applied struct {
 	// Set names the rendered objects on the agent's disk, see package set.
 	Set  string    `json:"set,omitempty"`
 	Time time.Time `json:"time"`
-	// Environment that the objects were rendered for, if they depend on what the cluster can do.
+	// Environment that the objects were rendered for, if they depend on what the cluster can do; and after an @, if they have
+	// certificates that were made by the render, when these are to be renewed.
 	Environment string `json:"environment,omitempty"`
 	// ReleaseService is what the templates of a chart saw as .Release.Service; "": no chart, or Fairlead.
 	ReleaseService string `json:"releaseService,omitempty"`
 	// Warnings are sentences on what was read in another way than it looks, each on its line.
 	Warnings string `json:"warnings,omitempty"`
+	// Values names the content that random values are kept for.
+	Values string `json:"values,omitempty"`
 	// PreDelete and PostDelete: there are hooks to run when the service is removed.
 	PreDelete  bool `json:"preDelete,omitempty"`
 	PostDelete bool `json:"postDelete,omitempty"`
@@ -270,15 +273,21 @@ func (s *Store) Depends() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kept := range s.records {
-		if kept.record.Applied.Environment != "" {
+		if environment, _, _ := strings.Cut(kept.record.Applied.Environment, "@"); environment != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// Own tells the ConfigMaps that are the agent's own: no service may have them.
+// ValuesName is the Secret in which the agent keeps the random values of a service.
+func ValuesName(service string) string { return "values." + service }
+
+// Own tells the ConfigMaps and Secrets that are the agent's own: no service may have them.
 func Own(key object.Key) bool {
+	if key.Group == "" && key.Kind == "Secret" && key.Namespace == Namespace && strings.HasPrefix(key.Name, ValuesName("")) {
+		return true
+	}
 	return key.Group == "" && key.Kind == "ConfigMap" && key.Namespace == Namespace && (key.Name == clusterMap || strings.HasPrefix(key.Name, headName("")))
 }
 

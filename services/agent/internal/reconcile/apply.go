@@ -354,7 +354,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{
 		Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
-		ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
+		Values: service.Values(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
 		PreDelete: hasHooks(items, object.PreDelete), PostDelete: hasHooks(items, object.PostDelete), Time: time.Now().UTC().Truncate(time.Second),
 	}
 	if !k.Inventory.Note(record) {

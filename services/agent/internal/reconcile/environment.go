@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"fairlead.dev/platform/hub"
@@ -10,10 +12,30 @@ import (
 // lookAroundEvery is between two looks at what the cluster can do, while something was rendered for that.
 const lookAroundEvery = 5 * time.Minute
 
-// outdated tells that what was rendered for this environment would be rendered differently now; "": for any.
+// outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Certificates
+// are a part of it: they are renewed when their time comes.
 func (c *Controller) outdated(environment string) bool {
+	environment, renewal := splitEnvironment(environment)
 	now := c.environment.Load()
-	return now != nil && environment != "" && environment != *now
+	return now != nil && environment != "" && environment != *now || !renewal.IsZero() && !time.Now().Before(renewal)
+}
+
+// joinEnvironment writes what a render depends on besides its content: what the cluster can do, and when the first of its
+// certificates is to be renewed.
+func joinEnvironment(environment string, renewal time.Time) string {
+	if renewal.IsZero() {
+		return environment
+	}
+	return environment + "@" + strconv.FormatInt(renewal.Unix(), 10)
+}
+
+// splitEnvironment reads what joinEnvironment wrote.
+func splitEnvironment(text string) (environment string, renewal time.Time) {
+	environment, at, ok := strings.Cut(text, "@")
+	if seconds, err := strconv.ParseInt(at, 10, 64); ok && err == nil {
+		renewal = time.Unix(seconds, 0)
+	}
+	return environment, renewal
 }
 
 // lookAround looks now and then what the cluster can do, as long as something was rendered for that, and has that

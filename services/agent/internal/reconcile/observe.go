@@ -69,6 +69,9 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	k.report(service, record, report)
 	k.ripe(service, report)
 	wait := idle
+	if _, renewal := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && k.stance.verdict.Apply {
+		wait = min(wait, max(time.Until(renewal), 0))
+	}
 	if len(k.looks.leaving) > 0 {
 		wait = time.Until(k.looks.then)
 	}

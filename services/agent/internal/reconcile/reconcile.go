@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
@@ -71,8 +72,10 @@ type Deps struct {
 	Artifacts Artifacts
 	Inventory *inventory.Store
 	Journal   *journal.Journal
-	Sets      *set.Store
-	Renderer  *render.Renderer
+	// Answers keeps what random functions gave.
+	Answers  *answers.Store
+	Sets     *set.Store
+	Renderer *render.Renderer
 	// Scope is what the templates of a service see; Lookup reads the cluster for them, as the service may.
 	Scope   func(ctx context.Context, service desired.Service) (render.Scope, error)
 	Lookup  func(service desired.Service) render.Lookup

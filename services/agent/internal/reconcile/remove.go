@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
@@ -66,6 +68,11 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	}
 	if trouble != "" {
 		out.Kept = append([]string{trouble}, out.Kept...)
+	}
+	if err := k.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
+		k.log.Warn("random values of a service that left may stay", "err", err)
+	} else if err != nil {
+		return k.failed(service, record, problem{text: sentence(err)})
 	}
 	k.Memory.Forget(k.name)
 	if err := k.Inventory.Delete(ctx, k.name); err != nil {

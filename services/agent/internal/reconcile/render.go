@@ -69,14 +69,18 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		}
 	}
 	lookups := newLookups(k.Lookup(service), service, record)
+	kept := &memo{store: k.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
-		Lookup: lookups.lookup,
-		Warn:   building.Warn,
-		Memo:   func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
+		Recall:  kept.recall,
+		Answers: func(used []render.Answer) { kept.used = used },
+		Lookup:  lookups.lookup,
+		Warn:    building.Warn,
+		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
 		return nil, err
 	}
+	var environment string
 	if in.Folder.Scoped() {
 		if in.Scope, err = k.Scope(ctx, service); err != nil {
 			return nil, err
@@ -84,8 +88,7 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		release := record.ReleaseOf(service.Digest)
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
-			environment := in.Scope.Cluster.Environment()
-			building.For(environment)
+			environment = in.Scope.Cluster.Environment()
 			k.environment.Store(&environment) // what was seen last counts, for all
 		}
 	}
@@ -112,6 +115,10 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, in.Folder.Root())}); err != nil {
 			return nil, err
 		}
+	}
+	building.For(joinEnvironment(environment, kept.renewal()))
+	if err := kept.save(ctx); err != nil {
+		return nil, err
 	}
 	return building.Commit(ctx)
 }

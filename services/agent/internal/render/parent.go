@@ -213,6 +213,10 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 			if err := c.answer(ctx, in.Lookup, payload); err != nil {
 				return err
 			}
+		case FrameRecall:
+			if err := c.recall(ctx, in.Recall); err != nil {
+				return err
+			}
 		case FrameFailed:
 			var failure Failure
 			if err := json.Unmarshal(payload, &failure); err != nil {
@@ -231,6 +235,9 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 				if in.Warn != nil {
 					in.Warn(text)
 				}
+			}
+			if len(done.Answers) > 0 && in.Answers != nil {
+				in.Answers(done.Answers)
 			}
 			return nil
 		default:
@@ -258,6 +265,22 @@ func (c *child) answer(ctx context.Context, lookup Lookup, payload []byte) error
 			answer = LookupAnswer{Error: err.Error()}
 		}
 	}
+	return c.reply(answer)
+}
+
+// recall tells the child which answers are kept.
+func (c *child) recall(ctx context.Context, recall Recall) error {
+	var answer RecallAnswer
+	if recall != nil {
+		var err error
+		if answer.Answers, err = recall(ctx); err != nil {
+			answer = RecallAnswer{Error: err.Error()}
+		}
+	}
+	return c.reply(answer)
+}
+
+func (c *child) reply(answer any) error {
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)

@@ -33,6 +33,10 @@ type Input struct {
 	Scope  Scope
 	// Lookup may be nil: then nothing is found.
 	Lookup Lookup
+	// Recall may be nil: then nothing is kept. Answers is called with what templates got of random and time functions, if
+	// they called any, once all objects were told. It may be nil.
+	Recall  Recall
+	Answers func(used []Answer)
 	// Memo may be nil.
 	Memo manifest.Memo
 	// Warn is told what is read, though its author may have meant something else. It may be nil.

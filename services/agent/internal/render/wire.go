@@ -18,12 +18,13 @@ import (
 
 // Parent and child talk in frames: a byte of kind, four of length (big-endian), and as many of JSON. The
 // child gets a FrameJob and then the folder's tar on stdin; it writes frames to stdout, and reads the
-// answers to its lookups, one for each, from descriptor 3.
+// answers to what it asks, one for each, from descriptor 3.
 const (
 	FrameJob    = 'j' // Job
 	FrameObject = 'o' // position, newline, object
 	FrameLookup = 'l' // LookupRequest
-	FrameAnswer = 'a' // LookupAnswer
+	FrameRecall = 'r' // empty: asks for the answers of random functions that are kept
+	FrameAnswer = 'a' // LookupAnswer or RecallAnswer
 	FrameFailed = 'f' // Failure, the last frame
 	FrameDone   = 'd' // Done: all objects were told; the last frame
 )
@@ -98,6 +99,12 @@ type LookupAnswer struct {
 	Error  string          `json:"error,omitempty"`
 }
 
+// RecallAnswer has the answers that are kept, or an error.
+type RecallAnswer struct {
+	Answers []Answer `json:"answers,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
 // Failure is why there is no result.
 type Failure struct {
 	// Mistakes are those of the manifests.
@@ -112,6 +119,8 @@ type Done struct {
 	Depends bool `json:"depends,omitempty"`
 	// Warnings are the first sentences of what is read, though its author may have meant something else.
 	Warnings []string `json:"warnings,omitempty"`
+	// Answers of random functions that templates got.
+	Answers []Answer `json:"answers,omitempty"`
 }
 
 // FailureOf takes an error apart.

@@ -39,6 +39,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 	http.DefaultTransport = noNetwork{}
 	w := bufio.NewWriterSize(out, 64<<10)
 	j := &job{out: w, answers: bufio.NewReader(answers)}
+	j.kept = newAnswers(j.recall)
 	err := j.run(in)
 	if err != nil && !errors.Is(err, errGone) {
 		var payload []byte
@@ -47,7 +48,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 		}
 	} else if err == nil {
 		var payload []byte
-		if payload, err = json.Marshal(render.Done{Depends: j.depends, Warnings: j.warnings}); err == nil {
+		if payload, err = json.Marshal(render.Done{Depends: j.depends, Warnings: j.warnings, Answers: j.kept.used}); err == nil {
 			err = render.WriteFrame(w, render.FrameDone, payload)
 		}
 	}
@@ -77,8 +78,10 @@ type job struct {
 	warnings []string
 	// unanswered: the cluster did not answer a lookup, or refused it.
 	unanswered bool
-	out        *bufio.Writer
-	answers    io.Reader
+	// kept are the answers of random functions.
+	kept    *answers
+	out     *bufio.Writer
+	answers io.Reader
 }
 
 func (j *job) run(in io.Reader) error {
@@ -142,12 +145,8 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(render.WriteFrame(j.out, render.FrameLookup, payload), j.out.Flush()); err != nil {
-		return nil, errors.Join(errGone, err)
-	}
-	_, payload, err = render.ReadFrame(j.answers)
-	if err != nil {
-		return nil, errors.Join(errGone, err)
+	if payload, err = j.ask(render.FrameLookup, payload); err != nil {
+		return nil, err
 	}
 	var answer render.LookupAnswer
 	if err := json.Unmarshal(payload, &answer); err != nil {
@@ -170,6 +169,18 @@ func (j *job) warn(text string) {
 	if len(j.warnings) < most {
 		j.warnings = append(j.warnings, text)
 	}
+}
+
+// ask sends a frame to the agent, and reads its answer.
+func (j *job) ask(kind byte, payload []byte) ([]byte, error) {
+	if err := errors.Join(render.WriteFrame(j.out, kind, payload), j.out.Flush()); err != nil {
+		return nil, errors.Join(errGone, err)
+	}
+	_, answer, err := render.ReadFrame(j.answers)
+	if err != nil {
+		return nil, errors.Join(errGone, err)
+	}
+	return answer, nil
 }
 
 // mistake is an error at a file of the folder, or of the folder itself.

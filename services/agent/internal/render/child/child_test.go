@@ -87,6 +87,14 @@ func scope() render.Scope {
 // patience is for a machine that has much else to do.
 const patience = 10 * time.Minute
 
+// scan looks at a folder.
+func scan(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string) (*render.Folder, error) {
+	t.Helper()
+	packed := pack(t, files)
+	service := desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: spec}
+	return render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil })
+}
+
 // run renders a folder in a child, and lists the objects as JSON by name.
 func run(t testing.TB, spec *deliveryv1.RenderSpec, files map[string]string, lookup render.Lookup) (map[string]string, error) {
 	t.Helper()

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Masterminds/sprig/v3"
 	"helm.sh/helm/v4/pkg/chart/common"
 	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -241,13 +242,21 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if about, ok := top["Release"].(map[string]any); ok && j.Scope.ReleaseService != "" {
 		about["Service"] = j.Scope.ReleaseService
 	}
-	helm := engine.Engine{CustomTemplateFuncs: map[string]any{"lookup": j.lookup}}
+	sources := sourcesOf(loaded, map[string][]byte{})
+	mark(loaded)
+	functions := j.kept.functions(sprig.TxtFuncMap())
+	functions["lookup"], functions["fairleadAt"] = j.lookup, j.kept.at
+	helm := engine.Engine{CustomTemplateFuncs: functions}
 	rendered, err := helm.RenderWithContext(context.Background(), loaded, top) // the parent ends the process
 	if err != nil {
+		said := unmarked(strings.TrimSpace(err.Error()))
 		if j.unanswered { // templates can't catch it, so it is why they failed
-			return nil, fmt.Errorf("helm: %s", strings.TrimSpace(err.Error()))
+			return nil, fmt.Errorf("helm: %s", said)
 		}
-		return nil, j.mistake(j.folder.Root(), "helm: "+strings.TrimSpace(err.Error()))
+		return nil, j.mistake(j.folder.Root(), "helm: "+said)
+	}
+	if text := j.kept.warning(sources); text != "" {
+		j.warn(text)
 	}
 	var texts []text
 	for _, crd := range loaded.CRDObjects() {

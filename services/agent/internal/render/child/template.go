@@ -17,7 +17,7 @@ import (
 
 // templates renders plain manifests that are templates. Files named _*.tpl only define.
 func (j *job) templates() error {
-	root := template.New("").Option("missingkey=error").Funcs(functions())
+	root := template.New("").Option("missingkey=error").Funcs(functions()).Funcs(j.kept.functions(functions()))
 	includes := 0
 	root.Funcs(template.FuncMap{"include": func(name string, data any) (string, error) {
 		const maxIncludes = 200
@@ -30,6 +30,7 @@ func (j *job) templates() error {
 		return out.String(), err
 	}})
 	var names []string
+	sources := map[string][]byte{}
 	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
 		name, ok := j.folder.Name(entry)
 		if !ok {
@@ -62,10 +63,17 @@ func (j *job) templates() error {
 	var texts []text
 	for _, name := range names {
 		var out limited
+		j.kept.template = name
 		if err := root.ExecuteTemplate(&out, name, scope); err != nil {
+			if j.unanswered {
+				return err
+			}
 			return j.mistake(name, err.Error())
 		}
 		texts = append(texts, text{file: name, text: out.String()})
+	}
+	if text := j.kept.warning(sources); text != "" {
+		j.warn(text)
 	}
 	return j.read(texts)
 }
