@@ -22,20 +22,20 @@ import (
 )
 
 // recalling is run with kept answers. It gives those that templates got, too.
-func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string, kept []render.Answer) (map[string]string, render.Answers) {
+func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string, kept []render.Answer) (map[string]string, []render.Answer) {
 	t.Helper()
 	folder, err := scan(t, spec, files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	objects, asked := map[string]string{}, 0
-	var answers render.Answers
+	var answers []render.Answer
 	renderer := render.New(os.Args[0], asChild)
 	renderer.CPU, renderer.Time = processor, patience
 	err = renderer.Render(t.Context(), render.Input{
 		Folder: folder, Scope: scope(),
 		Recall:  func(context.Context) ([]render.Answer, error) { asked++; return kept, nil },
-		Answers: func(out render.Answers) { answers = out },
+		Answers: func(used []render.Answer) { answers = used },
 	}, func(obj *unstructured.Unstructured, _ manifest.Position) error {
 		text, err := json.Marshal(obj.Object)
 		objects[obj.GetKind()+" "+obj.GetName()] = string(text)
@@ -88,8 +88,8 @@ func TestWhatIsKeptIsRenderedAgainByteByByte(t *testing.T) {
 	chart := map[string]string{"Chart.yaml": chartYAML, "templates/all.yaml": moving}
 	first, kept := recalling(t, nil, chart, nil)
 	other, _ := recalling(t, nil, chart, nil)
-	again, same := recalling(t, nil, chart, kept.Used)
-	if first["Secret all"] != again["Secret all"] || len(kept.Used) != len(same.Used) {
+	again, same := recalling(t, nil, chart, kept)
+	if first["Secret all"] != again["Secret all"] || len(kept) != len(same) {
 		t.Errorf("rendered again it is\n%s\nfirst\n%s", again["Secret all"], first["Secret all"])
 	}
 	fields := func(text string) map[string]any {
@@ -118,8 +118,8 @@ func TestTemplatesKeepTheirRandomValuesToo(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a.yaml": configMap("a", `{{ randInt 0 1000000000 }}-{{ bcrypt "x" }}`)}
 	first, kept := recalling(t, with(templates), files, nil)
-	again, _ := recalling(t, with(templates), files, kept.Used)
-	if len(kept.Used) != 2 || first["ConfigMap a"] != again["ConfigMap a"] {
+	again, _ := recalling(t, with(templates), files, kept)
+	if len(kept) != 2 || first["ConfigMap a"] != again["ConfigMap a"] {
 		t.Errorf("%v, then %v", first, again)
 	}
 }
@@ -137,7 +137,7 @@ func TestAnswersAreThoseOfTheirTemplate(t *testing.T) {
 	}
 	first, kept := recalling(t, nil, chart, nil)
 	var names []string
-	for _, answer := range kept.Used {
+	for _, answer := range kept {
 		names = append(names, answer.Template)
 	}
 	slices.Sort(names)
@@ -145,7 +145,7 @@ func TestAnswersAreThoseOfTheirTemplate(t *testing.T) {
 		t.Errorf("answers of %v, want %v", names, want)
 	}
 	delete(chart, "templates/a.yaml")
-	again, _ := recalling(t, nil, chart, kept.Used)
+	again, _ := recalling(t, nil, chart, kept)
 	if again["ConfigMap b"] != first["ConfigMap b"] || again["ConfigMap c"] != first["ConfigMap c"] {
 		t.Errorf("without another template it is %v, was %v", again, first)
 	}
@@ -165,16 +165,16 @@ data:
 `}
 	first, kept := recalling(t, nil, chart, nil)
 	soon, late := time.Now().AddDate(0, 0, 90*7/12-1), time.Now().AddDate(0, 0, 90*2/3)
-	for i, answer := range kept.Used {
+	for i, answer := range kept {
 		if answer.Function != "genCA" {
 			continue
 		}
 		if answer.Renew.Before(soon) || answer.Renew.After(late) {
 			t.Errorf("an authority of 90 days is renewed at %s", answer.Renew)
 		}
-		kept.Used[i].Renew = time.Now().Add(-time.Second)
+		kept[i].Renew = time.Now().Add(-time.Second)
 	}
-	again, _ := recalling(t, nil, chart, kept.Used)
+	again, _ := recalling(t, nil, chart, kept)
 	var before, after struct{ Data map[string]string }
 	for text, to := range map[string]any{first["Secret tls"]: &before, again["Secret tls"]: &after} {
 		if err := json.Unmarshal([]byte(text), to); err != nil {
@@ -213,12 +213,23 @@ func TestWhatIsTooMuchToBeKeptIsNamed(t *testing.T) {
 		"templates/_parts.tpl": "{{/* passwords */}}\n{{ define \"password\" }}{{ randAlphaNum 1000 }}{{ end }}",
 		"templates/a.yaml":     configMap("a", `{{ range until 300 }}{{ include "password" $ }}{{ end }}`),
 	}
-	_, answers := recalling(t, nil, chart, nil)
-	if want := []string{"web/templates/_parts.tpl, line 2 (randAlphaNum)"}; !slices.Equal(answers.Loose, want) {
-		t.Errorf("told of %q, want %q", answers.Loose, want)
+	folder, err := scan(t, nil, chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renderer := render.New(os.Args[0], asChild)
+	renderer.CPU, renderer.Time = processor, patience
+	var warnings []string
+	var answers []render.Answer
+	err = renderer.Render(t.Context(), render.Input{
+		Folder: folder, Scope: scope(),
+		Answers: func(used []render.Answer) { answers = used }, Warn: func(text string) { warnings = append(warnings, text) },
+	}, func(*unstructured.Unstructured, manifest.Position) error { return nil })
+	if want := "Random values are made again by every render, because they are too many to be kept: web/templates/_parts.tpl, line 2 (randAlphaNum)."; err != nil || !slices.Contains(warnings, want) {
+		t.Errorf("warned of %q, want %q: %v", warnings, want, err)
 	}
 	size := 0
-	for _, answer := range answers.Used {
+	for _, answer := range answers {
 		size += len(answer.Value)
 	}
 	if size > render.MaxAnswers || size < render.MaxAnswers/2 {
@@ -249,5 +260,44 @@ func TestValuesThatCantBeRecalledFailTheRenderAndNotTheFolder(t *testing.T) {
 	}
 	if _, mistake := err.(*manifest.Error); mistake { //nolint:errorlint // as it is
 		t.Errorf("%v is taken for a mistake of the folder", err)
+	}
+}
+
+// A schema that allows no other values than its own is about the chart's values, not about the configuration beside them.
+func TestAClosedSchemaLetsTheConfigurationIn(t *testing.T) {
+	t.Parallel()
+	chart := map[string]string{
+		"Chart.yaml":         chartYAML,
+		"values.yaml":        "port: 80\n",
+		"values.schema.json": `{"additionalProperties": false, "properties": {"port": {"type": "integer"}}}`,
+		"templates/a.yaml":   configMap("a", `"{{ .Values.port }}-{{ .Values.configuration.tier }}"`),
+	}
+	configured := func(files map[string]string) (string, error) {
+		folder, err := scan(t, nil, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := render.Input{Folder: folder, Scope: scope()}
+		in.Scope.Configuration = map[string]any{"tier": "gold"}
+		renderer := render.New(os.Args[0], asChild)
+		renderer.CPU, renderer.Time = processor, patience
+		var text string
+		err = renderer.Render(t.Context(), in, func(obj *unstructured.Unstructured, _ manifest.Position) error {
+			text, _, _ = unstructured.NestedString(obj.Object, "data", "a")
+			return nil
+		})
+		return text, err
+	}
+	if got, err := configured(chart); err != nil || got != "80-gold" {
+		t.Errorf("got %q %v", got, err)
+	}
+	chart["values.yaml"] = "port: 80\nother: 1\n"
+	if _, err := configured(chart); err == nil || !strings.Contains(err.Error(), "other") {
+		t.Errorf("a value that the schema does not know: %v", err)
+	}
+	chart["values.yaml"] = "port: 80\n"
+	chart["values.schema.json"] = `{"properties": {"configuration": {"properties": {"tier": {"const": "silver"}}}}}`
+	if _, err := configured(chart); err == nil || !strings.Contains(err.Error(), "tier") {
+		t.Errorf("a schema that is about the configuration: %v", err)
 	}
 }

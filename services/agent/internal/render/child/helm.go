@@ -233,9 +233,13 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if release == "" {
 		release = j.Name
 	}
-	top, err := chartutil.ToRenderValues(loaded, given, common.ReleaseOptions{
+	options := common.ReleaseOptions{
 		Name: release, Namespace: j.Namespace, Revision: int(j.Scope.Release.Revision), IsInstall: j.Scope.Release.Install, IsUpgrade: !j.Scope.Release.Install,
-	}, capabilities)
+	}
+	if _, err := chartutil.ToRenderValues(loaded, checked(loaded, given, j.Scope.Configuration), options, capabilities); err != nil {
+		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
+	}
+	top, err := chartutil.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
 	if err != nil {
 		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
 	}
@@ -270,6 +274,20 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})
 	}
 	return texts, nil
+}
+
+// checked are the values that a chart's schema is about: a schema that knows no other values than its own would refuse the
+// service's configuration.
+func checked(c *chart.Chart, given, configuration map[string]any) map[string]any {
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+	}
+	if len(configuration) == 0 || json.Unmarshal(c.Schema, &schema) == nil && schema.Properties["configuration"] != nil {
+		return given
+	}
+	given = maps.Clone(given)
+	delete(given, "configuration")
+	return given
 }
 
 // capable tells whether a chart, or one in it, reads what the cluster can do. One that only names it does no harm.
