@@ -250,9 +250,16 @@ func (w *World) Serve(ctx context.Context, name string, sync *deliveryv1.SyncSpe
 	return w.ServeSpec(ctx, name, &consolev1.ServiceSpec{Path: name, Sync: sync})
 }
 
-// ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given.
+// ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given, and the sync that was
+// asked for last stays: without it the content of before would be delivered once more.
 func (w *World) ServeSpec(ctx context.Context, name string, spec *consolev1.ServiceSpec) error {
 	spec.Source, spec.Cluster, spec.Namespace = "sample", cluster, name
+	if before, err := w.Service(ctx, name); err == nil && before.GetSpec().GetSync().GetRequestTime() != nil {
+		if spec.Sync == nil {
+			spec.Sync = &deliveryv1.SyncSpec{}
+		}
+		spec.Sync.RequestTime = before.GetSpec().GetSync().GetRequestTime()
+	}
 	_, err := w.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: name}, Spec: spec,
 	}})

@@ -67,7 +67,7 @@ type Version struct {
 	Live map[string]map[string]any `json:"live"`
 	// Gone are objects that are no longer there.
 	Gone []string `json:"gone"`
-	// Requests are those of a second pass, as "verb resource/name".
+	// Requests are those of a second pass, as "verb resource/name"; one that begins with ? may be among them.
 	Requests []string `json:"requests"`
 	// Extra are objects that are applied though the reference lacks them, such as what lookup made it leave out. They are
 	// of the API's core.
