@@ -256,7 +256,7 @@ func (c *copier) take(ctx context.Context, into target, all Manifest, pack strin
 // asked for yet is built from the mirror when somebody does.
 func (c *copier) artifacts(ctx context.Context, from coordination.Member, name string) error {
 	for _, p := range c.catalog.Places(name) {
-		r, ok := c.builder.Lookup(p)
+		r, ok := c.builder.Lookup(p) //nolint:contextcheck // what it finds is for all who ask: Close ends it
 		if !ok || c.store.Has(r.Digest) {
 			continue
 		}

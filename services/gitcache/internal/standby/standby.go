@@ -130,7 +130,7 @@ func (s *Standby) Run(ctx context.Context) error {
 			s.pass(now)
 		}
 		if pin.begin(time.Now()) {
-			s.pin()
+			s.pin() //nolint:contextcheck // what it finds is for all who ask: Close ends it
 		}
 		s.begin(ctx, &running)
 		next.Reset(s.until(look, pin))
