@@ -297,7 +297,7 @@ func (w *Wishes) words(annotations map[string]string) error {
 		}
 		w.Flags |= flag
 	}
-	if annotations["helm.sh/resource-policy"] == "keep" {
+	if strings.EqualFold(strings.TrimSpace(annotations["helm.sh/resource-policy"]), "keep") { // as Helm reads it when it uninstalls
 		w.Flags |= PruneNever
 	}
 	for _, option := range list(annotations["argocd.argoproj.io/sync-options"]) {
