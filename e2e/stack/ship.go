@@ -15,6 +15,9 @@ import (
 // Repository is a clone of the stack's repository to commit in and push from.
 type Repository struct{ dir string }
 
+// Dir is the work tree.
+func (r *Repository) Dir() string { return r.dir }
+
 // Clone clones the stack's repository, as a developer would.
 func (s *Stack) Clone(ctx context.Context) (*Repository, error) {
 	dir, err := os.MkdirTemp(s.Dir, "clone-")
