@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,5 +215,31 @@ func TestPortsOfOneKeyAreNamedWithTheirContainer(t *testing.T) {
 		if !strings.Contains(report.GetMessage(), want) {
 			t.Errorf("%s does not name %s", report.GetMessage(), want)
 		}
+	}
+}
+
+// The controller makes an aggregated role anew that it does not know to be gone when it hears of a part that went.
+func TestAggregatedRolesGoBeforeTheirParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("roles")
+	var text strings.Builder
+	for _, part := range []string{"a", "b", "c", "d", "e"} {
+		fmt.Fprintf(&text, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: %[1]s-%[2]s, labels: {%[1]s: \"yes\"}}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]\n---\n", w.namespace, part)
+	}
+	fmt.Fprintf(&text, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: %[1]s-z}\naggregationRule: {clusterRoleSelectors: [{matchLabels: {%[1]s: \"yes\"}}]}\nrules: []\n", w.namespace)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"roles.yaml": text.String()}), healthy)
+	w.forget()
+	w.hub.remove(name)
+	var deleted []string
+	w.eventually("all roles are deleted", func() bool {
+		deleted = slices.DeleteFunc(w.api.since(0), func(line string) bool {
+			return !strings.HasPrefix(line, "DELETE ") || !strings.Contains(line, "/clusterroles/")
+		})
+		return len(deleted) == 6
+	})
+	if !strings.HasSuffix(deleted[0], w.namespace+"-z") {
+		t.Errorf("the aggregated role does not go first: %v", deleted)
 	}
 }

@@ -104,7 +104,7 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 	}
 	var out Outcome
 	var mu sync.Mutex // guards out.Kept
-	for _, group := range order.Removal(entries) {
+	for _, group := range p.groups(ctx, entries) {
 		if len(out.Left) > 0 {
 			for _, entry := range group {
 				out.Left = append(out.Left, Left{Entry: entry, Why: "waits for the objects that have to go before it"})
@@ -123,6 +123,41 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 	}
 	slices.Sort(out.Kept)
 	return out
+}
+
+// groups is the order of the removal. ClusterRoles that are aggregated of others go before those: the cluster's controller writes
+// such a role again whenever a part of it goes, and makes it anew if it does not know yet that the role is gone.
+func (p *Pruner) groups(ctx context.Context, entries []inventory.Entry) [][]inventory.Entry {
+	var groups [][]inventory.Entry
+	for _, group := range order.Removal(entries) {
+		var aggregated, rest []inventory.Entry
+		for _, entry := range group {
+			if p.aggregates(ctx, entry) {
+				aggregated = append(aggregated, entry)
+			} else {
+				rest = append(rest, entry)
+			}
+		}
+		if len(aggregated) > 0 && len(rest) > 0 {
+			groups = append(groups, aggregated, rest)
+		} else {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// aggregates tells a ClusterRole that has an aggregationRule. One that can't be read is taken for any other: its removal says why.
+func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
+	if entry.GVK().GroupKind() != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}) {
+		return false
+	}
+	role, err := p.api.Get(ctx, entry.Ref)
+	if err != nil {
+		return false
+	}
+	_, is := role.Object["aggregationRule"]
+	return is
 }
 
 // each goes through entries, as many at a time as the width allows, and returns those of which do says why they are
