@@ -23,7 +23,7 @@ case "$1" in
   echo "== all passed in $(minutes $(($(date +%s) - $(cat "$dir/began")))):"
   longest <"$dir/steps"
   echo "== the packages whose tests took longest:"
-  longest <"$dir/packages" | sed "${most}q"
+  longest <"$dir/packages" | sed -n "1,${most}p" # sed reads to the end: a closed pipe would be an error
   ;;
 *)
   name=$1

@@ -60,8 +60,10 @@ func documents(content []byte) []*yaml.Node {
 // collector gathers references.
 type collector struct {
 	found []Reference
-	// seen counts the values that were looked at.
+	// seen counts the values and pairs that were looked at.
 	seen int
+	// inline are the texts that were read as files of plugins: aliases may repeat them.
+	inline map[*yaml.Node]bool
 }
 
 // full tells whether enough was seen.
@@ -95,6 +97,9 @@ func fields(key string) (field, bool) {
 
 func (c *collector) kustomization(root *yaml.Node) {
 	for key, value := range pairs(root) {
+		if c.full() {
+			return
+		}
 		is, ok := fields(key)
 		if !ok {
 			continue
@@ -105,12 +110,19 @@ func (c *collector) kustomization(root *yaml.Node) {
 			}
 			if len(is.keys) == 0 {
 				c.path(item, is)
-				if item = target(item); is.plugin && item.Kind == yaml.ScalarNode && strings.Contains(item.Value, "\n") {
+				if item = target(item); is.plugin && item.Kind == yaml.ScalarNode && strings.Contains(item.Value, "\n") && !c.inline[item] {
+					if c.inline == nil {
+						c.inline = map[*yaml.Node]bool{}
+					}
+					c.inline[item] = true
 					c.found = append(c.found, PluginReferences([]byte(item.Value))...) // written right there
 				}
 				continue
 			}
 			for key, value := range pairs(item) {
+				if c.full() {
+					return
+				}
 				for _, wanted := range is.keys {
 					if key == wanted {
 						c.paths(value, is)
@@ -136,6 +148,9 @@ func (c *collector) plugin(node *yaml.Node, depth int) {
 		}
 	case yaml.MappingNode:
 		for key, value := range pairs(node) {
+			if c.full() {
+				return
+			}
 			switch key {
 			case "path", "paths", "files", "envs", "env", "targetFilePath", "argsFromFile":
 				c.paths(value, field{})

@@ -101,3 +101,20 @@ func FuzzReferences(f *testing.F) {
 		}
 	})
 }
+
+// A value that is merged or named by very many aliases is looked at a bounded number of times: each of these would take
+// hours.
+func TestRepeatedValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	const many = 150_000
+	pairs, aliases := strings.Repeat("a,", many), strings.Repeat("*x,", many)
+	for name, content := range map[string]string{
+		"merged":  "x: &x {" + pairs + "}\n<<: [" + aliases + "]\n",
+		"patches": "x: &x {" + pairs + "}\npatches: [" + aliases + "]\n",
+		"inline":  "x: &x |\n" + strings.Repeat("  a: {b: c}\n", many/10) + "generators: [" + aliases + "]\n",
+	} {
+		if found := kustomization.References([]byte(content)); len(found) > kustomization.Max {
+			t.Errorf("%s: %d references", name, len(found))
+		}
+	}
+}

@@ -144,10 +144,13 @@ func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *f
 	if r, err = t.remote(ctx, s); err != nil {
 		return r, nil, err
 	}
-	for again := true; again && err == nil; {
-		if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err == nil {
-			t.o.deps.Metrics.list(listing.Bytes)
-			again = t.lack(s, listing)
+	for range 2 { // not until it lacks nothing: a host may lack another ref each time
+		if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err != nil {
+			break
+		}
+		t.o.deps.Metrics.list(listing.Bytes)
+		if !t.lack(s, listing) {
+			break
 		}
 	}
 	if err != nil {

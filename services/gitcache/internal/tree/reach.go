@@ -58,7 +58,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		return nil, false, err
 	}
 	if len(w.parts) == 0 {
-		return nil, !w.out, nil // what is wrong within the folder is the agent's to say
+		return nil, !w.out && w.problem == nil, nil // what is wrong within the folder is the agent's to say
 	}
 	if w.problem != nil {
 		return nil, false, w.problem
@@ -402,7 +402,7 @@ func (w *walker) read(p string) ([]byte, error) {
 
 // followAll carries what the references of a folder's kustomization lead to.
 func (w *walker) followAll(v visit, refs []kustomization.Reference) error {
-	if w.references += len(refs); w.references > maxReferences || len(refs) == kustomization.Max {
+	if w.references += len(refs); w.references > maxReferences || len(refs) >= kustomization.Max {
 		w.wrong("kustomizations refer to more than %d files and folders, or one to more than %d, at %q", maxReferences, kustomization.Max, v.folder)
 		return nil
 	}
@@ -444,7 +444,7 @@ func (w *walker) follow(v visit, ref kustomization.Reference) error {
 	above := append(slices.Clip(v.above), v.folder)
 	for i, f := range above {
 		if to.path == f || to.path == "." || strings.HasPrefix(f, to.path+"/") {
-			w.wrong("kustomizations refer to each other without an end: %s", strings.Join(append(slices.Clone(above[i:]), to.path), " -> "))
+			w.wrong("kustomizations refer to each other without an end: %s", artifact.Printable(strings.Join(append(slices.Clone(above[i:]), to.path), " -> ")))
 			return nil
 		}
 	}
