@@ -127,6 +127,10 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	if owner != "" && owner != r.Service {
 		return "", Taken(owner)
 	}
+	if isMadeOnce(item) && owner == r.Service && !p.shared[item.Key] {
+		p.noteHook(item, meta.UID, object.Owned(meta))
+		return "", nil
+	}
 	if !p.isDeletedBefore(item, owner) {
 		return "", a.makeHook(ctx, r, p, item)
 	}
@@ -144,6 +148,17 @@ func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
 	}
 	policies := item.Flags & (object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed)
 	return mayRecreate(item) && owner != "" && !p.shared[item.Key] && (policies == 0 || policies&object.DeleteBefore != 0)
+}
+
+// isMadeOnce tells the data that only install hooks make, such as the key that a database was set up with. What an installation that
+// failed has made stays, and so does what an installation made whose inventory was lost.
+func isMadeOnce(item set.Item) bool {
+	return item.Hook&^(object.PreInstall|object.PostInstall) == 0 && HoldsData(item.GVK().GroupKind())
+}
+
+// HoldsData tells the kinds of hooks' objects that others rely on for as long as the service is there.
+func HoldsData(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Kind: "Secret"} || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // earlier is why a hook's object can't be made yet.

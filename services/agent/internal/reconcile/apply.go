@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
@@ -185,6 +184,9 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	items = distinct(all)
 	if failure := guard(service, record, items); failure != nil {
 		return failure
+	}
+	if failure := mistakenForOwn(rendered); failure != nil {
+		return failure.because(before)
 	}
 	others, failure := k.claim(items)
 	if failure != nil {
@@ -374,8 +376,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 // holdsData tells the hooks' objects that are not pruned when they leave the manifests: a chart makes a Secret in a hook so that no
 // upgrade changes it, and may not even render it at one. They go with the service.
 func holdsData(entry inventory.Entry) bool {
-	kind := entry.GVK().GroupKind()
-	return kind == schema.GroupKind{Kind: "Secret"} || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	return apply.HoldsData(entry.GVK().GroupKind())
 }
 
 // restingHooks tells the hooks' objects that stay while hooks of other moments run.
@@ -494,20 +495,29 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
 }
 
-// claim makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
-// another service has are left to it: left says to which.
-func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem) {
+// mistakenForOwn refuses what the agent itself keeps in the cluster, be it an object or a hook of whatever moment.
+func mistakenForOwn(items []set.Item) *problem {
 	var failures []apply.Failure
-	keys := make([]object.Key, len(items))
-	for i, item := range items {
-		if keys[i] = item.Key; inventory.Own(item.Key) {
+	for _, item := range items {
+		if inventory.Own(item.Key) {
 			failures = append(failures, apply.Failure{Item: item, Problem: apply.Problem{
 				Text: "it is what the agent itself keeps there", Advice: "Give it another name and push.", Mistake: true,
 			}})
 		}
 	}
 	if len(failures) > 0 {
-		return nil, refused(failures)
+		return refused(failures)
+	}
+	return nil
+}
+
+// claim makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
+// another service has are left to it: left says to which.
+func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem) {
+	var failures []apply.Failure
+	keys := make([]object.Key, len(items))
+	for i, item := range items {
+		keys[i] = item.Key
 	}
 	left = map[object.Key]string{}
 	taken := k.Inventory.Claim(k.name, keys)

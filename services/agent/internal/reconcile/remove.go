@@ -69,7 +69,8 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if trouble != "" {
 		out.Kept = append([]string{trouble}, out.Kept...)
 	}
-	if err := k.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
+	if record.Orphan { // the objects stay, with the values in them: the service may come back
+	} else if err := k.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
 		k.log.Warn("random values of a service that left may stay", "err", err)
 	} else if err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})

@@ -218,9 +218,11 @@ func renewal(value reflect.Value) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	life := certificate.NotAfter.Sub(certificate.NotBefore)
-	spread := max(life/12, 1)
-	return certificate.NotBefore.Add(life*2/3 - rand.N(spread)).UTC().Truncate(time.Second) //nolint:gosec // a spread
+	life := certificate.NotAfter.Sub(certificate.NotBefore) // 292 years at most
+	if life < time.Hour {
+		return time.Time{} // it would be made again and again
+	}
+	return certificate.NotBefore.Add(life/3*2 - rand.N(life/12)).UTC().Truncate(time.Second) //nolint:gosec // a spread
 }
 
 // marked is what is put before each template of a chart: the engine does not say which one it renders. It gives no text.

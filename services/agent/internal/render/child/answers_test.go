@@ -206,6 +206,20 @@ func parse(t *testing.T, encoded string) *x509.Certificate {
 	return certificate
 }
 
+// A certificate that outlasts the arithmetic of durations, and one that is over at once, are not made again and again.
+func TestACertificateOfAnyLifeIsNotDueAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, days := range []string{"-1", "0", "53376", "73000", "99999"} {
+		_, answers := recalling(t, nil, map[string]string{
+			"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {ca: {{ (genCA \"web\" " + days + ").Cert | quote }}}\n",
+		}, nil)
+		if len(answers) != 1 || answers[0].Due(time.Now().Add(time.Hour)) {
+			t.Errorf("%s days: %d answers, renewed at %v", days, len(answers), answers[0].Renew)
+		}
+	}
+}
+
 func TestWhatIsTooMuchToBeKeptIsNamed(t *testing.T) {
 	t.Parallel()
 	chart := map[string]string{
