@@ -92,6 +92,7 @@ ForceCommand @STATE@/serve
 AuthenticationMethods publickey
 PermitRootLogin prohibit-password
 AcceptEnv GIT_PROTOCOL
+SetEnv SHLVL=1
 StrictModes no
 UsePAM no
 UseDNS no
