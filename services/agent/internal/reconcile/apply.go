@@ -373,20 +373,16 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	return nil
 }
 
-// holdsData tells the hooks' objects that are not pruned when they leave the manifests: a chart makes a Secret in a hook so that no
-// upgrade changes it, and may not even render it at one. They go with the service.
-func holdsData(entry inventory.Entry) bool {
-	return apply.HoldsData(entry.GVK().GroupKind())
-}
-
 // restingHooks tells the hooks' objects that stay while hooks of other moments run.
+// Data is among them even where it left the manifests: a chart makes a Secret in a hook so that no upgrade changes it, and may not
+// even render it at one. It goes with the service.
 func restingHooks(rendered []set.Item) func(inventory.Entry) bool {
 	hooks := map[object.Key]bool{}
 	for _, item := range rendered {
 		hooks[item.Key] = hooks[item.Key] || item.Hook != 0
 	}
 	return func(entry inventory.Entry) bool {
-		return entry.Hook && entry.UID != "" && (hooks[entry.Key] || holdsData(entry))
+		return entry.Hook && entry.UID != "" && (hooks[entry.Key] || apply.HoldsData(entry.GVK().GroupKind()))
 	}
 }
 
