@@ -52,6 +52,9 @@ func TestClusterLife(t *testing.T) {
 		t.Errorf("no deployment in %d bytes of audit log (%v)", len(audit), err)
 	}
 
+	t.Log("a privileged container is admitted")
+	c.kubectl(t, privileged, "apply", "-f", "-")
+
 	t.Log("a second start in the same folder is refused")
 	path, err := binary()
 	if err != nil {
@@ -135,6 +138,19 @@ func TestTwoClustersSideBySide(t *testing.T) {
 		t.Errorf("one cluster's administrator was let into the other: %s", out)
 	}
 }
+
+const privileged = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: driver
+spec:
+  containers:
+    - name: driver
+      image: example.test/driver
+      securityContext:
+        privileged: true
+`
 
 const deployment = `
 apiVersion: apps/v1

@@ -42,6 +42,7 @@ func apiserverArgs(p ports, audit bool) []string {
 		"--tls-private-key-file=pki/apiserver.key",
 		"--client-ca-file=pki/ca.crt",
 		"--authorization-mode=Node,RBAC",
+		"--allow-privileged=true", // as every distribution sets it: storage and network drivers need it
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=pki/service-accounts.key",
 		"--service-account-signing-key-file=pki/service-accounts.key",
