@@ -58,3 +58,25 @@ func TestObjectsOutsideOfTheProjectAreRefused(t *testing.T) {
 	}
 	w.mustData("a", "3")
 }
+
+// The API server refuses the CRD, and the binding would be applied with the agent's rights.
+func TestCRDOfAServiceDoesNotMakeAKindOfTheClusterNamespaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("bounded")
+	rules := &deliveryv1.ObjectRules{Project: "shop", Namespaces: []string{w.namespace}, Kinds: []string{"*", "CustomResourceDefinition.apiextensions.k8s.io"}}
+	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	w.hub.awaitPhase(t, name, w.hub.bound(name, rules), healthy)
+	bad := w.hub.push(t, name, w.namespace, map[string]string{
+		"crd.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x.rbac.authorization.k8s.io, annotations: {helm.sh/hook: pre-delete}}\n" +
+			"spec: {group: rbac.authorization.k8s.io, scope: Namespaced, names: {kind: ClusterRoleBinding, plural: x}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n",
+		"binding.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: " + name + ", namespace: " + w.namespace + "}\n" +
+			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: default, namespace: " + w.namespace + "}]\n",
+	})
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == bad && (r.GetPhase() == failed || r.GetPhase() == healthy) })
+	if want := "does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace"; !strings.Contains(report.GetMessage(), want) {
+		t.Errorf("got %s\nwant %s", report.GetMessage(), want)
+	}
+	w.mustBeGone("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name)
+}

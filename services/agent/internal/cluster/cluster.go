@@ -175,7 +175,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 // that is only data has no data, so that the content of Secrets is not read.
 func (c *Cluster) Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	ref := object.RefOf(obj)
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (c *Cluster) Get(ctx context.Context, ref object.Ref) (*unstructured.Unstru
 		}
 		return fromMeta(ref, meta), nil
 	}
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (c *Cluster) Get(ctx context.Context, ref object.Ref) (*unstructured.Unstru
 
 // Metadata reads the metadata of an object only.
 func (c *Cluster) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (c *Cluster) Metadata(ctx context.Context, ref object.Ref) (*metav1.Partial
 
 // Delete removes the object with this UID, and no other that took its name. What it owns goes after it.
 func (c *Cluster) Delete(ctx context.Context, ref object.Ref, uid types.UID) error {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return err
 	}

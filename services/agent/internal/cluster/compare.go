@@ -17,7 +17,7 @@ import (
 
 // Live reads an object to compare it; nil: there is none. Of Secrets only the metadata is read.
 func (c *Cluster) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstr
 // Rehearse says what an object would be after an apply. Of Secrets only the metadata comes back.
 func (c *Cluster) Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	ref := object.RefOf(obj)
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // Disown takes the ownership mark off the object with this UID, which stays in the cluster.
 func (c *Cluster) Disown(ctx context.Context, ref object.Ref, uid types.UID) error {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,9 @@ func (c *Cluster) stays(ctx context.Context, namespace string, owner metav1.Owne
 		return true, nil //nolint:nilerr // nobody can tell
 	}
 	ref.Group, ref.Version = version.Group, version.Version
+	if kind, err := c.Kind(ctx, ref.GVK()); err == nil && !kind.Namespaced {
+		ref.Namespace = ""
+	}
 	meta, err := c.Metadata(ctx, ref)
 	unknown := (*UnknownKindError)(nil)
 	switch {

@@ -11,8 +11,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"fairlead.dev/services/agent/internal/object"
 )
 
 const (
@@ -209,5 +212,32 @@ func TestInsideKeepsFewObjectsInMind(t *testing.T) {
 	doubt := (*DoubtError)(nil)
 	if found, err := edge(t, answers).Inside(t.Context(), "shop", nobody); found != "" || !errors.As(err, &doubt) {
 		t.Errorf("got %q, %v", found, err)
+	}
+}
+
+// The API server drops the namespace of such an object, by which a project's bounds had judged it.
+func TestObjectInANamespaceIsNotAppliedAsOneOfTheCluster(t *testing.T) {
+	t.Parallel()
+	const group = "/apis/rbac.authorization.k8s.io/v1"
+	var wrote []string
+	c := edgeSeen(t, map[string]string{
+		group:                     `{"kind":"APIResourceList","resources":[{"name":"clusterroles","kind":"ClusterRole"}]}`,
+		group + "/clusterroles/a": `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a"}}`,
+	}, func(path string) { wrote = append(wrote, path) })
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "a"}}}
+	if _, err := c.Apply(t.Context(), obj, false); err != nil {
+		t.Fatal(err)
+	}
+	obj.SetNamespace("shop")
+	ref := object.RefOf(obj)
+	_, applied := c.Apply(t.Context(), obj, false)
+	_, rehearsed := c.Rehearse(t.Context(), obj)
+	for what, err := range map[string]error{"apply": applied, "rehearse": rehearsed, "delete": c.Delete(t.Context(), ref, "1"), "patch": c.Patch(t.Context(), ref, []byte("[]"))} {
+		if unknown, ok := errors.AsType[*UnknownKindError](err); !ok || !unknown.Wide {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if want := []string{group, group + "/clusterroles/a"}; !slices.Equal(wrote, want) {
+		t.Errorf("asked for %q, want %q", wrote, want)
 	}
 }

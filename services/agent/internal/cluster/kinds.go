@@ -28,9 +28,15 @@ type Kind struct {
 // UnknownKindError tells that the API server does not serve a kind.
 type UnknownKindError struct {
 	GVK schema.GroupVersionKind
+	// Wide: the API server serves the kind for the whole cluster, and an object in a namespace was meant.
+	Wide bool
 }
 
 func (e *UnknownKindError) Error() string {
+	if e.Wide {
+		return fmt.Sprintf("the cluster has kind %s of %s outside of namespaces, and the object was read as one in a namespace. Ask for a sync to have the service rendered again",
+			e.GVK.Kind, e.GVK.GroupVersion())
+	}
 	return fmt.Sprintf("the cluster does not know kind %s of %s. Install its CustomResourceDefinition, or mend apiVersion and kind",
 		e.GVK.Kind, e.GVK.GroupVersion())
 }
@@ -66,6 +72,16 @@ func (c *Cluster) Kind(ctx context.Context, gvk schema.GroupVersionKind) (Kind, 
 		return Kind{}, &UnknownKindError{GVK: gvk}
 	}
 	return kind, nil
+}
+
+// kindOf finds out how the kind of an object is served. An object with a namespace is of no kind outside of namespaces: the API server
+// would drop the namespace, by which the object was judged. Errors: those of Kind.
+func (c *Cluster) kindOf(ctx context.Context, ref object.Ref) (Kind, error) {
+	kind, err := c.Kind(ctx, ref.GVK())
+	if err == nil && !kind.Namespaced && ref.Namespace != "" {
+		return Kind{}, &UnknownKindError{GVK: ref.GVK(), Wide: true}
+	}
+	return kind, err
 }
 
 // Namespaced says whether objects of a kind live in namespaces.

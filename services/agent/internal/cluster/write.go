@@ -12,7 +12,7 @@ import (
 
 // Whole reads all of an object, whatever its kind: for fields that are to stay as they are.
 func (c *Cluster) Whole(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (c *Cluster) Whole(ctx context.Context, ref object.Ref) (*unstructured.Unst
 
 // Patch sends a JSON patch.
 func (c *Cluster) Patch(ctx context.Context, ref object.Ref, patch []byte) error {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *Cluster) Patch(ctx context.Context, ref object.Ref, patch []byte) error
 
 // Replace removes the object with this UID, as it was at this version, and what it owns before it.
 func (c *Cluster) Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error {
-	kind, err := c.Kind(ctx, ref.GVK())
+	kind, err := c.kindOf(ctx, ref)
 	if err != nil {
 		return err
 	}

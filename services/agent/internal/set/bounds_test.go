@@ -20,6 +20,10 @@ func TestBoundsOfAProject(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n"
 	boats := "apiVersion: sea.dev/v1\nkind: Boat\nmetadata: {name: a}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: boats.sea.dev}\n" +
 		"spec: {group: sea.dev, scope: Cluster, names: {kind: Boat}}\n"
+	role := func(scope, rest string) string {
+		return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: a, namespace: shop}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
+			"metadata: {name: a.rbac.authorization.k8s.io}\nspec: {group: rbac.authorization.k8s.io, scope: " + scope + ", names: {kind: ClusterRoleBinding}}\n" + rest
+	}
 	const crd = "CustomResourceDefinition.apiextensions.k8s.io"
 	for _, test := range []struct {
 		name  string
@@ -40,6 +44,8 @@ func TestBoundsOfAProject(t *testing.T) {
 		{"another Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop"}}, namespace, "does not allow namespace shop-eu"},
 		{"a scope of its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, boats, "does not allow kind Boat.sea.dev, which is not in a namespace"},
 		{"which is written out", &deliveryv1.ObjectRules{Kinds: []string{"Boat.sea.dev", crd}, Namespaces: []string{"shop"}}, boats, ""},
+		{"a CRD that calls a kind of the cluster its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, role("Namespaced", ""), "does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace"},
+		{"one that comes as a hook", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, strings.Replace(role("Namespaced", ""), "metadata: {", "metadata: {annotations: {helm.sh/hook: pre-install}, ", 1), "which is not in a namespace"},
 	} {
 		store, _ := openStore(t)
 		b, err := store.Create(set.Target{Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known(), Rules: test.rules})

@@ -19,6 +19,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -43,7 +44,7 @@ type Target struct {
 	Rules *deliveryv1.ObjectRules
 }
 
-// Scopes says whether a kind lives in namespaces, as the cluster has it.
+// Scopes says whether a kind lives in namespaces, as the cluster has it. A *cluster.UnknownKindError: the cluster does not serve the kind.
 type Scopes interface {
 	Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
 }
@@ -57,9 +58,11 @@ type Builder struct {
 	w     *bufio.Writer
 	at    int64
 	items []Item
-	// known are the scopes that the cluster told; own are those of kinds whose CRDs are in the set.
-	known map[schema.GroupVersionKind]bool
-	own   map[schema.GroupKind]bool
+	// known are the scopes that the cluster told, and unserved the kinds that it does not serve; own are the scopes of kinds whose CRDs
+	// are in the set, which count only for kinds that the cluster does not serve: a CRD may claim any kind, and be refused.
+	known    map[schema.GroupVersionKind]bool
+	unserved map[schema.GroupVersionKind]error
+	own      map[schema.GroupKind]bool
 	// scaled are the objects that autoscalers scale, by the place of the autoscaler among the items.
 	scaled map[int]object.Key
 	// silent: the cluster did not tell a scope, and is asked again at the end.
@@ -84,7 +87,7 @@ func (st *Store) Create(target Target) (*Builder, error) {
 	}
 	b := &Builder{
 		Target: target, path: path, file: file, w: bufio.NewWriterSize(file, 64<<10),
-		known: map[schema.GroupVersionKind]bool{}, own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
+		known: map[schema.GroupVersionKind]bool{}, unserved: map[schema.GroupVersionKind]error{}, own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
 	}
 	if err := b.write([]byte(magic)); err != nil {
 		b.Discard()
@@ -305,16 +308,26 @@ func (b *Builder) place(obj *unstructured.Unstructured, namespaced bool) {
 
 // scope tells whether a kind lives in namespaces. An error may only mean that its CRD was not seen yet.
 func (b *Builder) scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced bool, err error) {
-	if namespaced, ok := b.own[gvk.GroupKind()]; ok {
-		return namespaced, nil
-	}
 	if namespaced, ok := b.known[gvk]; ok {
 		return namespaced, nil
 	}
-	if namespaced, err = b.Scopes.Namespaced(ctx, gvk); err == nil {
-		b.known[gvk] = namespaced
+	err, asked := b.unserved[gvk]
+	if !asked {
+		namespaced, err = b.Scopes.Namespaced(ctx, gvk)
 	}
-	return namespaced, err
+	unknown := (*cluster.UnknownKindError)(nil)
+	switch {
+	case err == nil:
+		b.known[gvk] = namespaced
+		return namespaced, nil
+	case !errors.As(err, &unknown):
+		return false, err
+	}
+	b.unserved[gvk] = err
+	if namespaced, ok := b.own[gvk.GroupKind()]; ok {
+		return namespaced, nil
+	}
+	return false, err
 }
 
 // noteOwn reads the scope of the kind that a CRD of the set brings.
@@ -364,6 +377,7 @@ func (b *Builder) fewWarnings() string {
 // Commit finishes the set, and opens it. The error joins one per object.
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
+	clear(b.unserved) // a kind may be served by now
 	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx)); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
@@ -26,13 +27,13 @@ type scopes map[string]bool
 func (s scopes) Namespaced(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	namespaced, ok := s[gvk.Kind]
 	if !ok {
-		return false, fmt.Errorf("kind %s is not known", gvk.Kind)
+		return false, &cluster.UnknownKindError{GVK: gvk}
 	}
 	return namespaced, nil
 }
 
 func known() scopes {
-	return scopes{"ConfigMap": true, "Job": true, "Namespace": false, "CustomResourceDefinition": false}
+	return scopes{"ConfigMap": true, "Job": true, "Namespace": false, "CustomResourceDefinition": false, "ClusterRoleBinding": false}
 }
 
 func openStore(t *testing.T) (*set.Store, string) {
@@ -114,7 +115,7 @@ func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
 			"apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: b, namespace: c}\n---\n" + crd + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
 			`Boat b (apps/a.yaml, document 1) line 1: {"apiVersion":"x.dev/v1","kind":"Boat","metadata":{` + marked + `,"name":"b"}}`, "",
 		},
-		"unknown kind": {"apiVersion: x.dev/v1\nkind: Ship\nmetadata: {name: s}", "", "Ship s (apps/a.yaml, document 1): kind Ship is not known"},
+		"unknown kind": {"apiVersion: x.dev/v1\nkind: Ship\nmetadata: {name: s}", "", "Ship s (apps/a.yaml, document 1): the cluster does not know kind Ship of x.dev/v1"},
 		"twice after defaulting": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}", "",
 			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
