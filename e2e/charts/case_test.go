@@ -1,7 +1,12 @@
 package charts_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path"
@@ -34,6 +39,8 @@ type Case struct {
 	Files map[string]string `json:"files"`
 	// Links are symbolic links: path to target.
 	Links map[string]string `json:"links"`
+	// Packed are charts as `helm package` makes them: the path of the .tgz to the folder that it is made of, which the archive has beside the versions.
+	Packed map[string]string `json:"packed"`
 	// Versions holds more about each version.
 	Versions map[string]Version `json:"versions"`
 	// Kept are the objects that are there after the service was removed, as Kind/name.
@@ -112,6 +119,11 @@ func readCase(file string) (*Case, error) {
 		return nil, fmt.Errorf("case.yaml: %w", err)
 	}
 	maps.Copy(files, c.Files)
+	for name, from := range c.Packed {
+		if files[name], err = pack(files, from); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	delete(files, "case.yaml")
 	for name := range files {
 		version, _, _ := strings.Cut(name, "/")
@@ -124,7 +136,10 @@ func readCase(file string) (*Case, error) {
 	}
 	for name, content := range files {
 		version, rest, _ := strings.Cut(name, "/")
-		c.files[version][rest] = expand(content)
+		if _, packed := c.Packed[name]; !packed {
+			content = expand(content)
+		}
+		c.files[version][rest] = content
 	}
 	c.versions = slices.Sorted(maps.Keys(c.files))
 	c.versions = slices.DeleteFunc(c.versions, func(version string) bool { return !versionName.MatchString(version) })
@@ -148,6 +163,27 @@ func readCase(file string) (*Case, error) {
 		return nil, fmt.Errorf("there is no v1")
 	}
 	return c, nil
+}
+
+// pack makes a .tgz of the files of a folder.
+func pack(files map[string]string, folder string) (string, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zip)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		inner, ok := strings.CutPrefix(name, folder+"/")
+		if !ok {
+			continue
+		}
+		if err := archive.WriteHeader(&tar.Header{Name: path.Join(path.Base(folder), inner), Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
+			return "", err
+		}
+		if _, err := io.WriteString(archive, files[name]); err != nil {
+			return "", err
+		}
+	}
+	err := errors.Join(archive.Close(), zip.Close())
+	return out.String(), err
 }
 
 var (

@@ -81,9 +81,17 @@ func (h *harness) helm(ctx context.Context, c *Case, dir, root string, spec *con
 	if name == "" {
 		name = c.Name
 	}
-	top, err := chartutil.ToRenderValues(chart, values, common.ReleaseOptions{
+	if wanted := spec.GetRender().GetHelm().GetKubeVersion(); wanted != "" {
+		version, err := common.ParseKubeVersion(wanted)
+		if err != nil {
+			return reference{}, err
+		}
+		capabilities.KubeVersion = *version
+	}
+	capabilities.APIVersions = append(capabilities.APIVersions, spec.GetRender().GetHelm().GetApiVersions()...)
+	top, err := chartutil.ToRenderValuesWithSchemaValidation(chart, values, common.ReleaseOptions{
 		Name: name, Namespace: c.Name, Revision: revision, IsInstall: revision == 1, IsUpgrade: revision > 1,
-	}, capabilities)
+	}, capabilities, spec.GetRender().GetHelm().GetSkipSchemaValidation())
 	if err != nil {
 		return reference{}, err
 	}

@@ -146,6 +146,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.delivery.v1.SyncSpec.pin":   strings.Repeat("a", 40), "fairlead.delivery.v1.SyncSpec.impersonate": "shop/deployer",
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
 		"fairlead.delivery.v1.IgnoreRule.pointers": []string{"/spec/replicas"}, "fairlead.delivery.v1.HelmSpec.values": "a: 1",
+		"fairlead.delivery.v1.HelmSpec.kube_version": "v1.36.3",
 	})
 	service.UnpinAfter = strings.Repeat("b", 40)
 	_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}})

@@ -377,9 +377,16 @@ type HelmSpec struct {
 	// Files of values in the service's folder; later ones win. The chart's own values.yaml comes first.
 	ValuesFiles []string `protobuf:"bytes,2,rep,name=values_files,json=valuesFiles,proto3" json:"values_files,omitempty"`
 	// YAML as in a values.yaml, which wins over files.
-	Values        string `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Values string `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`
+	// Version of Kubernetes that the chart is rendered for, such as 1.36 or v1.36.3. Empty: the cluster's.
+	KubeVersion string `protobuf:"bytes,4,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"`
+	// What the chart sees as .Capabilities.APIVersions beside what the cluster serves, such as monitoring.coreos.com/v1 or
+	// monitoring.coreos.com/v1/ServiceMonitor.
+	ApiVersions []string `protobuf:"bytes,5,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"`
+	// Values are not held against the schemas (values.schema.json) of the chart and its dependencies.
+	SkipSchemaValidation bool `protobuf:"varint,6,opt,name=skip_schema_validation,json=skipSchemaValidation,proto3" json:"skip_schema_validation,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *HelmSpec) Reset() {
@@ -431,6 +438,27 @@ func (x *HelmSpec) GetValues() string {
 		return x.Values
 	}
 	return ""
+}
+
+func (x *HelmSpec) GetKubeVersion() string {
+	if x != nil {
+		return x.KubeVersion
+	}
+	return ""
+}
+
+func (x *HelmSpec) GetApiVersions() []string {
+	if x != nil {
+		return x.ApiVersions
+	}
+	return nil
+}
+
+func (x *HelmSpec) GetSkipSchemaValidation() bool {
+	if x != nil {
+		return x.SkipSchemaValidation
+	}
+	return false
 }
 
 // SyncSpec says how a service is kept applied.
@@ -868,12 +896,17 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\brenderer\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.RendererB\b\xbaH\x05\x82\x01\x02\x10\x01R\brenderer\x12\xba\x01\n" +
 	"\x04path\x18\x02 \x01(\tB\xa5\x01\xbaH\xa1\x01\xba\x01\x9d\x01\n" +
 	"\vrender.path\x12;must be a relative path without '..', such as overlays/prod\x1aQthis.size() <= 1024 && !this.startsWith('/') && !this.matches('(^|/)[.][.](/|$)')R\x04path\x122\n" +
-	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xc1\x02\n" +
+	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xe7\x06\n" +
 	"\bHelmSpec\x12\xdb\x01\n" +
 	"\frelease_name\x18\x01 \x01(\tB\xb7\x01\xbaH\xb3\x01\xba\x01\xaf\x01\n" +
 	"\x11helm.release_name\x12amust be at most 53 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a7this.matches('^([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)?$')R\vreleaseName\x124\n" +
 	"\fvalues_files\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\x80\bR\vvaluesFiles\x12!\n" +
-	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\"\xe1\b\n" +
+	"\x06values\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06values\x12\xd8\x01\n" +
+	"\fkube_version\x18\x04 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x11helm.kube_version\x128must be a version of Kubernetes, such as 1.36 or v1.36.3\x1a]this.size() <= 64 && this.matches('^(v?[0-9]+[.][0-9]+([.][0-9]+)?([-+][0-9A-Za-z.+-]+)?)?$')R\vkubeVersion\x12\x92\x02\n" +
+	"\fapi_versions\x18\x05 \x03(\tB\xee\x01\xbaH\xea\x01\x92\x01\xe6\x01\x10\xe8\a\x18\x01\"\xde\x01\xba\x01\xda\x01\n" +
+	"\x11helm.api_versions\x12amust be a version of an API, such as v1 or apps/v1, or that of a kind, such as apps/v1/Deployment\x1abthis.size() <= 320 && this.matches('^[0-9A-Za-z][-.0-9A-Za-z]*(/[0-9A-Za-z][-.0-9A-Za-z]*){0,2}$')R\vapiVersions\x124\n" +
+	"\x16skip_schema_validation\x18\x06 \x01(\bR\x14skipSchemaValidation\"\xe1\b\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x9c\x01\n" +

@@ -46,11 +46,9 @@ func (j *job) helm() error {
 	if err != nil {
 		return j.mistake(j.folder.Root(), err.Error())
 	}
+	j.outdated(loaded)
 	values, err := j.values(loaded, contents)
 	if err != nil {
-		return err
-	}
-	if err := j.schemas(loaded); err != nil {
 		return err
 	}
 	texts, err := j.templatesOf(loaded, values)
@@ -170,64 +168,12 @@ func missingDependencies(loaded *chart.Chart, charts map[string]string) string {
 	return "dependencies " + strings.Join(missing, ", ") + " are"
 }
 
-// schemas refuses those that would be fetched.
-func (j *job) schemas(c *chart.Chart) error {
-	if len(c.Schema) > 0 {
-		var schema any
-		if json.Unmarshal(c.Schema, &schema) == nil {
-			if what := foreign(schema); what != "" {
-				return j.mistake(path.Join(j.folder.Root(), "values.schema.json"), fmt.Sprintf("chart %s refers to %q, and nothing is fetched. Write it out", c.Name(), what))
-			}
-		}
-	}
-	for _, dependency := range c.Dependencies() {
-		if err := j.schemas(dependency); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// foreign finds a reference that leads out of a schema.
-func foreign(schema any) string {
-	switch schema := schema.(type) {
-	case []any:
-		for _, item := range schema {
-			if what := foreign(item); what != "" {
-				return what
-			}
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(schema)) {
-			text, isText := schema[key].(string)
-			switch {
-			case !isText:
-				if what := foreign(schema[key]); what != "" {
-					return what
-				}
-			case strings.HasSuffix(key, "Ref") || key == "$ref":
-				if !strings.HasPrefix(text, "#") {
-					return text
-				}
-			case key == "$schema" && !strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://"), "json-schema.org/"):
-				return text
-			}
-		}
-	}
-	return ""
-}
-
 // templatesOf renders the CRDs, which are no templates, and the templates.
 func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, error) {
-	version, err := common.ParseKubeVersion(j.Scope.Cluster.KubernetesVersion)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's version: %w", err)
-	}
 	j.depends = capable(loaded)
-	capabilities := common.DefaultCapabilities.Copy()
-	capabilities.KubeVersion, capabilities.APIVersions = *version, j.Scope.Cluster.APIVersions
-	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !util.IsCompatibleRange(wanted, version.String()) {
-		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf("the chart is for Kubernetes %s, and the cluster has %s", wanted, version))
+	capabilities, err := j.capabilities(loaded)
+	if err != nil {
+		return nil, err
 	}
 	release := j.spec.GetHelm().GetReleaseName()
 	if release == "" {
@@ -236,8 +182,8 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	options := common.ReleaseOptions{
 		Name: release, Namespace: j.Namespace, Revision: int(j.Scope.Release.Revision), IsInstall: j.Scope.Release.Install, IsUpgrade: !j.Scope.Release.Install,
 	}
-	if _, err := chartutil.ToRenderValues(loaded, checked(loaded, given, j.Scope.Configuration), options, capabilities); err != nil {
-		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
+	if err := j.validate(loaded, checked(loaded, given, j.Scope.Configuration)); err != nil {
+		return nil, err
 	}
 	top, err := chartutil.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
 	if err != nil {
@@ -274,6 +220,29 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})
 	}
 	return texts, nil
+}
+
+// capabilities are the cluster's, but for what the service says of them.
+func (j *job) capabilities(loaded *chart.Chart) (*common.Capabilities, error) {
+	helm := j.spec.GetHelm()
+	wanted, whose := j.Scope.Cluster.KubernetesVersion, "the cluster has"
+	if helm.GetKubeVersion() != "" {
+		wanted, whose = helm.GetKubeVersion(), "render.helm.kubeVersion is"
+	}
+	version, err := common.ParseKubeVersion(wanted)
+	switch {
+	case err != nil && helm.GetKubeVersion() != "":
+		return nil, j.mistake("", fmt.Sprintf("render.helm.kubeVersion: %q is no version of Kubernetes, such as 1.36", wanted))
+	case err != nil:
+		return nil, fmt.Errorf("read the cluster's version: %w", err)
+	}
+	if accepted := loaded.Metadata.KubeVersion; accepted != "" && !util.IsCompatibleRange(accepted, version.String()) {
+		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf("the chart is for Kubernetes %s, and %s %s", accepted, whose, version))
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *version
+	capabilities.APIVersions = append(slices.Clone(j.Scope.Cluster.APIVersions), helm.GetApiVersions()...)
+	return capabilities, nil
 }
 
 // checked are the values that a chart's schema is about: a schema that knows no other values than its own would refuse the
