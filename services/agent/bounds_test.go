@@ -74,7 +74,9 @@ func TestCRDOfAServiceDoesNotMakeAKindOfTheClusterNamespaced(t *testing.T) {
 		"binding.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: " + name + ", namespace: " + w.namespace + "}\n" +
 			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: default, namespace: " + w.namespace + "}]\n",
 	})
-	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == bad && (r.GetPhase() == failed || r.GetPhase() == healthy) })
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == bad && (r.GetPhase() == failed || r.GetPhase() == healthy)
+	})
 	if want := "does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace"; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s\nwant %s", report.GetMessage(), want)
 	}

@@ -2,13 +2,19 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/services/agent/internal/bounds"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -44,9 +50,24 @@ func (a *Agent) environment(ctx context.Context) (render.ClusterScope, error) {
 	return scope, err
 }
 
-// lookup reads the cluster for the templates of a service.
-func (a *Agent) lookup(desired.Service) render.Lookup {
-	return func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
-		return a.cluster.Lookup(ctx, gvk, namespace, name)
+// lookup reads the cluster for the templates of a service, within the bounds of its project.
+func (a *Agent) lookup(service desired.Service) reconcile.Lookup {
+	return func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
+		kind, err := a.cluster.Kind(ctx, gvk)
+		if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		asked := bounds.Lookup{Kind: gvk.GroupKind(), Namespaced: kind.Namespaced, Namespace: namespace, Name: name}
+		if refused := asked.Judge(service.Rules, service.Namespace, service.Sync.GetImpersonate()); refused != "" {
+			return nil, &render.RefusedError{Why: fmt.Sprintf("project %q does not allow lookup of %s", service.Rules.GetProject(), refused)}
+		}
+		found, err := a.cluster.Lookup(ctx, gvk, namespace, name, change)
+		if errors.Is(err, cluster.ErrLookupSize) {
+			return nil, &render.RefusedError{Why: err.Error()}
+		}
+		return found, err
 	}
 }

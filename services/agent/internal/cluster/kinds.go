@@ -114,11 +114,7 @@ func (c *Cluster) AwaitKind(ctx context.Context, gvk schema.GroupVersionKind) er
 }
 
 func (c *Cluster) discover(ctx context.Context, gv schema.GroupVersion) (map[string]Kind, error) {
-	path := "/apis/" + gv.String()
-	if gv.Group == "" {
-		path = "/api/" + gv.Version
-	}
-	data, err := c.raw.Get().AbsPath(path).Do(ctx).Raw()
+	data, err := c.raw.Get().AbsPath(rootOf(gv)).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,7 +12,6 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
-	"fairlead.dev/services/agent/internal/render"
 )
 
 // The annotations by which Helm marks the objects of a release. Charts ask for them to find out whether an object that
@@ -21,9 +21,12 @@ const (
 	releaseNamespace = "meta.helm.sh/release-namespace"
 )
 
+// Lookup is a render.Lookup that gives each object that it finds to change.
+type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error)
+
 // lookups answers the lookups of one render, and notes which objects of the service they found. One goroutine uses it.
 type lookups struct {
-	ask     render.Lookup
+	ask     Lookup
 	service desired.Service
 	// own are the objects that the service has.
 	own map[object.Key]types.UID
@@ -31,7 +34,7 @@ type lookups struct {
 	found []object.Ref
 }
 
-func newLookups(ask render.Lookup, service desired.Service, record inventory.Record) *lookups {
+func newLookups(ask Lookup, service desired.Service, record inventory.Record) *lookups {
 	l := &lookups{ask: ask, service: service, own: make(map[object.Key]types.UID, len(record.Entries))}
 	for _, entry := range record.Entries {
 		if entry.UID != "" && !entry.Going() {
@@ -42,25 +45,12 @@ func newLookups(ask render.Lookup, service desired.Service, record inventory.Rec
 }
 
 // lookup is a render.Lookup.
-func (l *lookups) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
-	found, err := l.ask(ctx, gvk, namespace, name)
-	if err != nil || found == nil {
-		return nil, err
-	}
-	if name != "" {
-		obj := &unstructured.Unstructured{Object: found}
-		if l.mark(obj) {
+func (l *lookups) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
+	return l.ask(ctx, gvk, namespace, name, func(obj *unstructured.Unstructured) {
+		if l.mark(obj) && name != "" {
 			l.found = append(l.found, object.RefOf(obj))
 		}
-		return found, nil
-	}
-	items, _ := found["items"].([]any)
-	for _, item := range items {
-		if fields, ok := item.(map[string]any); ok {
-			l.mark(&unstructured.Unstructured{Object: fields})
-		}
-	}
-	return found, nil
+	})
 }
 
 // mark shows an object of the service as one of its Helm release.

@@ -2,12 +2,15 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/render"
 )
 
 // What the templates of a chart see as .Release.Service, and mostly write into the label app.kubernetes.io/managed-by or heritage.
@@ -32,14 +35,17 @@ func (k *keeper) releaseService(ctx context.Context, service desired.Service, re
 		if !slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, entry.Kind) || entry.Group != "apps" || entry.UID == "" {
 			continue
 		}
-		live, err := ask(ctx, entry.GVK(), entry.Namespace, entry.Name)
-		if apierrors.IsForbidden(err) { // the service's account may write it only
+		var spec map[string]any
+		_, err := ask(ctx, entry.GVK(), entry.Namespace, entry.Name, func(live *unstructured.Unstructured) {
+			spec, _ = live.Object["spec"].(map[string]any)
+		})
+		// The service's account may only write it, or its project has become narrower.
+		if _, refused := errors.AsType[*render.RefusedError](err); refused || apierrors.IsForbidden(err) {
 			return releasedByFairlead, nil
 		}
 		if err != nil {
 			return "", err
 		}
-		spec, _ := live["spec"].(map[string]any)
 		if mentions(spec["selector"], releasedByFairlead) || mentions(spec["volumeClaimTemplates"], releasedByFairlead) {
 			return releasedByFairlead, nil
 		}

@@ -78,7 +78,7 @@ type Deps struct {
 	Renderer *render.Renderer
 	// Scope is what the templates of a service see; Lookup reads the cluster for them, as the service may.
 	Scope   func(ctx context.Context, service desired.Service) (render.Scope, error)
-	Lookup  func(service desired.Service) render.Lookup
+	Lookup  func(service desired.Service) Lookup
 	Scopes  set.Scopes
 	Applier *apply.Applier
 	Pruner  *prune.Pruner

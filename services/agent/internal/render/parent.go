@@ -26,8 +26,10 @@ const (
 	memoryPause = 50 * time.Millisecond
 	// maxOutput bounds what a child tells, in bytes.
 	maxOutput = 64 << 20
-	// maxLookups bounds what a child asks of the cluster.
+	// maxLookups bounds what a child asks of the cluster, and maxLooked what it gets, in bytes of JSON: templates may keep all of it, and
+	// take twenty times the room for it.
 	maxLookups = 1000
+	maxLooked  = 16 << 20
 )
 
 // child renders in a process of its own. However that ends, it is the service's error and nobody else's.
@@ -185,7 +187,7 @@ func (c *child) kill(why string) {
 func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 	limited := &io.LimitedReader{R: c.stdout, N: maxOutput}
 	frames := bufio.NewReaderSize(limited, 64<<10)
-	objects, lookups := 0, 0
+	objects, lookups, looked := 0, 0, 0
 	for {
 		kind, payload, err := ReadFrame(frames)
 		if err != nil {
@@ -210,7 +212,14 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 			if lookups++; lookups > maxLookups {
 				return in.Folder.Mistake("", fmt.Sprintf("looks up more than %d objects of the cluster", maxLookups))
 			}
-			if err := c.answer(ctx, in.Lookup, payload); err != nil {
+			answer, err := answerTo(ctx, in.Lookup, payload)
+			if err != nil {
+				return err
+			}
+			if looked += len(answer.Object); looked > maxLooked {
+				answer = LookupAnswer{Refused: true, Error: fmt.Sprintf("the lookups of the service find more than %d MiB in all: ask for single objects", maxLooked>>20)}
+			}
+			if err := c.reply(answer); err != nil {
 				return err
 			}
 		case FrameRecall:
@@ -249,23 +258,21 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 // endedError is the end of a child that had not said that it was done.
 type endedError struct{ error }
 
-// answer looks something up for the child.
-func (c *child) answer(ctx context.Context, lookup Lookup, payload []byte) error {
+// answerTo looks something up for a child.
+func answerTo(ctx context.Context, lookup Lookup, payload []byte) (LookupAnswer, error) {
 	var request LookupRequest
 	if err := json.Unmarshal(payload, &request); err != nil {
-		return fmt.Errorf("read the renderer's lookup: %w", err)
+		return LookupAnswer{}, fmt.Errorf("read the renderer's lookup: %w", err)
 	}
-	var answer LookupAnswer
-	if lookup != nil {
-		found, err := lookup(ctx, schema.FromAPIVersionAndKind(request.APIVersion, request.Kind), request.Namespace, request.Name)
-		if err == nil && found != nil {
-			answer.Object, err = json.Marshal(found)
-		}
-		if err != nil {
-			answer = LookupAnswer{Error: err.Error()}
-		}
+	if lookup == nil {
+		return LookupAnswer{}, nil
 	}
-	return c.reply(answer)
+	found, err := lookup(ctx, schema.FromAPIVersionAndKind(request.APIVersion, request.Kind), request.Namespace, request.Name)
+	if err != nil {
+		_, refused := errors.AsType[*RefusedError](err)
+		return LookupAnswer{Error: err.Error(), Refused: refused}, nil
+	}
+	return LookupAnswer{Object: found}, nil
 }
 
 // recall tells the child which answers are kept.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,8 +54,14 @@ type ServiceScope struct {
 	Namespace string `json:"namespace"`
 }
 
-// Lookup reads an object of the cluster, or without a name a list of them, as the service may. Nil: there is none.
-type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]any, error)
+// Lookup reads an object of the cluster, or without a name a list of them, as JSON, as the service may. Nil: there is none. A *RefusedError is
+// a mistake of the folder; after any other error the render is tried again.
+type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error)
+
+// RefusedError: a template asks for what the service may not see, or for too much.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return e.Why }
 
 // Scoped tells whether a folder's objects depend on the scope.
 func (f *Folder) Scoped() bool {

@@ -97,6 +97,8 @@ type LookupRequest struct {
 type LookupAnswer struct {
 	Object json.RawMessage `json:"object,omitempty"`
 	Error  string          `json:"error,omitempty"`
+	// Refused: the error is a mistake of the folder.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // RecallAnswer has the answers that are kept, or an error.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/wildcard"
+	"fairlead.dev/services/agent/internal/bounds"
 	"fairlead.dev/services/agent/internal/manifest"
 )
 
@@ -22,7 +20,7 @@ func (b *Builder) bounds(ctx context.Context) error {
 		if err != nil {
 			continue // settle has told it
 		}
-		why := refuses(b.Rules, item, namespaced)
+		why := bounds.Object(b.Rules, item.GVK().GroupKind(), namespaced, item.Namespace, item.Name)
 		if why == "" {
 			continue
 		}
@@ -33,27 +31,4 @@ func (b *Builder) bounds(ctx context.Context) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// refuses says what of an object is out of bounds; empty: nothing.
-func refuses(r *deliveryv1.ObjectRules, item Item, namespaced bool) string {
-	kind := item.Kind
-	if item.Group != "" {
-		kind += "." + item.Group
-	}
-	namespace := item.Namespace
-	if item.Group == "" && item.Kind == "Namespace" {
-		namespace = item.Name
-	}
-	switch {
-	case wildcard.Any(r.GetDeniedKinds(), kind):
-		return "kind " + kind
-	case !namespaced && !slices.Contains(r.GetKinds(), kind): // not by chance, by a pattern
-		return fmt.Sprintf("kind %s, which is not in a namespace (spec.kinds has to name it without *)", kind)
-	case namespaced && len(r.GetKinds()) > 0 && !wildcard.Any(r.GetKinds(), kind):
-		return "kind " + kind
-	case namespace != "" && len(r.GetNamespaces()) > 0 && !wildcard.Any(r.GetNamespaces(), namespace):
-		return "namespace " + namespace
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ func TestBoundsOfAProject(t *testing.T) {
 	t.Parallel()
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	elsewhere := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}\n"
+	systems := strings.Replace(elsewhere, "kube-system", "fairlead-system", 1)
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop-eu}\n"
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n"
 	boats := "apiVersion: sea.dev/v1\nkind: Boat\nmetadata: {name: a}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: boats.sea.dev}\n" +
@@ -44,6 +45,11 @@ func TestBoundsOfAProject(t *testing.T) {
 		{"another Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop"}}, namespace, "does not allow namespace shop-eu"},
 		{"a scope of its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, boats, "does not allow kind Boat.sea.dev, which is not in a namespace"},
 		{"which is written out", &deliveryv1.ObjectRules{Kinds: []string{"Boat.sea.dev", crd}, Namespaces: []string{"shop"}}, boats, ""},
+		{"the agent's namespace, with kinds alone", &deliveryv1.ObjectRules{Kinds: []string{"ConfigMap"}}, systems, "does not allow namespace fairlead-system, where the agent is"},
+		{"the agent's namespace, with denied kinds alone", &deliveryv1.ObjectRules{DeniedKinds: []string{"Job.*"}}, systems, "does not allow namespace fairlead-system"},
+		{"the agent's namespace, by a pattern", &deliveryv1.ObjectRules{Namespaces: []string{"*"}}, systems, "(spec.namespaces has to name it without *)"},
+		{"the agent's namespace, written out", &deliveryv1.ObjectRules{Namespaces: []string{"fairlead-system"}}, systems, ""},
+		{"the agent's Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}}, strings.Replace(namespace, "shop-eu", "fairlead-system", 1), "does not allow namespace fairlead-system"},
 		{"a CRD that calls a kind of the cluster its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, role("Namespaced", ""), "does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace"},
 		{"one that comes as a hook", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, strings.Replace(role("Namespaced", ""), "metadata: {", "metadata: {annotations: {helm.sh/hook: pre-install}, ", 1), "which is not in a namespace"},
 	} {

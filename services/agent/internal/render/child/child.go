@@ -153,7 +153,7 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 		return nil, err
 	}
 	if answer.Error != "" {
-		j.unanswered = true
+		j.unanswered = j.unanswered || !answer.Refused
 		return nil, errors.New(answer.Error)
 	}
 	found := map[string]any{}

@@ -220,12 +220,12 @@ func TestHelmRendersAChartWithDependencies(t *testing.T) {
 // A template sees what the lookup of its service gives, and not what it is refused.
 func TestLookupSeesOnlyTheAccountsObjects(t *testing.T) {
 	t.Parallel()
-	lookup := func(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
+	lookup := func(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
 		switch {
 		case gvk.Kind == "Secret":
 			return nil, errors.New(`secrets is forbidden: User "system:serviceaccount:web:shop" cannot get them`)
 		case namespace == "web" && name == "settings":
-			return map[string]any{"data": map[string]any{"a": "seen"}}, nil
+			return json.RawMessage(`{"data":{"a":"seen"}}`), nil
 		}
 		return nil, nil
 	}
@@ -246,8 +246,8 @@ func TestLookupSeesOnlyTheAccountsObjects(t *testing.T) {
 // Helm's lookup gives integers as int64: a template compares them with literals.
 func TestLookupGivesIntegersAsHelmDoes(t *testing.T) {
 	t.Parallel()
-	lookup := func(context.Context, schema.GroupVersionKind, string, string) (map[string]any, error) {
-		return map[string]any{"spec": map[string]any{"replicas": int64(3), "share": 0.5}}, nil
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (json.RawMessage, error) {
+		return json.RawMessage(`{"spec":{"replicas":3,"share":0.5}}`), nil
 	}
 	got, err := run(t, nil, map[string]string{
 		"Chart.yaml":       chartYAML,
@@ -261,7 +261,7 @@ func TestLookupGivesIntegersAsHelmDoes(t *testing.T) {
 // A cluster that does not answer, or refuses, is no mistake of the folder: the render is worth another try.
 func TestALookupThatFailsIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	lookup := func(context.Context, schema.GroupVersionKind, string, string) (map[string]any, error) {
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (json.RawMessage, error) {
 		return nil, errors.New("the API server is not there")
 	}
 	_, err := run(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ lookup "v1" "Secret" "web" "root" }}`}, lookup)
@@ -270,6 +270,41 @@ func TestALookupThatFailsIsTriedAgain(t *testing.T) {
 	}
 	if _, mistake := errors.AsType[*manifest.Error](err); mistake {
 		t.Errorf("%v is taken for a mistake of the folder", err)
+	}
+}
+
+// Templates may keep all that they look up.
+func TestLookupsOfARenderAreBoundedInAll(t *testing.T) {
+	t.Parallel()
+	large := json.RawMessage(`{"data":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`)
+	asked := 0
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (json.RawMessage, error) {
+		asked++
+		return large, nil
+	}
+	chart := func(count string) map[string]string {
+		return map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": "# all of them\n" +
+			configMap("a", `{{ $all := list }}{{ range until `+count+` }}{{ $all = append $all (lookup "v1" "ConfigMap" "web" "large") }}{{ end }}{{ len $all }}`)}
+	}
+	if got, err := run(t, nil, chart("15"), lookup); err != nil || !strings.Contains(got["ConfigMap a"], `"a":15`) {
+		t.Errorf("got %v %v", got, err)
+	}
+	asked = 0
+	_, err := run(t, nil, chart("500"), lookup)
+	if _, mistake := errors.AsType[*manifest.Error](err); !mistake || asked != 16 || !strings.Contains(err.Error(), "find more than 16 MiB in all") || !strings.Contains(err.Error(), "templates/a.yaml:") {
+		t.Errorf("after %d lookups: %v", asked, err)
+	}
+}
+
+// Nor may a later try give anything else.
+func TestARefusedLookupIsAMistakeOfTheChart(t *testing.T) {
+	t.Parallel()
+	lookup := func(context.Context, schema.GroupVersionKind, string, string) (json.RawMessage, error) {
+		return nil, &render.RefusedError{Why: `project "shop" does not allow lookup of kind Secret`}
+	}
+	_, err := run(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": "\n{{ lookup \"v1\" \"Secret\" \"web\" \"root\" }}"}, lookup)
+	if _, mistake := errors.AsType[*manifest.Error](err); !mistake || !strings.Contains(err.Error(), `templates/a.yaml:2:`) || !strings.Contains(err.Error(), "does not allow lookup of kind Secret") {
+		t.Errorf("got %v", err)
 	}
 }
 
