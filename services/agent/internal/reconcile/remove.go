@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -178,6 +179,20 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 				return record, "", k.stillThere(service, record, left)
 			}
 		}
+		ours, failures := k.claimLast(patience, request, hooks)
+		switch {
+		case patience.Err() != nil:
+			k.Inventory.Release(k.name)
+			return record, "", 0
+		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // it may work the next time
+			k.Inventory.Release(k.name)
+			return record, "", k.failed(service, record, *refused(failures).because("the removal goes on after it"))
+		case len(failures) > 0:
+			k.Inventory.Release(k.name)
+			trouble, wait := k.skipLast(service, record, moment, "did not come to run: "+failures[0].String())
+			return record, trouble, wait
+		}
+		hooks = ours
 		if record, err = k.listLast(ctx, record, hooks); err != nil {
 			return record, "", k.failed(service, record, *retried(err))
 		}
@@ -209,23 +224,48 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	}
 	why := "did not come to run: "
 	if result.Waits == nil {
-		why = "failed: " + maskText(service, result.Failures[0].String())
+		why = "failed: " + result.Failures[0].String()
 	} else {
 		why += result.Waits.Why + "."
 	}
-	if moment == object.PostDelete {
-		k.through[moment] = "A hook for post-delete " + why
-		return record, k.through[moment], 0
+	if moment == object.PreDelete {
+		k.again = true
+		if err := k.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
+			return record, "", k.failed(service, record, *retried(err))
+		}
 	}
-	k.again = true
-	if err := k.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
-		return record, "", k.failed(service, record, *retried(err))
+	trouble, wait = k.skipLast(service, record, moment, why)
+	return record, trouble, wait
+}
+
+// skipLast reports a hook of a removal that did not end well. After the removal nothing more is done about it than to say so. Before it
+// the removal stops, and the hook is run again after the wait.
+func (k *keeper) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
+	if moment == object.PostDelete {
+		k.through[moment] = "A hook for post-delete " + maskText(service, why)
+		return k.through[moment], 0
 	}
 	wait = max(k.failed(service, record, problem{text: fmt.Sprintf(
 		"The service is not removed, since a hook for pre-delete %s It is run again. To remove the service without it: kubectl annotate configmap -n %s inventory.%s %s=%s",
 		why, inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
 	k.rerun = time.Now().Add(wait)
-	return record, "", wait
+	return "", wait
+}
+
+// claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than
+// a sync would. The answer leaves out definitions of kinds that belong to others.
+func (k *keeper) claimLast(ctx context.Context, request apply.Request, hooks []set.Item) (ours []set.Item, failures []apply.Failure) {
+	items := distinct(hooks)
+	if failure := mistakenForOwn(items); failure != nil {
+		return nil, failure.failures
+	}
+	others, failure := k.claim(items)
+	if failure != nil {
+		return nil, failure.failures
+	}
+	_, strangers, failures := k.Applier.Strangers(ctx, request, without(items, others))
+	maps.Copy(others, strangers)
+	return without(hooks, others), failures
 }
 
 func nameOf(moment set.Hook) string {
