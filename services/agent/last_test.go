@@ -148,3 +148,27 @@ func TestRemovalHookWithTheNameOfAnotherServicesObjectIsRefused(t *testing.T) {
 	w.hub.await(t, name, gone)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "common")
 }
+
+// What stays in the cluster is told in the last report, however often the removal had to look for what goes.
+func TestRemovalInSeveralPassesTellsAllThatItKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name, group, own := w.service("slow"), w.namespace+".dev", w.namespace+"-own"
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": crd(group), "b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own + ", finalizers: [harbour.dev/hold]}\n",
+		"h.yaml": annotated("last", "1", "helm.sh/hook: post-delete"),
+	}), healthy)
+	kubectl(w, raft(group, "theirs"), "create", "-f", "-")
+	w.hub.remove(name)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), own+" waits for its finalizers: harbour.dev/hold")
+	})
+	stop() // the next agent knows, too
+	w.start()
+	kubectl(w, "", "patch", "namespace", own, "--type=merge", `-p={"metadata":{"finalizers":null}}`)
+	report := w.hub.await(t, name, gone)
+	if want := "CustomResourceDefinition rafts." + group + " stays, without the service's mark: there is Raft " + w.namespace + "/theirs."; report.GetMessage() != want {
+		t.Errorf("got %q, want %q", report.GetMessage(), want)
+	}
+}

@@ -52,6 +52,7 @@ type state struct {
 	Begun    string   `json:"begun,omitempty"`
 	Account  string   `json:"account,omitempty"`
 	Kept     []string `json:"kept,omitempty"`
+	Spared   []string `json:"spared,omitempty"`
 	Repairs  uint64   `json:"repairs,omitempty"`
 }
 
@@ -79,7 +80,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
 		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs,
-		Begun: record.Begun, Account: record.Account, Kept: record.Kept,
+		Begun: record.Begun, Account: record.Account, Kept: record.Kept, Spared: record.Spared,
 	}
 	data := map[string]any{}
 	if bits == 0 {
@@ -258,7 +259,7 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
 			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs,
-			Begun: account.Begun, Account: account.Account, Kept: account.Kept,
+			Begun: account.Begun, Account: account.Account, Kept: account.Kept, Spared: account.Spared,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
 		annotations: head.GetAnnotations(),

@@ -121,6 +121,8 @@ type Record struct {
 	Account string
 	// Kept says in sentences which objects stayed when they left the manifests, and why.
 	Kept []string
+	// Spared says in sentences what a removal that has not come to its end yet has kept in the cluster.
+	Spared []string
 	// Repairs counts what was put right.
 	Repairs uint64
 	Entries []Entry

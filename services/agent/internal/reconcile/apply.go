@@ -335,7 +335,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	record.Kept = few(k.others)
+	record.Kept, record.Spared = few(k.others), nil
 	if len(stale) > 0 {
 		if stale, err = k.noteLeaving(ctx, service, record, stale); err != nil {
 			return retried(err).because("all objects are applied")

@@ -61,14 +61,16 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		trouble = strings.TrimSpace(trouble + " " + told)
 	}
 	out := k.Pruner.Remove(patience, k.name, record)
+	record = k.noteSpared(ctx, record, out.Kept)
 	if patience.Err() != nil {
 		return 0
 	}
 	if len(out.Left) > 0 {
 		return k.stillThere(service, record, out.Left)
 	}
+	kept := record.Spared
 	if trouble != "" {
-		out.Kept = append([]string{trouble}, out.Kept...)
+		kept = append([]string{trouble}, kept...)
 	}
 	if record.Orphan { // the objects stay, with the values in them: the service may come back
 	} else if err := k.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
@@ -80,7 +82,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	if err := k.Inventory.Delete(ctx, k.name); err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})
 	}
-	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(out.Kept), " ")}); err != nil {
+	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
 		k.log.Error("the removal can't be reported", "err", err)
 		return k.backoff.Next()
 	}
@@ -97,8 +99,21 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		k.log.Error("the removal can't be recorded", "err", err)
 		return k.backoff.Next()
 	}
-	k.log.Info("removed", "objects", len(record.Entries), "kept", out.Kept)
+	k.log.Info("removed", "objects", len(record.Entries), "kept", kept)
 	return 0
+}
+
+// noteSpared writes down what a removal has kept in the cluster: the passes after this one do not come across it again.
+func (k *keeper) noteSpared(ctx context.Context, record inventory.Record, kept []string) inventory.Record {
+	kept = slices.DeleteFunc(slices.Clone(kept), func(text string) bool { return slices.Contains(record.Spared, text) })
+	if len(kept) == 0 {
+		return record
+	}
+	record.Spared = slices.Concat(record.Spared, kept)
+	if err := k.Inventory.Save(ctx, record); err != nil {
+		k.log.Warn("what the removal has kept will not be reported", "err", err, "kept", kept)
+	}
+	return record
 }
 
 // stillThere reports what a removal waits for, and says when to try again.
@@ -175,8 +190,10 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	}}
 	if k.progress == nil {
 		if moment == object.PostDelete {
-			if left := k.Pruner.Prune(patience, k.name, before(hooks, record.Entries)).Left; len(left) > 0 {
-				return record, "", k.stillThere(service, record, left)
+			out := k.Pruner.Prune(patience, k.name, before(hooks, record.Entries))
+			record = k.noteSpared(ctx, record, out.Kept)
+			if len(out.Left) > 0 {
+				return record, "", k.stillThere(service, record, out.Left)
 			}
 		}
 		ours, failures := k.claimLast(patience, request, hooks)
