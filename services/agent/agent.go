@@ -353,6 +353,10 @@ func (a *Agent) wire() {
 	a.inventory.Follow(a.memory.Track)
 	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
 	self := a.self()
+	stays := func(service string) bool {
+		_, wanted := a.desired.Get(service)
+		return wanted != desired.Remove
+	}
 	applier := apply.New(self, a.width, a.memory, a.watcher)
 	applier.Register(a.telemetry.Registry)
 	a.controller = reconcile.New(reconcile.Deps{
@@ -367,7 +371,7 @@ func (a *Agent) wire() {
 		Lookup:    a.lookup,
 		Scopes:    a.cluster,
 		Applier:   applier,
-		Pruner:    prune.New(self, a.inventory, a.width),
+		Pruner:    prune.New(self, a.inventory, stays, a.width),
 		Memory:    a.memory,
 		Watcher:   a.watcher,
 		Reports:   a.reporter,

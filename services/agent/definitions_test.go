@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -73,4 +75,77 @@ func TestLargeDefinitionComesBesideAnObjectOfItsKind(t *testing.T) {
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	w.secondPass(name, files)
+}
+
+// A definition that several services bring goes with the last of them.
+func TestDefinitionOutlivesItsOwnerWhereAnotherServiceHasIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		sync *deliveryv1.SyncSpec
+		part func(w *world, first string) // the owner lets go of it
+	}{
+		{"removed", nil, func(w *world, first string) {
+			w.hub.remove(first)
+			w.hub.await(w.t, first, gone)
+		}},
+		{"left", &deliveryv1.SyncSpec{Adoption: deliveryv1.Adoption_ADOPTION_NEVER}, func(w *world, first string) {
+			w.hub.awaitPhase(w.t, first, w.hub.push(w.t, first, w.namespace, map[string]string{"c.yaml": configMap("first", "2")}), healthy)
+		}},
+		{"orphan", nil, func(w *world, first string) {
+			digest := w.hub.sync(first, &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN})
+			w.hub.awaitPhase(w.t, first, digest, healthy)
+			w.hub.remove(first)
+			w.hub.await(w.t, first, gone)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stop := w.start()
+			first, second, group := w.service("first"), w.service("second"), w.namespace+".dev"
+			read := func() *unstructured.Unstructured {
+				t.Helper()
+				definition, err := w.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts."+group)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return definition
+			}
+			labelled := strings.Replace(crd(group), "{name: rafts."+group+"}", "{name: rafts."+group+", labels: {of: second}}", 1)
+			w.hub.awaitPhase(t, first, w.hub.push(t, first, w.namespace, map[string]string{"a.yaml": crd(group), "c.yaml": configMap("first", "1")}), healthy)
+			digest := w.hub.pushSynced(t, second, w.namespace, map[string]string{"a.yaml": labelled, "c.yaml": configMap("second", "1")}, test.sync)
+			w.hub.awaitPhase(t, second, digest, healthy)
+			before := read()
+			stop() // which one left it to which is in the cluster
+			w.start()
+			test.part(w, first)
+			w.hub.await(t, second, func(r *deliveryv1.ServiceReport) bool {
+				return r.GetDigest() == digest && r.GetPhase() == healthy && r.GetMessage() == ""
+			})
+			if after := read(); after.GetUID() != before.GetUID() || object.Owner(after) != second || after.GetLabels()["of"] != "second" {
+				t.Errorf("got %s %v, want %s of %s", after.GetUID(), after.GetLabels(), before.GetUID(), second)
+			}
+			if record := w.record(second); len(record.Left) > 0 || len(record.Entries) != 2 {
+				t.Errorf("the inventory has %+v", record)
+			}
+			w.hub.remove(second)
+			w.hub.await(t, second, gone)
+			w.mustBeGone("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts."+group)
+		})
+	}
+}
+
+func TestDefinitionGoesWithAllServicesThatHaveIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	first, second, group := w.service("first"), w.service("second"), w.namespace+".dev"
+	for _, name := range []string{first, second} {
+		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": crd(group), "c.yaml": configMap(name, "1")}), healthy)
+	}
+	w.hub.remove(first, second)
+	w.hub.await(t, first, gone)
+	w.hub.await(t, second, gone)
+	w.mustBeGone("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts."+group)
 }

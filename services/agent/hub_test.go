@@ -332,11 +332,14 @@ func (h *testHub) pack(t *testing.T, files map[string]string) artifact.Digest {
 	return summary.Digest
 }
 
-func (h *testHub) remove(service string) {
+// remove has services removed, all by the same answer.
+func (h *testHub) remove(services ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.services, service)
-	h.removed[service] = true
+	for _, service := range services {
+		delete(h.services, service)
+		h.removed[service] = true
+	}
 	h.nudge()
 }
 

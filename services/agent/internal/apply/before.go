@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -66,6 +67,12 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 			return &Problem{Text: "it is in the cluster already, and held by its annotation " + object.HoldAnnotation, Advice: "Take the annotation off there, or give it another name.", Mistake: true}
 		}
 		tool := adopt.Tool(meta)
+		if inherited := tool == "" && slices.Contains(r.Record.Left, item.Key); inherited {
+			mu.Lock()
+			defer mu.Unlock()
+			adopted[item.Key] = true
+			return nil
+		}
 		if problem := mayAdopt(r.Sync.GetAdoption(), item, tool); problem != nil {
 			if item.IsCRD() && tool != "" {
 				return leave(item, tool)

@@ -16,6 +16,7 @@ import (
 func record(objects int) Record {
 	record := Record{
 		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer", Kept: []string{"Namespace shop stays."}, Spared: []string{"Namespace own stays."},
+		Left:    []object.Key{{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "boats.harbour.dev"}},
 		Applied: Applied{Digest: "sha256:1", Commit: "abc"},
 	}
 	ended := []time.Time{{}, {}, {}, time.Date(2026, 11, 21, 18, 0, 5, 0, time.UTC)}

@@ -123,6 +123,9 @@ type Record struct {
 	Kept []string
 	// Spared says in sentences what a removal that has not come to its end yet has kept in the cluster.
 	Spared []string
+	// Left are the definitions of kinds that the manifests have, too, and that are left to another service: the service takes them over
+	// when that lets go of them.
+	Left []object.Key
 	// Repairs counts what was put right.
 	Repairs uint64
 	Entries []Entry
@@ -167,6 +170,8 @@ type Store struct {
 	claimed map[string][]object.Key
 	// track is told what a service has, whenever that changes.
 	track func(service string, entries []Entry)
+	// offer is told a service that left an object to another one, when no service has that object any more.
+	offer func(service string)
 }
 
 // stored is a record and the ConfigMaps that hold it.
@@ -194,12 +199,15 @@ func (s stored) now() Record {
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
 		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, claimed: map[string][]object.Key{},
-		track: func(string, []Entry) {},
+		track: func(string, []Entry) {}, offer: func(string) {},
 	}
 }
 
 // Follow has track told what each service has, from Load on. It must not block, and not keep the entries.
 func (s *Store) Follow(track func(service string, entries []Entry)) { s.track = track }
+
+// Offer has offer told which service may take over what it had left to another one. It must not block.
+func (s *Store) Offer(offer func(service string)) { s.offer = offer }
 
 // Load reads all inventories. What a killed writer left behind is removed.
 func (s *Store) Load(ctx context.Context) error {
@@ -368,7 +376,8 @@ func (s *Store) Release(service string) {
 
 // own makes exactly these entries belong to the service, and no longer those of its record. The caller holds mu.
 func (s *Store) own(service string, entries []Entry) {
-	for _, entry := range s.records[service].record.Entries {
+	before := s.records[service].record.Entries
+	for _, entry := range before {
 		if s.owners[entry.Key] == service {
 			delete(s.owners, entry.Key)
 		}
@@ -381,6 +390,32 @@ func (s *Store) own(service string, entries []Entry) {
 		s.owners[entry.Key] = service
 	}
 	s.track(service, watched(entries))
+	for heir, kept := range s.records {
+		if slices.ContainsFunc(kept.record.Left, func(key object.Key) bool {
+			return s.owners[key] == "" && slices.ContainsFunc(before, func(entry Entry) bool { return entry.Key == key })
+		}) {
+			s.offer(heir)
+		}
+	}
+}
+
+// Inherits tells whether the service left an object to another one, and no service has it any more.
+func (s *Store) Inherits(record Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(record.Left, func(key object.Key) bool { return s.owners[key] == "" })
+}
+
+// Heir names a service that left this object to another one; "": there is none for which may is true.
+func (s *Store) Heir(key object.Key, may func(service string) bool) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, service := range slices.Sorted(maps.Keys(s.records)) {
+		if slices.Contains(s.records[service].record.Left, key) && may(service) {
+			return service
+		}
+	}
+	return ""
 }
 
 // watched leaves out hooks: once they have run nobody looks after them.

@@ -52,6 +52,8 @@ type API interface {
 type Inventories interface {
 	// Holds names an object that matches, and its service; "": there is none.
 	Holds(ctx context.Context, match func(object.Key) bool) (held, unreadable string)
+	// Heir names a service that has the object in its manifests, too, and left it to its owner.
+	Heir(key object.Key, may func(service string) bool) string
 }
 
 // Left is an object that is still there, and why.
@@ -72,13 +74,14 @@ type Outcome struct {
 type Pruner struct {
 	api         API
 	inventories Inventories
+	stays       func(service string) bool
 	width       *apply.Width
 	now         func() time.Time
 }
 
-// New returns a pruner.
-func New(api API, inventories Inventories, width *apply.Width) *Pruner {
-	return &Pruner{api: api, inventories: inventories, width: width, now: time.Now}
+// New returns a pruner. stays tells a service that is not being removed.
+func New(api API, inventories Inventories, stays func(service string) bool, width *apply.Width) *Pruner {
+	return &Pruner{api: api, inventories: inventories, stays: stays, width: width, now: time.Now}
 }
 
 // Remove takes all objects of a service out of the cluster, or, where its inventory says so, the mark off them.
@@ -285,8 +288,8 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 		meta.GetLabels()[object.ServiceLabel] == service && entry.UID != "" && meta.UID == entry.UID
 }
 
-// used tells why something is never deleted: the cluster's own namespaces, and namespaces and definitions of kinds
-// with an object in them that is not going, too, whoever made it. It loses the mark, so that somebody else may have it.
+// used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service left to this
+// one, and namespaces and definitions with an object in them that is not going, too, whoever made it. It loses the mark, so that somebody else may have it.
 // why: it can't be told now.
 func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
@@ -308,6 +311,9 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 		}
 		if err != nil {
 			return "", "can't be read: " + reason(err)
+		}
+		if heir := p.inventories.Heir(entry.Key, func(name string) bool { return name != service && p.stays(name) }); heir != "" {
+			return fmt.Sprintf("service %q has it in its manifests, too, and takes it over", heir), ""
 		}
 		resource, kind := cluster.ReadDefinition(definition)
 		inside = func(key object.Key) bool { return key.Group == resource.Group && key.Kind == kind }

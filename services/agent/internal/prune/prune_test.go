@@ -35,7 +35,7 @@ func TestFinalizerPastItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		p := New(stuck{since: begin}, nil, apply.NewWidth())
+		p := New(stuck{since: begin}, nil, nil, apply.NewWidth())
 		entries := []inventory.Entry{
 			{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "held"}, Version: "v1"}, UID: "1"},
 			{Ref: object.Ref{Key: object.Key{Kind: "Namespace", Name: "shop"}, Version: "v1"}, UID: "1"},
@@ -98,7 +98,7 @@ func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 			if orphan && one.deleted != "" {
 				continue // it would be let go of
 			}
-			left := New(one.cluster, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{Entries: entries, Orphan: orphan}).Left
+			left := New(one.cluster, nil, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{Entries: entries, Orphan: orphan}).Left
 			if len(left) > 0 != one.left {
 				t.Errorf("%s: got %v", name, left)
 			}

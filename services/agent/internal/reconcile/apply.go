@@ -193,6 +193,7 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		return failure.because(before)
 	}
 	all, items = without(all, others), without(items, others)
+	left := slices.SortedFunc(maps.Keys(others), object.Compare)
 	adopted, strangers, failures := k.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
 		return refused(failures).because(before)
@@ -214,10 +215,13 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		}
 	}
 	superset, changed := union(record, items, needed, held, restingHooks(rendered))
+	superset.Left = left
 	if changed {
 		superset.Begun = setOf(service).String()
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
+	}
+	if changed || !slices.Equal(record.Left, left) {
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}

@@ -136,6 +136,7 @@ func New(deps Deps) *Controller {
 		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		pruned:  prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_agent_pruned_objects_total", Help: "Objects that were removed."}),
 	}}
+	deps.Inventory.Offer(c.Notice)
 	deps.Metrics.MustRegister(c.metrics.applies, c.metrics.seconds, c.metrics.renders, c.metrics.pruned)
 	return c
 }
@@ -427,7 +428,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if !k.judge(service, record).Apply {
 		return k.stand(ctx, patience, service, record)
 	}
-	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) {
+	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.Inventory.Inherits(record) {
 		return k.observe(patience, service, record)
 	}
 	if k.stuck {
