@@ -1,6 +1,7 @@
 package gittest
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
 	"net"
@@ -13,7 +14,8 @@ import (
 // Proxy is an HTTP proxy that understands CONNECT and leads everybody to one address, whatever host they name.
 type Proxy struct {
 	*httptest.Server
-	to string
+	to   string
+	life context.Context // of tunnels
 
 	mu      sync.Mutex // guards what follows
 	asked   []*http.Request
@@ -25,9 +27,11 @@ type Proxy struct {
 // NewProxy starts a proxy to an address; it ends with the test.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	p := &Proxy{to: to, answers: http.StatusOK}
+	life, end := context.WithCancel(context.Background()) //nolint:usetesting // t.Context ends before other cleanups, whose clients may use a tunnel
+	p := &Proxy{to: to, life: life, answers: http.StatusOK}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(func() {
+		end() // an idle client would keep its tunnel open for minutes
 		p.Close()
 		p.mu.Lock() // Close does not wait for tunnels, but all have begun
 		defer p.mu.Unlock()
@@ -87,6 +91,11 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		_ = there.Close()
 		return
 	}
+	stop := context.AfterFunc(p.life, func() {
+		_ = here.Close()
+		_ = there.Close()
+	})
+	defer stop()
 	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
