@@ -80,7 +80,11 @@ func (ask ask0) demux(r io.Reader) io.Reader {
 
 // saysNo is for words in which upstream says why there is nothing. They are not clean yet: that is for
 // broken, which takes out credentials first.
-func saysNo(text string) error { return fmt.Errorf("upstream says: %s", text) }
+func saysNo(text string) error { return saidNo(text) }
+
+type saidNo string
+
+func (s saidNo) Error() string { return "upstream says: " + string(s) }
 
 // misunderstood is for a host that finds what Fairlead asks for malformed.
 func misunderstood(r Remote, said io.Reader) error {

@@ -94,6 +94,7 @@ func FuzzDecodePack(f *testing.F) {
 	f.Add([]byte("0031ACK 1111111111111111111111111111111111111111\n0006\x02x0005\x030000"))
 	f.Add([]byte("0008NAK\n0004"))
 	f.Add([]byte("000dpackfile\n0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x050000"))
+	f.Add([]byte("0011shallow-info\n0035shallow 1111111111111111111111111111111111111111\n0001000dpackfile\n0011\x01PACK\x00\x00\x00\x02\x00\x00\x00\x050000"))
 	f.Add([]byte("000eERR no way"))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		caps := capability.NewList()

@@ -228,18 +228,21 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 	defer leave()
 	into = h.budget.unload(x.door, into, leave)
 	n, err := x.transfer(ctx, l, wants, into)
-	if _, no := errors.AsType[unfit](err); !no || !l.version2 {
-		return n, err
+	if !l.version2 || !worthVersion0(err) {
+		return n, withoutNoPack(err)
 	}
 	// The host lists in version 2, and can't fetch in it. What it can do in version 0 stands above its list.
 	limited, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
 	old, failed := x.advertised(limited, Names{}, "")
 	cancel()
 	if failed != nil {
-		return n, err
+		return n, withoutNoPack(err)
 	}
-	h.versions.noteFails(r)
-	return x.transfer(ctx, old, wants, into)
+	if n, err = x.transfer(ctx, old, wants, into); err != nil {
+		return n, withoutNoPack(err)
+	}
+	h.versions.noteFetchFails(r)
+	return n, nil
 }
 
 func (x *exchange) transfer(ctx context.Context, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {

@@ -140,10 +140,10 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 		}
 		return c, nil
 	})
-	if _, no := errors.AsType[unfit](err); no && l.version2 {
-		s.versions.noteFails(r)
+	if l.version2 && worthVersion0(err) {
+		s.versions.noteFetchFails(r) // the next poll lists and fetches in version 0
 	}
-	return n, err
+	return n, withoutNoPack(err)
 }
 
 func (c *sshCommand) ask(limits Limits, dog *watchdog, l *Listing, ask packAsk) error {

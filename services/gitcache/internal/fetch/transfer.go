@@ -13,7 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// transfer brings one pack, whatever carries it: send sends what it is given and returns the answer.
+// transfer brings one pack, whatever carries it: send sends what it is given and returns the answer. A noPack is not
+// for callers of the package.
 func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
 	send func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error),
 ) (int64, error) {
@@ -34,19 +35,41 @@ func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []
 
 	answer, err := send(limited, dog, ask)
 	if err != nil {
-		return 0, fetchError(ctx, limited, limits, r, err)
+		return 0, noPack{fetchError(ctx, limited, limits, r, err)}
 	}
 	defer answer.Close()
 	dog.r = answer
 	pack, err := ask.decode(dog)
 	if err != nil {
-		return 0, fetchError(ctx, limited, limits, r, err)
+		return 0, noPack{fetchError(ctx, limited, limits, r, err)}
 	}
 	n, err := into.AddPack(limited, limits.pack(&ending{pack, dog.stop}))
 	if err != nil {
 		return 0, fetchError(ctx, limited, limits, r, err)
 	}
 	return n, nil
+}
+
+// noPack is why an ask got no answer, or one without a pack. The target has taken in nothing.
+type noPack struct{ error }
+
+func (n noPack) Unwrap() error { return n.error }
+
+// worthVersion0 tells whether an ask in version 2 failed in a way that the same ask in version 0 may not.
+// A host that says no in words has understood the ask.
+func worthVersion0(err error) bool {
+	_, early := errors.AsType[noPack](err)
+	_, no := errors.AsType[saidNo](err)
+	_, strange := errors.AsType[unfit](err)
+	return early && !no && (strange || surprising(err) || fails(err))
+}
+
+// withoutNoPack returns the error in a noPack, and any other one as it is.
+func withoutNoPack(err error) error {
+	if early, ok := errors.AsType[noPack](err); ok {
+		return early.error
+	}
+	return err
 }
 
 // fetchError says why a fetch did not go through. own is the caller's context, limited ours.

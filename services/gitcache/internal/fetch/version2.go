@@ -32,6 +32,8 @@ const (
 	unborn             = "unborn"
 	peeledAttribute    = "peeled:"
 	sectionPack        = "packfile"
+	sectionShallow     = "shallow-info"
+	mostShallow        = 1 << 16 // lines of that section
 	objectFormatSHA256 = "object-format=sha256"
 )
 
@@ -157,6 +159,28 @@ func objectID(line []byte) (id plumbing.Hash, rest []byte, err error) {
 	return id, line[idDigits+1:], nil
 }
 
+// nextSection skips the rest of a section, and reads the first line of the one after it.
+func (l lines) nextSection() ([]byte, error) {
+	for range mostShallow {
+		head, err := l.r.Peek(len(delimiter))
+		if err != nil {
+			return nil, cut(err)
+		}
+		if string(head) == delimiter {
+			_, _ = l.r.Discard(len(delimiter)) // they were peeked at
+			return l.next()
+		}
+		line, err := l.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case line == nil:
+			return nil, unfit("it answers in a way that Fairlead does not know")
+		}
+	}
+	return nil, errors.New("it lists shallow commits without end")
+}
+
 // ask2 is a fetch in version 2. As in version 0 all is said at once, and nothing is negotiated. Tags that nobody
 // wants are not asked for, nor are differences to objects that the pack does not hold.
 type ask2 struct{ wants, haves []plumbing.Hash }
@@ -176,6 +200,10 @@ func (a ask2) encode(w io.Writer) error {
 func (a ask2) decode(body io.Reader) (io.Reader, error) {
 	br := bufio.NewReaderSize(body, usualLine)
 	line, err := lines{br}.next()
+	if err == nil && string(line) == sectionShallow {
+		// Upstream itself is shallow. In version 0 it says so above its list of refs, where that is left out, too.
+		line, err = lines{br}.nextSection()
+	}
 	if err != nil {
 		return nil, err
 	}

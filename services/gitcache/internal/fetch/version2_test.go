@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -405,7 +407,9 @@ func TestHostThatChangesIsFoundOut(t *testing.T) {
 func TestHostThatCannotFetchInVersion2IsAskedInVersion0(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"400": fails(400), "another section": says("0013acknowledgments\n0000"), "another protocol": says("0008NAK\n0000"),
+		"400": fails(400), "404": fails(404), "405": fails(405), "500": fails(500), "501": fails(501),
+		"another section": says("0013acknowledgments\n0000"), "another protocol": says("0008NAK\n0000"),
+		"nothing": says(""), "garbage": says("what?"), "a web page": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -422,6 +426,66 @@ func TestHostThatCannotFetchInVersion2IsAskedInVersion0(t *testing.T) {
 			l := listNames(t, f, r, some())
 			if _, err := f.Fetch(t.Context(), r, l, ids(id), newMirror(t)); err != nil || len(server.Log()) != before+2 {
 				t.Errorf("the next time it took %d requests: %v", len(server.Log())-before, err)
+			}
+			other := remote(t, server.NewRepo(t, "other.git").URL())
+			if l := listNames(t, f, other, some()); l.Whole() {
+				t.Error("another source of the host is asked in version 0, too")
+			}
+		})
+	}
+}
+
+func TestAFetchThatTheHostRefusesIsNotTriedInVersion0(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter)
+		kind   fetch.Kind
+		says   string
+	}{
+		"in words": {says("0014ERR not our ref\n"), fetch.KindContent, "upstream says: not our ref"},
+		"401":      {fails(401), fetch.KindCredentials, "401"},
+		"502":      {fails(502), fetch.KindServer, "502"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := gittest.NewServer(t)
+			repo := server.NewRepo(t, "shop.git")
+			id := repo.Commit("one", gittest.Files{"a": "1"})
+			f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+			l := listNames(t, f, r, some())
+			server.SetFault(commands("fetch", c.answer))
+			before := len(server.Log())
+			_, err := f.Fetch(t.Context(), r, l, ids(id), newMirror(t))
+			wantError(t, err, c.kind, c.says)
+			if got := len(server.Log()) - before; got != 1 {
+				t.Errorf("the fetch took %d requests, want 1", got)
+			}
+		})
+	}
+}
+
+func TestAShallowUpstreamIsFetchedInVersion2(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"http", "ssh"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWay(t, name, fetch.Options{})
+			repo := w.newRepo(t, "shop.git")
+			repo.Commit("one", gittest.Files{"a": "1"})
+			id := repo.Commit("two", gittest.Files{"a": "2"})
+			if err := os.WriteFile(filepath.Join(repo.URLOnDisk(), "shallow"), []byte(id+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r, m := w.remote(t, "shop.git"), newMirror(t)
+			if _, err := w.Fetch(t.Context(), r, listNames(t, w, r, some()), ids(id), m); err != nil {
+				t.Fatal(err)
+			}
+			wantCommit(t, m, id, "two")
+			w.newRepo(t, "other.git")
+			for _, source := range []string{"shop.git", "other.git"} {
+				if l := listNames(t, w, w.remote(t, source), some()); l.Whole() {
+					t.Errorf("%s is listed in version 0", source)
+				}
 			}
 		})
 	}

@@ -12,7 +12,8 @@ type versions struct {
 	// speaks2 are repositories that answered in version 2 under their own URL, and until when they are asked in it
 	// at once, without a look at what the host can do.
 	speaks2 map[string]time.Time
-	// fails2 are hosts (see door) whose version 2 did not work, and until when they are asked in version 0.
+	// fails2 are hosts (see door) that can't list in version 2, and repositories that can't be fetched in it, and
+	// until when they are asked in version 0.
 	fails2 map[string]time.Time
 }
 
@@ -23,7 +24,7 @@ const (
 	failsTime = 10 * time.Minute
 	// maxSpeaks2 and maxFails2 bound the memory that takes, about 200 bytes each.
 	maxSpeaks2 = 16 << 10
-	maxFails2  = 256
+	maxFails2  = 16 << 10
 )
 
 func newVersions() *versions {
@@ -42,7 +43,8 @@ func (v *versions) speaks(r Remote) bool {
 func (v *versions) fails(r Remote) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return time.Now().Before(v.fails2[r.door(r.URL)])
+	now := time.Now()
+	return now.Before(v.fails2[r.door(r.URL)]) || now.Before(v.fails2[repository(r)])
 }
 
 func (v *versions) noteSpeaks(r Remote) {
@@ -61,12 +63,19 @@ func (v *versions) forget(r Remote) {
 	delete(v.speaks2, repository(r))
 }
 
-func (v *versions) noteFails(r Remote) {
+// noteFails notes that the host of a source can't list in version 2.
+func (v *versions) noteFails(r Remote) { v.note(r, r.door(r.URL)) }
+
+// noteFetchFails notes that one repository can't be fetched in version 2. That says nothing about others of the host.
+func (v *versions) noteFetchFails(r Remote) { v.note(r, repository(r)) }
+
+// note remembers a key of fails2.
+func (v *versions) note(r Remote, key string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.speaks2, repository(r))
 	if len(v.fails2) >= maxFails2 {
 		clear(v.fails2)
 	}
-	v.fails2[r.door(r.URL)] = time.Now().Add(failsTime)
+	v.fails2[key] = time.Now().Add(failsTime)
 }
