@@ -31,7 +31,7 @@ func BenchmarkBuild(b *testing.B) {
 		files[fmt.Sprintf("crds/%03d.yaml", i)] = crd(i)
 	}
 	p := place(w.commit(files), "")
-	f, err := w.builder.find(p)
+	f, err := w.builder.find(b.Context(), p)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func BenchmarkBuild(b *testing.B) {
 func BenchmarkReach(b *testing.B) {
 	w := newWorld(b, 0)
 	p := place(w.commit(overlayFiles()), overlay)
-	if _, err := w.builder.find(p); err != nil {
+	if _, err := w.builder.find(b.Context(), p); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
 		w.builder.places = newPlaces()
-		if _, err := w.builder.find(p); err != nil {
+		if _, err := w.builder.find(b.Context(), p); err != nil {
 			b.Fatal(err)
 		}
 	}

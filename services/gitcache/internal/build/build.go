@@ -45,6 +45,10 @@ const (
 	builders = 3
 	// sourceBuilders of one source: content can be made so that every build takes all of buildTime.
 	sourceBuilders = 2
+	// lookers look up places at once, and sourceLookers those of one source: a commit can be made so that a look
+	// takes all of reachTime.
+	lookers       = 8
+	sourceLookers = 4
 	// maxRefused contents are known to be refused, so that nobody who asks again costs a build.
 	maxRefused = 1000
 )
@@ -76,24 +80,26 @@ type Deps struct {
 
 // Builder makes artifacts. Safe for many goroutines.
 type Builder struct {
-	deps   Deps
-	memo   *memo
-	places *places
-	alone  alone
-	time   time.Duration // of one build
-	slots  chan struct{}
+	deps     Deps
+	memo     *memo
+	places   *places
+	alone    alone
+	time     time.Duration // of one build
+	lookTime time.Duration // of one look at what a folder refers to
+	builds   *turns
+	looks    *turns
 	// again are the slots of builds for downloads: those are read by callers who may be slow.
 	again chan struct{}
 
-	flights singleflight.Group
-	life    context.Context //nolint:containedctx // of builds, which outlive their callers; ended by Close
+	flights singleflight.Group // of builds, by source_id
+	lookups singleflight.Group // by place
+	life    context.Context    //nolint:containedctx // of builds, which outlive their callers; ended by Close
 	end     context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	refused map[key]refusal   // by source_id
-	turns   map[string]*turns // by source; of those that build or wait
+	refused map[key]refusal // by source_id
 
 	pins   sync.Mutex              // guards pinned, and the order in which the store is told
 	pinned map[string]map[key]bool // source_ids by source; replaced, never changed
@@ -113,8 +119,9 @@ func New(dir string, deps Deps) (*Builder, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	return &Builder{
-		deps: deps, memo: m, time: buildTime, slots: make(chan struct{}, builders), again: make(chan struct{}, builders),
-		life: life, end: end, places: newPlaces(), refused: map[key]refusal{}, turns: map[string]*turns{},
+		deps: deps, memo: m, time: buildTime, lookTime: reachTime, again: make(chan struct{}, builders),
+		builds: newTurns(builders, sourceBuilders), looks: newTurns(lookers, sourceLookers),
+		life: life, end: end, places: newPlaces(), refused: map[key]refusal{},
 	}, nil
 }
 
@@ -141,7 +148,7 @@ func (b *Builder) begin() bool {
 // Resolve answers what a place holds, building it if it never was. An artifact that the store has no
 // more is not built before somebody wants its bytes: Open does.
 func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
-	c, id, err := b.content(p) //nolint:contextcheck // what it finds is for all who ask: Close ends it
+	c, id, err := b.content(ctx, p)
 	if err != nil {
 		return Built{}, err
 	}
@@ -214,7 +221,7 @@ func (b *Builder) refuse(id key, source string, err error) {
 }
 
 func (b *Builder) build(ctx context.Context, id key, c content) (sum artifact.Summary, err error) {
-	leave, err := b.turn(ctx, c.source)
+	leave, err := b.builds.turn(ctx, c.source)
 	if err != nil {
 		return sum, err
 	}

@@ -70,7 +70,7 @@ func TestACancelledFirstCallerDoesNotFailTheOthers(t *testing.T) {
 	b, commit := newBuilder(t)
 	place := Place{Source: "u1", Commit: commit, Path: "deploy"}
 	for range builders {
-		b.slots <- struct{}{} // all builders are busy
+		b.builds.all <- struct{}{} // all builders are busy
 	}
 	first, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
@@ -88,7 +88,7 @@ func TestACancelledFirstCallerDoesNotFailTheOthers(t *testing.T) {
 		second <- err
 	}()
 	for range builders {
-		<-b.slots
+		<-b.builds.all
 	}
 	if err := <-second; err != nil {
 		t.Errorf("the second caller got %v", err)
@@ -100,7 +100,7 @@ func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
 	for range sourceBuilders {
-		leave, err := b.turn(t.Context(), "evil")
+		leave, err := b.builds.turn(t.Context(), "evil")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
 	waiting := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, err := b.turn(ctx, "evil")
+		_, err := b.builds.turn(ctx, "evil")
 		waiting <- err
 	}()
 	if _, err := b.Resolve(t.Context(), Place{Source: "u1", Commit: commit, Path: "deploy"}); err != nil {
@@ -121,8 +121,8 @@ func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.turns) != 1 || b.turns["evil"].users != sourceBuilders {
-		t.Errorf("turns of %d sources are remembered", len(b.turns))
+	if len(b.builds.sources) != 1 || b.builds.sources["evil"].users != sourceBuilders {
+		t.Errorf("turns of %d sources are remembered", len(b.builds.sources))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestCloseEndsBuildsThatWait(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
 	for range builders {
-		b.slots <- struct{}{}
+		b.builds.all <- struct{}{}
 	}
 	done := make(chan error, 1)
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -15,8 +16,12 @@ import (
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
-// reachTime bounds how long it may take to find what a folder refers to; the bounds of tree.Reach are well below.
-const reachTime = 30 * time.Second
+const (
+	// reachTime bounds how long it may take to find what a folder refers to; the bounds of tree.Reach are well below.
+	reachTime = 30 * time.Second
+	// reachPause is how long a look that took all of reachTime is not tried again.
+	reachPause = 10 * time.Minute
+)
 
 // Place is a folder at a commit of a source.
 type Place struct {
@@ -54,13 +59,14 @@ type found struct {
 	tree   plumbing.Hash
 	reach  reach
 	alone  bool
-	// refused is why there is no content.
+	// refused is why there is no content, and until when that is not looked up again; zero: for good.
 	refused error
+	until   time.Time
 }
 
 // content finds what a place holds, and its source_id.
-func (b *Builder) content(p Place) (found, key, error) {
-	f, err := b.find(p)
+func (b *Builder) content(ctx context.Context, p Place) (found, key, error) {
+	f, err := b.find(ctx, p)
 	if err != nil {
 		return f, key{}, err
 	}
@@ -107,12 +113,43 @@ func sum(parts []string) (id key) {
 	return id
 }
 
-// find looks up the tree of a place, and what it refers to.
-func (b *Builder) find(p Place) (found, error) {
-	f, ok := b.places.get(p)
-	if ok {
+// find looks up the tree of a place, and what it refers to. A look is for all callers that ask for the place: it goes
+// on when one of them gives up, and Close ends it.
+func (b *Builder) find(ctx context.Context, p Place) (found, error) {
+	if f, ok := b.places.get(p); ok {
 		return f, f.refused
 	}
+	done := b.lookups.DoChan(p.text(), func() (any, error) { //nolint:contextcheck // see above
+		if !b.begin() {
+			return found{}, context.Canceled
+		}
+		defer b.running.Done()
+		if f, ok := b.places.get(p); ok { // another look has just ended
+			return f, f.refused
+		}
+		leave, err := b.looks.turn(b.life, p.Source)
+		if err != nil {
+			return found{}, err
+		}
+		defer leave()
+		return b.lookUp(p)
+	})
+	select {
+	case <-ctx.Done():
+		return found{}, ctx.Err()
+	case r := <-done:
+		f, _ := r.Val.(found)
+		return f, r.Err
+	}
+}
+
+// text is a place as the key of a map.
+func (p Place) text() string {
+	return fmt.Sprintf("%s %s %t %q %q", p.Source, p.Commit, p.Submodules, p.Path, p.Filter)
+}
+
+// lookUp finds a place, and remembers what it found.
+func (b *Builder) lookUp(p Place) (f found, err error) {
 	m, err := b.deps.Mirrors.Mirror(p.Source)
 	if err != nil {
 		return found{}, err
@@ -125,11 +162,15 @@ func (b *Builder) find(p Place) (found, error) {
 		}
 		return found{}, b.judge(p.Source, p.Commit, err)
 	}
-	ctx, cancel := context.WithTimeout(b.life, reachTime)
+	ctx, cancel := context.WithTimeoutCause(b.life, b.lookTime, fmt.Errorf(
+		"%w: to find what folder %q refers to takes longer than the limit of %s", context.DeadlineExceeded, p.Path, b.lookTime))
 	defer cancel()
 	if err := b.look(ctx, objects, p, &f); err != nil {
-		if errors.Is(err, artifact.ErrRefused) {
+		switch {
+		case errors.Is(err, artifact.ErrRefused):
 			b.places.put(p, found{commit: f.commit, refused: err})
+		case errors.Is(err, context.DeadlineExceeded):
+			b.places.put(p, found{commit: f.commit, refused: err, until: b.places.now().Add(reachPause)})
 		}
 		return found{}, b.judge(p.Source, p.Commit, err)
 	}

@@ -28,7 +28,7 @@ func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 		pins = append(pins, place(commit, fmt.Sprintf("f%d", i)))
 	}
 	first := w.resolve(pins[0])
-	w.builder.Pin(pins)
+	w.builder.Pin(t.Context(), pins)
 	for i := range contents {
 		w.resolve(place(commit, fmt.Sprintf("f%d", i)))
 		if i == contents/2 && len(w.builder.memo.byID) <= i {
@@ -40,12 +40,12 @@ func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 		for j := range 10 { // places cost nothing, so there are more of them
 			p := place(commit, "f0")
 			p.Filter = fmt.Sprintf("-x%d-%d\n", i, j)
-			if _, err := w.builder.find(p); err != nil {
+			if _, err := w.builder.find(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if i%100 == 0 { // as a replica does every few seconds
-			w.builder.Pin(pins)
+			w.builder.Pin(t.Context(), pins)
 		}
 	}
 	known, places := len(w.builder.memo.byID), w.builder.places.len()
@@ -81,7 +81,7 @@ func TestADeletedSourceIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.builder.places.put(Place{Source: "u2"}, found{})
-	w.builder.Pin([]Place{place(commit, "a"), place(commit, "b")})
+	w.builder.Pin(t.Context(), []Place{place(commit, "a"), place(commit, "b")})
 	w.builder.Keep(func(uid string) bool { return uid == "u2" })
 	m := w.builder.memo
 	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.len() != 1 || len(w.builder.refused) != 0 {

@@ -1,8 +1,10 @@
 package build
 
+import "context"
+
 // Lookup says what a place became, if that is known and its commit is here. It builds nothing.
-func (b *Builder) Lookup(p Place) (Record, bool) {
-	f, err := b.find(p)
+func (b *Builder) Lookup(ctx context.Context, p Place) (Record, bool) {
+	f, err := b.find(ctx, p)
 	if err != nil {
 		return Record{}, false
 	}

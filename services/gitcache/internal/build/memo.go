@@ -190,6 +190,14 @@ func (m *memo) get(id key) (record, bool) {
 	return e.record(), true
 }
 
+// knows tells whether a content is remembered; that is no use of it.
+func (m *memo) knows(id key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.byID[id]
+	return ok
+}
+
 // isAlone tells a content that is known to refer to nothing beyond its folder.
 func (m *memo) isAlone(id key) bool {
 	m.mu.Lock()
@@ -266,10 +274,7 @@ func (m *memo) put(r record) error {
 // learn takes a record unless there is one already.
 func (m *memo) learn(r record) error {
 	id, _ := parseKey(r.SourceID)
-	m.mu.Lock()
-	_, known := m.byID[id]
-	m.mu.Unlock()
-	if known {
+	if m.knows(id) {
 		return nil
 	}
 	return m.put(r)

@@ -1,19 +1,38 @@
 package build
 
-import "maps"
+import (
+	"context"
+	"maps"
+
+	"golang.org/x/sync/errgroup"
+)
 
 // Pin keeps the artifacts of these places in the store, those that are built later as well, and no
-// others. Of a place whose commit is not here nothing can be kept.
-func (b *Builder) Pin(places []Place) {
+// others. Of a place whose commit is not here nothing can be kept. If ctx ends early, all stays as it is.
+func (b *Builder) Pin(ctx context.Context, places []Place) {
 	b.places.expect(len(places))
+	ids := make([]key, len(places))
+	var looks errgroup.Group
+	looks.SetLimit(2 * lookers) // some wait for others of their source
+	for i, p := range places {
+		looks.Go(func() error {
+			_, ids[i], _ = b.content(ctx, p) // the zero key is no content's
+			return nil
+		})
+	}
+	_ = looks.Wait() // none fails
+	if ctx.Err() != nil {
+		return
+	}
 	wanted := map[string]map[key]bool{}
-	for _, p := range places {
-		if _, id, err := b.content(p); err == nil {
-			if wanted[p.Source] == nil {
-				wanted[p.Source] = map[key]bool{}
-			}
-			wanted[p.Source][id] = true
+	for i, p := range places {
+		if ids[i] == (key{}) {
+			continue
 		}
+		if wanted[p.Source] == nil {
+			wanted[p.Source] = map[key]bool{}
+		}
+		wanted[p.Source][ids[i]] = true
 	}
 	b.pins.Lock()
 	defer b.pins.Unlock()

@@ -3,6 +3,7 @@ package build
 import (
 	"maps"
 	"sync"
+	"time"
 )
 
 const (
@@ -14,22 +15,28 @@ const (
 
 // places remembers what was found lately: what the present generation or the one before it has used.
 type places struct {
-	mu       sync.Mutex // guards what follows
-	now, was map[Place]found
-	current  int // so many are asked about again and again
+	now func() time.Time
+
+	mu            sync.Mutex // guards what follows
+	present, past map[Place]found
+	current       int // so many are asked about again and again
 }
 
-func newPlaces() *places { return &places{now: map[Place]found{}} }
+func newPlaces() *places { return &places{now: time.Now, present: map[Place]found{}} }
 
 func (s *places) get(p Place) (found, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, ok := s.now[p]
-	if ok {
-		return f, true
+	f, ok := s.present[p]
+	if !ok {
+		if f, ok = s.past[p]; ok {
+			s.add(p, f)
+		}
 	}
-	if f, ok = s.was[p]; ok {
-		s.add(p, f)
+	if !f.until.IsZero() && !s.now().Before(f.until) {
+		delete(s.present, p)
+		delete(s.past, p)
+		return found{}, false
 	}
 	return f, ok
 }
@@ -42,10 +49,10 @@ func (s *places) put(p Place, f found) {
 
 // add puts a place into the present generation. One that is full begins the next. mu is held.
 func (s *places) add(p Place, f found) {
-	if len(s.now) >= max(fewPlaces, min(2*s.current, maxPlaces)) {
-		s.now, s.was = map[Place]found{}, s.now
+	if len(s.present) >= max(fewPlaces, min(2*s.current, maxPlaces)) {
+		s.present, s.past = map[Place]found{}, s.present
 	}
-	s.now[p] = f
+	s.present[p] = f
 }
 
 // expect says how many places are current.
@@ -60,7 +67,7 @@ func (s *places) keep(here func(uid string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]bool{} // it is a question to the disk
-	for _, some := range []map[Place]found{s.now, s.was} {
+	for _, some := range []map[Place]found{s.present, s.past} {
 		maps.DeleteFunc(some, func(p Place, _ found) bool {
 			is, asked := known[p.Source]
 			if !asked {
@@ -75,5 +82,5 @@ func (s *places) keep(here func(uid string) bool) {
 func (s *places) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.now) + len(s.was)
+	return len(s.present) + len(s.past)
 }

@@ -130,7 +130,7 @@ func TestAFolderThatRefersToNothingBeyondItKeepsItsIdentity(t *testing.T) {
 		"left-out/kustomization.yaml": "resources: [../plain/a.yaml]\n", "left-out/a": "a", "below/x/kustomization.yaml": "resources: [../../plain/a.yaml]\n",
 	})
 	for _, p := range []Place{place(commit, ""), place(commit, "plain"), place(commit, "k"), place(commit, "broken"), place(commit, "loop"), place(commit, "below"), filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"})} {
-		f, err := w.builder.find(p)
+		f, err := w.builder.find(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestContentsOfAnEarlierReleaseAreLookedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	w.open(dir)
 	for _, folder := range []string{"plain", "open"} {
-		f, err := w.builder.find(place(commit, folder))
+		f, err := w.builder.find(t.Context(), place(commit, folder))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestContentsOfAnEarlierReleaseAreLookedAtOnce(t *testing.T) {
 			t.Errorf("built again: %+v", b)
 		}
 	}
-	f, _ := w.builder.find(place(commit, "plain"))
+	f, _ := w.builder.find(t.Context(), place(commit, "plain"))
 	if id := (content{source: "u1", tree: f.tree}).id(); !w.builder.memo.isAlone(id) {
 		t.Error("it is not remembered that the folder refers to nothing")
 	}
@@ -241,7 +241,7 @@ func TestAnOverlayIsBuiltAgainForDownloads(t *testing.T) {
 	for i := range known {
 		known[i].Alone = false // is not told
 	}
-	w.builder.Learn("u1", known)
+	w.builder.Learn(t.Context(), "u1", known)
 	again("another replica")
 	if n := w.builds.Load(); n != 1 {
 		t.Errorf("%d builds", n)
@@ -252,6 +252,44 @@ func TestAnOverlayIsBuiltAgainForDownloads(t *testing.T) {
 }
 
 // A record is another replica's word: one that does not fit is forgotten, and the content built when it is asked for.
+func TestARecordOfAnOverlayIsOnlyLearnedIfItIsOfTheSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	commit := w.commit(overlayFiles())
+	if _, err := w.mirrors.Mirror("u2"); err != nil {
+		t.Fatal(err)
+	}
+	want := w.resolve(place(commit, overlay))
+	good := w.builder.Known("u1")[0]
+	if good.Root == "" {
+		t.Fatalf("the overlay's record has no root: %+v", good)
+	}
+	folder, tree, root, id := good, good, good, good
+	folder.Folder = "deploy"
+	tree.Tree = w.repo.Bare("rev-parse", commit.String()+":deploy")
+	root.Root = strings.Repeat("1", 40)
+	id.SourceID = "sha256:" + strings.Repeat("1", 64)
+	for name, c := range map[string]struct {
+		uid     string
+		record  Record
+		learned bool
+	}{
+		"as it is": {"u1", good, true}, "of another source": {"u2", good, false}, "another folder": {"u1", folder, false},
+		"another tree": {"u1", tree, false}, "a commit that is not here": {"u1", root, false}, "another source_id": {"u1", id, false},
+	} {
+		w.open(t.TempDir())
+		w.builder.Learn(t.Context(), c.uid, []Record{c.record})
+		if learned := len(w.builder.Known(c.uid)) == 1; learned != c.learned {
+			t.Errorf("%s: learned is %t", name, learned)
+		}
+		before := w.builds.Load()
+		if b := w.resolve(place(commit, overlay)); b.Artifact != want.Artifact || w.builds.Load() != before && c.learned {
+			t.Errorf("%s: got %+v after %d builds, want %+v", name, b, w.builds.Load()-before, want)
+		}
+	}
+}
+
+// The memo's file may be of an earlier release.
 func TestARecordOfAnOverlayThatDoesNotFitIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -260,7 +298,9 @@ func TestARecordOfAnOverlayThatDoesNotFitIsForgotten(t *testing.T) {
 	known := w.builder.Known("u1")
 	known[0].Folder = "deploy"
 	w.open(t.TempDir())
-	w.builder.Learn("u1", known)
+	if err := w.builder.memo.put(record{Source: "u1", Record: known[0]}); err != nil {
+		t.Fatal(err)
+	}
 	content, err := w.builder.Open(t.Context(), first.Artifact.Digest)
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,14 @@
 package build
 
 import (
+	"context"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/services/gitcache/internal/tree"
 )
 
 // Record says which artifact a content became: enough to build it again. Between replicas it goes
@@ -60,12 +62,11 @@ func (r record) summary() artifact.Summary {
 func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
 
 // Learn takes what another replica knows of a source. What does not fit together is left out: a
-// source_id says all but the artifact, and should that be wrong, it shows when it is built again, as it does where the
-// folder refers to something beyond itself and so is no part of the hash.
-func (b *Builder) Learn(uid string, records []Record) {
+// source_id says all but the artifact, and should that be wrong, it shows when it is built again.
+func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
 	for _, r := range slices.Backward(records) { // what was used last comes first
 		known, ok := fit(record{Source: uid, Record: r})
-		if !ok {
+		if !ok || r.Root != "" && !b.refersAsSaid(ctx, known) {
 			continue
 		}
 		if err := b.memo.learn(known); err != nil {
@@ -73,6 +74,35 @@ func (b *Builder) Learn(uid string, records []Record) {
 		}
 		b.built(uid, known.content().id())
 	}
+}
+
+// refersAsSaid looks up what the folder of a record refers to, as only that tells whether the source_id is of this source
+// and this folder. A record whose commit is not here is of no use.
+func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
+	id, ok := parseKey(r.SourceID)
+	if !ok || b.memo.knows(id) { // it is not taken, or is here already
+		return false
+	}
+	m, ok := b.deps.Mirrors.Lookup(r.Source)
+	if !ok {
+		return false
+	}
+	leave, err := b.looks.turn(ctx, r.Source)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, b.lookTime)
+	defer cancel()
+	objects := m.Objects()
+	defer objects.Close()
+	c := r.content()
+	folder, err := tree.Find(objects, c.reach.root, c.reach.folder, c.submodules)
+	if err != nil || folder != c.tree {
+		return false
+	}
+	parts, _, err := reachOf(ctx, objects, c.reach.root, c.reach.folder, c)
+	return err == nil && len(parts) > 0 && c.idWith(c.reach.folder, parts) == id
 }
 
 // fit checks a record, and finds out about its submodules.

@@ -37,7 +37,7 @@ func TestCurrentArtifactsStayInTheStore(t *testing.T) {
 	}
 	commit := w.commit(files)
 	built := w.resolve(place(commit, "f0"))
-	w.builder.Pin([]Place{place(commit, "f0"), place(commit, "f1"), place(commit, "no such folder")})
+	w.builder.Pin(t.Context(), []Place{place(commit, "f0"), place(commit, "f1"), place(commit, "no such folder")})
 	later := w.resolve(place(commit, "f1"))
 	for range 2 {
 		for i := range 8 {
@@ -47,7 +47,7 @@ func TestCurrentArtifactsStayInTheStore(t *testing.T) {
 	if !w.store.Has(built.Artifact.Digest) || !w.store.Has(later.Artifact.Digest) {
 		t.Errorf("a current artifact was evicted: %+v", w.store.Stats())
 	}
-	w.builder.Pin(nil)
+	w.builder.Pin(t.Context(), nil)
 	for i := range 8 {
 		w.files(w.resolve(place(commit, fmt.Sprintf("f%d", 7-i))).Artifact.Digest)
 	}
@@ -81,7 +81,7 @@ func TestADownloadIsBuiltFromAnySourceThatHasTheContent(t *testing.T) {
 	a := w.resolve(place(commit, "a"))
 	known := w.builder.Known("u1")[0]
 	known.SourceID = content{source: "gone", tree: plumbing.NewHash(known.Tree)}.id().String()
-	w.builder.Learn("gone", []Record{known})
+	w.builder.Learn(t.Context(), "gone", []Record{known})
 	w.resolve(place(commit, "b"))
 	if w.store.Has(a.Artifact.Digest) {
 		t.Fatal("both fit")
@@ -175,8 +175,8 @@ func TestAWrongRecordIsFoundOutAndForgotten(t *testing.T) {
 		}
 	}
 	w.open(t.TempDir())
-	w.builder.Learn("u1", known)
-	w.builder.Learn("u2", known) // does not fit together
+	w.builder.Learn(t.Context(), "u1", known)
+	w.builder.Learn(t.Context(), "u2", known) // does not fit together
 	if n := len(w.builder.Known("u2")); n != 0 {
 		t.Errorf("%d records of another source were taken", n)
 	}
@@ -211,9 +211,9 @@ func TestLearnedFiltersAndSubmodulesAreUsed(t *testing.T) {
 	}
 	w.store = store
 	w.open(t.TempDir())
-	w.builder.Learn("u1", known)
+	w.builder.Learn(t.Context(), "u1", known)
 	before := w.builds.Load()
-	if r, ok := w.builder.Lookup(p); !ok || r.Digest != want.Artifact.Digest {
+	if r, ok := w.builder.Lookup(t.Context(), p); !ok || r.Digest != want.Artifact.Digest {
 		t.Errorf("%+v, %v", r, ok)
 	}
 	if got := w.files(w.resolve(p).Artifact.Digest); got["sub/i"] != "inner" || len(got) != 1 || w.builds.Load() != before {

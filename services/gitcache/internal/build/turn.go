@@ -1,52 +1,68 @@
 package build
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
-// turns are the slots of one source.
+// turns bound work that goes on at once: all of it, and that of one source.
 type turns struct {
-	slots chan struct{}
-	users int // at work or waiting; guarded by Builder.mu
+	all  chan struct{} // slots
+	each int           // slots of one source
+
+	mu      sync.Mutex // guards sources
+	sources map[string]*sourceTurns
 }
 
-// turn waits until another build of a source may begin. leave must be called once.
-func (b *Builder) turn(ctx context.Context, source string) (leave func(), err error) {
-	t := b.join(source)
+// sourceTurns are the slots of one source.
+type sourceTurns struct {
+	slots chan struct{}
+	users int // at work or waiting; guarded by turns.mu
+}
+
+func newTurns(all, each int) *turns {
+	return &turns{all: make(chan struct{}, all), each: each, sources: map[string]*sourceTurns{}}
+}
+
+// turn waits until more work of a source may begin. leave must be called once.
+func (t *turns) turn(ctx context.Context, source string) (leave func(), err error) {
+	own := t.join(source)
 	select {
-	case t.slots <- struct{}{}:
+	case own.slots <- struct{}{}:
 	case <-ctx.Done():
-		b.part(source, t)
+		t.part(source, own)
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case b.slots <- struct{}{}:
+	case t.all <- struct{}{}:
 	case <-ctx.Done():
-		<-t.slots
-		b.part(source, t)
+		<-own.slots
+		t.part(source, own)
 		return nil, context.Cause(ctx)
 	}
 	return func() {
-		<-b.slots
-		<-t.slots
-		b.part(source, t)
+		<-t.all
+		<-own.slots
+		t.part(source, own)
 	}, nil
 }
 
-func (b *Builder) join(source string) *turns {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t, ok := b.turns[source]
+func (t *turns) join(source string) *sourceTurns {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own, ok := t.sources[source]
 	if !ok {
-		t = &turns{slots: make(chan struct{}, sourceBuilders)}
-		b.turns[source] = t
+		own = &sourceTurns{slots: make(chan struct{}, t.each)}
+		t.sources[source] = own
 	}
-	t.users++
-	return t
+	own.users++
+	return own
 }
 
-func (b *Builder) part(source string, t *turns) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t.users--; t.users == 0 {
-		delete(b.turns, source)
+func (t *turns) part(source string, own *sourceTurns) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if own.users--; own.users == 0 {
+		delete(t.sources, source)
 	}
 }

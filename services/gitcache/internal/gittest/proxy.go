@@ -27,7 +27,7 @@ type Proxy struct {
 // NewProxy starts a proxy to an address; it ends with the test.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	life, end := context.WithCancel(context.Background()) //nolint:usetesting // t.Context ends before other cleanups, whose clients may use a tunnel
+	life, end := context.WithCancel(context.Background()) // t.Context ends before other cleanups, whose clients may use a tunnel
 	p := &Proxy{to: to, life: life, answers: http.StatusOK}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(func() {
@@ -91,7 +91,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		_ = there.Close()
 		return
 	}
-	stop := context.AfterFunc(p.life, func() {
+	stop := context.AfterFunc(p.life, func() { //nolint:contextcheck // a tunnel outlives its request
 		_ = here.Close()
 		_ = there.Close()
 	})

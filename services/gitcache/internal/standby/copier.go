@@ -160,7 +160,7 @@ func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, na
 			return o, err
 		}
 	}
-	c.builder.Learn(uid, all.Built)
+	c.builder.Learn(ctx, uid, all.Built)
 	o.copies = append(slices.Clone(all.Copies), from.ID)
 	return o, c.artifacts(ctx, from, name)
 }
@@ -256,7 +256,7 @@ func (c *copier) take(ctx context.Context, into target, all Manifest, pack strin
 // asked for yet is built from the mirror when somebody does.
 func (c *copier) artifacts(ctx context.Context, from coordination.Member, name string) error {
 	for _, p := range c.catalog.Places(name) {
-		r, ok := c.builder.Lookup(p) //nolint:contextcheck // what it finds is for all who ask: Close ends it
+		r, ok := c.builder.Lookup(ctx, p)
 		if !ok || c.store.Has(r.Digest) {
 			continue
 		}

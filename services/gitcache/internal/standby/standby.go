@@ -79,6 +79,8 @@ type Standby struct {
 	done   chan result
 
 	warmers chan struct{} // slots
+	pin     func(context.Context, []build.Place)
+	pinned  chan struct{} // pin has returned
 
 	mu     sync.Mutex // guards copies; what is in there is of Run's goroutine, but for hurried and complete
 	copies map[string]*standing
@@ -108,7 +110,7 @@ type result struct {
 func New(replica string, deps Deps) *Standby {
 	return &Standby{
 		deps: deps, wake: make(chan struct{}, 1), done: make(chan result),
-		warmers: make(chan struct{}, copiers), copies: map[string]*standing{},
+		warmers: make(chan struct{}, copiers), pin: deps.Builder.Pin, pinned: make(chan struct{}), copies: map[string]*standing{},
 		copier: &copier{
 			replica: replica, catalog: deps.Catalog, peers: deps.Peers, mirrors: deps.Mirrors,
 			builder: deps.Builder, store: deps.Store, tracer: deps.Tracer, metrics: deps.Metrics,
@@ -125,15 +127,28 @@ func (s *Standby) Run(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	look, pin := &chore{every: passEvery, due: true}, &chore{every: pinEvery, due: true}
+	pinning := false
 	for {
 		if now := time.Now(); look.begin(now) {
 			s.pass(now)
 		}
-		if pin.begin(time.Now()) {
-			s.pin() //nolint:contextcheck // what it finds is for all who ask: Close ends it
+		if !pinning && pin.begin(time.Now()) {
+			pinning = true
+			places := s.places()
+			running.Go(func() {
+				s.pin(ctx, places) // a look at one place can take half a minute
+				select {
+				case s.pinned <- struct{}{}:
+				case <-ctx.Done():
+				}
+			})
 		}
 		s.begin(ctx, &running)
-		next.Reset(s.until(look, pin))
+		if pinning {
+			next.Reset(s.until(look))
+		} else {
+			next.Reset(s.until(look, pin))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -143,6 +158,8 @@ func (s *Standby) Run(ctx context.Context) error {
 			look.due, pin.due = true, true
 		case r := <-s.done:
 			s.settle(ctx, r)
+		case <-s.pinned:
+			pinning = false
 		case <-next.C:
 		}
 	}
@@ -274,17 +291,16 @@ func (s *Standby) pass(now time.Time) {
 	}
 }
 
-// pin keeps the current artifacts of all that belongs here.
-func (s *Standby) pin() {
-	var places []build.Place
+// places are the current ones of all sources that belong here.
+func (s *Standby) places() (places []build.Place) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, c := range s.copies {
 		if c.owned || c.wanted {
 			places = append(places, s.deps.Catalog.Places(c.name)...)
 		}
 	}
-	s.mu.Unlock()
-	s.deps.Builder.Pin(places)
+	return places
 }
 
 // plan says when a source is to be looked at.

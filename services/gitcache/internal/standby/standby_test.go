@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -395,5 +396,48 @@ func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
 	newer.Commit = plumbing.NewHash(strings.Repeat("1", 40))
 	if enough, err := third.copier(t, n, newer).elsewhere(t.Context(), uid, name); err != nil || enough {
 		t.Errorf("the owner lacks what was published: %t, %v", enough, err)
+	}
+}
+
+// second is the place of a replica that keeps a copy, and owns nothing.
+type second struct{}
+
+func (second) Place(string) int { return 1 }
+func (second) Single() bool     { return false }
+func (second) Owns(string) bool { return false }
+func (second) Borrow(ctx context.Context, _ string) (context.Context, func(), bool) {
+	return ctx, func() {}, true
+}
+
+// To find out what places are pinned can take half a minute for each.
+func TestCopiesAreMadeWhilePlacesAreLookedUp(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	first := owner.push(t, repo, "1")
+	c := spare.copier(t, &network{others: []*replica{owner}, owner: true}, first)
+	s := New("spare", Deps{
+		Placement: second{}, Peers: c.peers, Owner: func() Owner { return second{} }, Catalog: c.catalog, Mirrors: spare.mirrors,
+		Builder: spare.builder, Store: spare.store, Metrics: c.metrics, Tracer: c.tracer, Log: slog.New(slog.DiscardHandler),
+	})
+	pinning := make(chan struct{})
+	s.pin = func(ctx context.Context, _ []build.Place) {
+		close(pinning) // it is begun once
+		<-ctx.Done()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	<-pinning
+	for s.Count() == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("no copy is made")
+		}
+		runtime.Gosched()
+	}
+	same(t, owner, spare)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
