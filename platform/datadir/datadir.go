@@ -63,21 +63,30 @@ func protect(dir, path string) error {
 	if err == nil {
 		err = restrict(path, fileMode)
 	}
-	exposed := false
+	isOpen := false
 	if err == nil {
-		exposed, err = open(path)
+		isOpen, err = open(path)
 	}
-	if err == nil && exposed {
-		exposed, err = open(dir) // a closed folder keeps other users from the file, too
+	if err == nil && isOpen {
+		isOpen, err = open(dir) // a closed folder keeps other users from the file, too
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("protect secrets: %w", err)
-	case exposed:
+	case isOpen:
+		return exposed(path, mountOptions(path))
+	}
+	return nil
+}
+
+// exposed is the error of a secret that other users can get at; options are those of mountOptions.
+func exposed(path, options string) error {
+	if options == "" {
 		return fmt.Errorf("%s%s: other users can read or change this secret, and user %d can't change its mode. "+
 			"Run `chmod 0600` on it as its owner", path, describe(path), os.Getuid())
 	}
-	return nil
+	return fmt.Errorf("%s%s: other users can read or change this secret, and its file system takes modes from its mount alone. "+
+		"Mount it with the options %s (in Kubernetes: mountOptions of the StorageClass or the PersistentVolume)", path, describe(path), options)
 }
 
 // restrict changes the mode, unless the path belongs to another user or its file system has no modes.

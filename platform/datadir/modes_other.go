@@ -1,0 +1,5 @@
+//go:build !linux
+
+package datadir
+
+func mountOptions(string) string { return "" }
