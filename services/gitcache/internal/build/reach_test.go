@@ -361,13 +361,19 @@ func TestLinksBeyondTheFolderAreCarried(t *testing.T) {
 		folder("overlay", file("kustomization.yaml", "resources: [base, ../via/shared/a.yaml]"), link("base", "../shared/base"), link("huge", "../shared")),
 		folder("plain", link("a.yaml", "../shared/a.yaml"), link("more", "../shared"), file("b.yaml", "b")),
 		folder("shared", file("a.yaml", "a"), folder("base", file("kustomization.yaml", "resources: [a.yaml]"), link("a.yaml", "../a.yaml")), folder("crds", file("c.yaml", "c")), folder("library", file("Chart.yaml", "name: l"), link("more", "../more")), folder("more", file("m", "m"))),
+		folder("through", file("Chart.yaml", "name: x"), link("a", "../library/../shared/a.yaml"), link("b", "../library/deep/../../shared/base/../a.yaml"), link("c", "../via/shared/../library/../more"), link("d", "../nothing/../shared/a.yaml")),
+		folder("library", file("unused", "u"), folder("deep", file("unused", "u"))), folder("more", file("m", "m")),
 		folder("via", link("crds", "../shared/crds"), link("shared", "../shared")),
 	)))
 	w.fetch()
 	for path, want := range map[string][]string{
 		"chart":   {"chart/Chart.yaml", "chart/abs", "chart/charts/all", "chart/charts/itself", "chart/charts/library", "chart/crds", "chart/gone", "chart/out", "shared/crds/c.yaml", "shared/library/Chart.yaml", "shared/library/more", "shared/more/m", "via/crds"},
 		"overlay": {"overlay/base", "overlay/huge", "overlay/kustomization.yaml", "shared/a.yaml", "shared/base/a.yaml", "shared/base/kustomization.yaml", "via/shared"},
-		"plain":   {"plain/a.yaml", "plain/b.yaml", "plain/more", "shared/a.yaml"},
+		"through": {
+			"library/deep/.fairlead-folder", "more/m", "shared/a.yaml", "shared/base/.fairlead-folder",
+			"through/Chart.yaml", "through/a", "through/b", "through/c", "through/d", "via/shared",
+		},
+		"plain": {"plain/a.yaml", "plain/b.yaml", "plain/more", "shared/a.yaml"},
 	} {
 		if got := w.names(w.resolve(place(commit, path))); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q\nwant %q", path, got, want)

@@ -56,6 +56,9 @@ func pack(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
 }
 
 func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, error) {
+	if id == emptyBlob {
+		return nil, nil
+	}
 	content, err := r.Read(plumbing.BlobObject, id, most)
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refuse("%q is larger than the limit of %s for one file", path, size(most))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -26,6 +27,13 @@ const (
 	maxReferences = 20_000
 )
 
+// passedFile is a file without content that stands for a folder which links only pass through, as in library/../shared:
+// an artifact has no folders but those of its files.
+const passedFile = ".fairlead-folder"
+
+// emptyBlob is the object id of a file without content. No repository has to hold it.
+var emptyBlob = plumbing.ComputeHash(plumbing.BlobObject, nil) //nolint:gochecknoglobals // a constant
+
 // Part is a file or link beyond a folder that the folder refers to.
 type Part struct {
 	Path string // in the repository
@@ -43,7 +51,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	if folder == "" {
 		return nil, false, nil // the same tree may be a folder elsewhere
 	}
-	w := &walker{ctx: ctx, r: r, root: root, base: folder, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}, parts: map[string]Part{}, seen: map[string]bool{}}
+	w := &walker{ctx: ctx, r: r, root: root, base: folder, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}, parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{}}
 	files, err := w.list(folder, o)
 	if errors.Is(err, artifact.ErrRefused) {
 		return nil, true, nil // as it will be when it is packed
@@ -63,6 +71,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	if w.problem != nil {
 		return nil, false, w.problem
 	}
+	w.addPassed()
 	parts = make([]Part, 0, len(w.parts))
 	for _, p := range w.parts {
 		parts = append(parts, p)
@@ -89,6 +98,8 @@ type walker struct {
 	trees map[plumbing.Hash][]entry
 	links map[string]string // targets, by path
 	parts map[string]Part
+	// passed are folders beyond the folder that ways to what is carried enter and leave again.
+	passed map[string]bool
 	// seen are the visits that were made, and the folders that are carried whole.
 	seen map[string]bool
 	// out: a reference has led out of the folder.
@@ -160,7 +171,8 @@ func (w *walker) at(p string) (entry, bool, error) {
 // destination is where a path has led, by these links.
 type destination struct {
 	entry
-	links []Part
+	links  []Part
+	passed []string // folders that the way has entered and left again
 }
 
 func (d destination) folder() bool { return d.mode == modeFolder || d.mode == modeSubmodule }
@@ -168,6 +180,7 @@ func (d destination) folder() bool { return d.mode == modeFolder || d.mode == mo
 // find follows a path.
 func (w *walker) find(p string) (destination, error) {
 	var links []Part
+	var folders []string
 	entered := false
 	to, err := artifact.Follow(p, func(p string) (artifact.Node, bool) {
 		within := strings.HasPrefix(p, w.base+"/")
@@ -183,7 +196,11 @@ func (w *walker) find(p string) (destination, error) {
 			return artifact.Node{}, false
 		}
 		if is.mode != modeLink {
-			return artifact.Node{Folder: is.mode == modeFolder || is.mode == modeSubmodule}, true
+			folder := is.mode == modeFolder || is.mode == modeSubmodule
+			if folder {
+				folders = append(folders, p)
+			}
+			return artifact.Node{Folder: folder}, true
 		}
 		links = append(links, Part{Path: p, Mode: is.mode, ID: is.id})
 		target, ok := w.target(p, is.id)
@@ -200,7 +217,8 @@ func (w *walker) find(p string) (destination, error) {
 	if err == nil && is.mode == modeSubmodule {
 		is.id, err = submoduleTree(w.r, to, is.id)
 	}
-	return destination{is, links}, err
+	passed := slices.DeleteFunc(folders, func(p string) bool { return to == p || strings.HasPrefix(to, p+"/") })
+	return destination{is, links, passed}, err
 }
 
 // target reads a link. One that no artifact holds leads nowhere.
@@ -226,10 +244,33 @@ func (w *walker) add(p Part) {
 	}
 }
 
+// addPassed notes a file for each folder that is only passed through, so that the artifact has that folder, too.
+func (w *walker) addPassed() {
+	here := map[string]bool{} // folders
+	note := func(file string) {
+		for dir := path.Dir(file); dir != "." && !here[dir]; dir = path.Dir(dir) {
+			here[dir] = true
+		}
+	}
+	note(path.Join(w.base, passedFile))
+	for p := range w.parts {
+		note(p)
+	}
+	for _, p := range slices.Backward(slices.Sorted(maps.Keys(w.passed))) { // a folder comes after those in it
+		if file := path.Join(p, passedFile); !here[p] && !w.inside(p) {
+			w.add(Part{Path: file, Mode: modeFile, ID: emptyBlob})
+			note(file)
+		}
+	}
+}
+
 // carry notes a file, or the way to a folder.
 func (w *walker) carry(to destination) {
 	for _, link := range to.links {
 		w.add(link)
+	}
+	for _, p := range to.passed {
+		w.passed[p] = true
 	}
 	if !to.folder() {
 		w.add(Part{Path: to.path, Mode: to.mode, ID: to.id})
