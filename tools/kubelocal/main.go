@@ -18,7 +18,7 @@ import (
 )
 
 const usage = `usage:
-  kubelocal start --dir DIR [--name NAME] [--nodes 2] [--audit-log] [--exec]
+  kubelocal start --dir DIR [--name NAME] [--nodes 2] [--bind ADDRESS] [--audit-log] [--exec]
         run a cluster in the foreground until SIGTERM or Ctrl-C
   kubelocal kubectl ...
         the real kubectl (also when called under that name)
@@ -66,7 +66,8 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.Dir, "dir", "", "the folder that keeps all of the cluster's state (made when missing)")
 	flags.StringVar(&cfg.Name, "name", "", "the cluster's name in its kubeconfig (default: the folder's name)")
-	flags.IntVar(&cfg.Nodes, "nodes", 2, "how many nodes kwok plays")
+	flags.IntVar(&cfg.Nodes, "nodes", 2, "how many nodes kwok plays; 0 starts neither kwok nor its kubelet, so that real nodes can join")
+	flags.StringVar(&cfg.Bind, "bind", "127.0.0.1", "the IP address that the API server listens on, and that nodes and pods reach it at")
 	flags.BoolVar(&cfg.AuditLog, "audit-log", false, "write every request's metadata to DIR/logs/audit.log")
 	flags.BoolVar(&cfg.Exec, "exec", false, "let kubectl exec and cp run commands on this machine, as this user")
 	switch err := flags.Parse(args); {

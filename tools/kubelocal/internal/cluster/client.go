@@ -21,7 +21,7 @@ type client struct {
 	kubelet string
 }
 
-func newClient(p ports, credentials pki) (*client, error) {
+func newClient(server string, p ports, credentials pki) (*client, error) {
 	config, err := credentials.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func newClient(p ports, credentials pki) (*client, error) {
 			Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true},
 			Timeout:   10 * time.Second,
 		},
-		server:  p.server(),
+		server:  server,
 		kubelet: "https://" + loopback(p.Kubelet),
 	}, nil
 }

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -30,7 +32,8 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 type Config struct {
 	Dir        string // all state; created when missing
 	Name       string // the kubeconfig's context; the base name of Dir when empty
-	Nodes      int
+	Nodes      int    // how many kwok plays; with 0 neither kwok nor its kubelet runs
+	Bind       string // the IP address of the API server
 	AuditLog   bool   // write Dir/logs/audit.log, one JSON line per request
 	Exec       bool   // let kubectl exec run commands on this machine, as this user
 	Kubernetes string // the version that the nodes report
@@ -47,6 +50,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("name %q: use up to 63 lower-case letters, digits, dots and dashes (set it with --name)", c.Name)
 	case c.Nodes < 0 || c.Nodes > maxNodes:
 		return fmt.Errorf("--nodes %d: must be from 0 to %d", c.Nodes, maxNodes)
+	case net.ParseIP(c.Bind) == nil || net.ParseIP(c.Bind).IsUnspecified():
+		return fmt.Errorf("--bind %q: must be one IP address of this machine, such as 127.0.0.1", c.Bind)
 	}
 	return nil
 }
@@ -88,7 +93,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	c.progress("ready after %.1f s", time.Since(c.began).Seconds())
-	fmt.Fprintf(cfg.Stdout, "READY name=%s server=%s kubeconfig=%s\n", cfg.Name, c.ports.server(), filepath.Join(dir, kubeconfigFile))
+	fmt.Fprintf(cfg.Stdout, "READY name=%s server=%s kubeconfig=%s\n", cfg.Name, c.server(), filepath.Join(dir, kubeconfigFile))
 
 	<-ctx.Done()
 	c.progress("stopping")
@@ -114,14 +119,14 @@ func (c *cluster) prepare(ctx context.Context) error {
 	if c.ports, err = settlePorts(ctx, filepath.Join(c.dir, "ports.json")); err != nil {
 		return err
 	}
-	pki, err := ensurePKI(filepath.Join(c.dir, pkiDir))
+	pki, err := ensurePKI(filepath.Join(c.dir, pkiDir), c.cfg.Bind)
 	if err != nil {
 		return err
 	}
-	if err := writeConfigs(c.dir, c.cfg.Name, c.ports, pki); err != nil {
+	if err := writeConfigs(c.dir, c.cfg.Name, c.server(), pki); err != nil {
 		return err
 	}
-	c.api, err = newClient(c.ports, pki)
+	c.api, err = newClient(c.server(), c.ports, pki)
 	return err
 }
 
@@ -130,9 +135,9 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bringUpLimit)
 	defer cancel()
 
-	c.progress("starting etcd and the API server on %s", c.ports.server())
+	c.progress("starting etcd and the API server on %s", c.server())
 	c.children.keep(ctx, "etcd", etcdArgs())
-	c.children.keep(ctx, "kube-apiserver", apiserverArgs(c.ports, c.cfg.AuditLog))
+	c.children.keep(ctx, "kube-apiserver", apiserverArgs(c.cfg, c.ports))
 	if err := await(ctx, "the API server", c.api.ready); err != nil {
 		return err
 	}
@@ -140,6 +145,21 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	c.progress("starting the controller manager, the scheduler and %d nodes", c.cfg.Nodes)
 	c.children.keep(ctx, "kube-controller-manager", controllerManagerArgs())
 	c.children.keep(ctx, "kube-scheduler", schedulerArgs())
+	if c.cfg.Nodes > 0 {
+		if err := c.pretendNodes(ctx); err != nil {
+			return err
+		}
+	}
+	return await(ctx, "the default service account", c.api.defaultServiceAccount)
+}
+
+// server is the URL of the API server.
+func (c *cluster) server() string {
+	return "https://" + net.JoinHostPort(c.cfg.Bind, strconv.Itoa(c.ports.APIServer))
+}
+
+// pretendNodes starts kwok and its kubelet, and returns once the nodes that they play are ready.
+func (c *cluster) pretendNodes(ctx context.Context) error {
 	c.children.keep(ctx, "kwok", kwokArgs(c.ports))
 	c.children.keep(ctx, "kubelet", kubeletArgs(c.ports, c.cfg.Exec))
 	for i := range c.cfg.Nodes {
@@ -150,10 +170,7 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	if err := await(ctx, "kwok and the kubelet", c.api.kubeletReady); err != nil {
 		return err
 	}
-	if err := await(ctx, "the nodes", c.api.nodesReady); err != nil {
-		return err
-	}
-	return await(ctx, "the default service account", c.api.defaultServiceAccount)
+	return await(ctx, "the nodes", c.api.nodesReady)
 }
 
 // await calls probe until it returns nil or ctx ends.

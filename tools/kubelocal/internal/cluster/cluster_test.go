@@ -152,6 +152,40 @@ spec:
         privileged: true
 `
 
+func TestRealNodesCanJoinAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "bare")
+	c := startCluster(t, dir, "--nodes", "0", "--bind", "127.0.0.2")
+	if !strings.HasPrefix(c.server, "https://127.0.0.2:") {
+		t.Errorf("server %s", c.server)
+	}
+	if nodes := c.kubectl(t, "", "get", "nodes", "-o", "name"); nodes != "" {
+		t.Errorf("nodes %q, want none", nodes)
+	}
+	family := children(t, c.process.Pid)
+	if family["kwok"] != 0 || family["kubelet"] != 0 || len(family) != 4 {
+		t.Errorf("children %v, want etcd and the control plane alone", family)
+	}
+	if err := c.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.exit(t); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
+
+	t.Log("certificates are for the address that they were made for")
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bind, want := range map[string]string{"127.0.0.3": "are for another address", "0.0.0.0": "must be one IP address", "localhost": "must be one IP address"} {
+		out, err := exec.CommandContext(t.Context(), path, "start", "--dir", dir, "--nodes", "0", "--bind", bind).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("--bind %s: %v, %s; want %q", bind, err, out, want)
+		}
+	}
+}
+
 const deployment = `
 apiVersion: apps/v1
 kind: Deployment

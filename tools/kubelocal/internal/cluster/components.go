@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,13 +32,12 @@ func etcdArgs() []string {
 	}
 }
 
-func apiserverArgs(p ports, audit bool) []string {
+func apiserverArgs(cfg Config, p ports) []string {
 	args := []string{
 		"--etcd-servers=" + etcdSocket,
-		"--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1",
+		"--bind-address=" + cfg.Bind,
+		"--advertise-address=" + cfg.Bind,
 		"--secure-port=" + strconv.Itoa(p.APIServer),
-		"--endpoint-reconciler-type=none", // a loopback address is no valid endpoint
 		"--tls-cert-file=pki/apiserver.crt",
 		"--tls-private-key-file=pki/apiserver.key",
 		"--client-ca-file=pki/ca.crt",
@@ -62,7 +62,16 @@ func apiserverArgs(p ports, audit bool) []string {
 		"--profiling=false",
 		"--shutdown-send-retry-after=true", // else open watches hold up a stop for a minute
 	}
-	if audit {
+	if net.ParseIP(cfg.Bind).IsLoopback() {
+		args = append(args, "--endpoint-reconciler-type=none") // a loopback address is no valid endpoint
+	}
+	if cfg.Nodes == 0 {
+		args = append(args,
+			"--enable-admission-plugins=NodeRestriction", // a kubelet changes its own node and pods alone
+			"--enable-aggregator-routing=true",           // dials pods, for nothing here carries traffic to a Service's address
+		)
+	}
+	if cfg.AuditLog {
 		args = append(args,
 			"--audit-policy-file="+auditFile,
 			"--audit-log-path="+filepath.Join(logsDir, "audit.log"),
@@ -145,7 +154,7 @@ rules:
 `
 
 // writeConfigs writes the files that the arguments above name, and the administrator's kubeconfig.
-func writeConfigs(dir, name string, p ports, credentials pki) error {
+func writeConfigs(dir, name, server string, credentials pki) error {
 	if err := os.MkdirAll(filepath.Join(dir, execDir), 0o700); err != nil {
 		return fmt.Errorf("make the folder of kubectl exec: %w", err)
 	}
@@ -171,7 +180,7 @@ spec: {attaches: [{logsFile: %[1]q}]}
 		"kube-scheduler.kubeconfig":          "kube-scheduler",
 		"kwok.kubeconfig":                    "kwok",
 	} {
-		content, err := kubeconfig(name, user, p, credentials)
+		content, err := kubeconfig(name, user, server, credentials)
 		if err != nil {
 			return err
 		}
@@ -185,7 +194,7 @@ spec: {attaches: [{logsFile: %[1]q}]}
 	return nil
 }
 
-func kubeconfig(name, user string, p ports, credentials pki) ([]byte, error) {
+func kubeconfig(name, user, server string, credentials pki) ([]byte, error) {
 	caPEM, err1 := credentials.cert(ca)
 	certPEM, err2 := credentials.cert(user)
 	keyPEM, err3 := credentials.key(user)
@@ -211,5 +220,5 @@ users:
   user:
     client-certificate-data: %[5]s
     client-key-data: %[6]s
-`, strconv.Quote(name), user, p.server(), encode(caPEM), encode(certPEM), encode(keyPEM)), nil
+`, strconv.Quote(name), user, server, encode(caPEM), encode(certPEM), encode(keyPEM)), nil
 }

@@ -42,10 +42,10 @@ type leaf struct {
 // leaves lists all of them. Group system:masters passes every authorization check: the controller
 // manager is in it so that all its controllers can work under one user, without a service account
 // each; kwok, because it plays all nodes.
-func leaves() []leaf {
+func leaves(bind string) []leaf {
 	return []leaf{
 		{name: "apiserver", signer: ca, user: "kube-apiserver", hosts: []string{
-			"localhost", "127.0.0.1", "::1", "10.96.0.1",
+			"localhost", "127.0.0.1", "::1", "10.96.0.1", bind,
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		}},
 		{name: "kubelet", signer: ca, user: "kwok", hosts: []string{"localhost", "127.0.0.1"}},
@@ -53,7 +53,7 @@ func leaves() []leaf {
 		{name: "kube-controller-manager", signer: ca, user: "system:kube-controller-manager", groups: []string{"system:masters"}},
 		{name: "kube-scheduler", signer: ca, user: "system:kube-scheduler"},
 		{name: "kwok", signer: ca, user: "kwok", groups: []string{"system:masters"}},
-		{name: "apiserver-kubelet-client", signer: ca, user: kubeletClient},
+		{name: "apiserver-kubelet-client", signer: ca, user: kubeletClient, groups: []string{"system:masters"}}, // real kubelets ask whether it may
 		{name: "front-proxy-client", signer: frontProxyCA, user: "front-proxy-client"},
 	}
 }
@@ -65,11 +65,11 @@ func (p pki) cert(name string) ([]byte, error) { return os.ReadFile(filepath.Joi
 func (p pki) key(name string) ([]byte, error)  { return os.ReadFile(filepath.Join(p.dir, name+".key")) }
 
 // ensurePKI returns the credentials in dir, and makes them all on the first start. They appear in
-// one step, so that a start that was cut short leaves none.
-func ensurePKI(dir string) (pki, error) {
+// one step, so that a start that was cut short leaves none. The API server's certificate holds for the address bind.
+func ensurePKI(dir, bind string) (pki, error) {
 	_, err := os.Stat(dir)
 	if err == nil {
-		return pki{dir}, nil
+		return pki{dir}, pki{dir}.holdsFor(bind)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return pki{}, fmt.Errorf("find the certificates: %w", err)
@@ -78,13 +78,33 @@ func ensurePKI(dir string) (pki, error) {
 	if err := errors.Join(os.RemoveAll(temp), os.Mkdir(temp, 0o700)); err != nil {
 		return pki{}, fmt.Errorf("make the certificates' folder: %w", err)
 	}
-	if err := issueAll(temp); err != nil {
+	if err := issueAll(temp, bind); err != nil {
 		return pki{}, fmt.Errorf("issue certificates: %w", err)
 	}
 	return pki{dir}, os.Rename(temp, dir)
 }
 
-func issueAll(dir string) error {
+// holdsFor checks that the API server's certificate, which an earlier start made, holds for an address.
+func (p pki) holdsFor(bind string) error {
+	text, err := p.cert("apiserver")
+	if err != nil {
+		return fmt.Errorf("read the API server's certificate: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return fmt.Errorf("%s: no certificate in it; remove the cluster's folder to start anew", filepath.Join(p.dir, "apiserver.crt"))
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("parse the API server's certificate: %w", err)
+	}
+	if err := cert.VerifyHostname(bind); err != nil {
+		return fmt.Errorf("--bind %s: the certificates in %s are for another address (%w); use that one, or remove the cluster's folder to start anew", bind, p.dir, err)
+	}
+	return nil
+}
+
+func issueAll(dir, bind string) error {
 	authorities := map[string]*authority{}
 	for _, name := range []string{ca, frontProxyCA} {
 		a, err := newAuthority(dir, name)
@@ -93,7 +113,7 @@ func issueAll(dir string) error {
 		}
 		authorities[name] = a
 	}
-	for _, l := range leaves() {
+	for _, l := range leaves(bind) {
 		if err := authorities[l.signer].issue(dir, l); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}

@@ -20,15 +20,13 @@ const (
 	highestPort = 29999
 )
 
-// ports are the listeners of one cluster, all on loopback. They are chosen once and kept, so that a
+// ports are the listeners of one cluster, on loopback but for the API server with --bind. They are chosen once and kept, so that a
 // kubeconfig stays good over restarts.
 type ports struct {
 	APIServer int `json:"apiserver"`
 	Kubelet   int `json:"kubelet"` // one for all nodes
 	Kwok      int `json:"kwok"`    // which the kubelet asks for logs
 }
-
-func (p ports) server() string { return "https://" + loopback(p.APIServer) }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
