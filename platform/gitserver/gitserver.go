@@ -85,6 +85,10 @@ func New(cfg Config) (*Server, error) {
 	if git, err = filepath.Abs(git); err != nil {
 		return nil, fmt.Errorf("git server: %w", err)
 	}
+	// git runs in the folder, and would look for a relative one below it.
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("git server: %w", err)
+	}
 	s := &Server{cfg: cfg, git: git, processes: make(chan struct{}, maxProcesses)}
 	s.http = &http.Server{
 		Handler:           s,

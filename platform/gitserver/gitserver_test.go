@@ -56,6 +56,23 @@ func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
 	return s, dir, pushed
 }
 
+func TestAFolderMayBeRelative(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := gitserver.New(gitserver.Config{Dir: "repositories", Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(t.Context(), "sample", fstest.MapFS{"README.md": {Data: []byte("Hello\n")}}); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, s)
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, ".", "clone", "--quiet", s.URL("sample"), clone)
+	if _, err := os.Stat(filepath.Join(clone, "README.md")); err != nil {
+		t.Error(err)
+	}
+}
+
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
