@@ -51,6 +51,7 @@ test: ## Run every test (installs what they need)
 	@$(STEP) "install what the tests need" tools/install.sh
 	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
+	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build Vault" tools/vaultlocal/build.sh
 	@$(STEP) "look at what modules link" tools/checks.sh
 	@$(STEP) vet go vet $(PACKAGES)
@@ -60,7 +61,8 @@ test: ## Run every test (installs what they need)
 	export GOWORK=off; \
 	$(STEP) "test images" go -C tools/images test -timeout 20m .; \
 	$(STEP) "test manifests" go -C tools/manifests test -timeout 15m ./...; \
-	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...
+	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...; \
+	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./...
 	@$(STEP) --end
 
 race: install build ## Run the tests under the race detector

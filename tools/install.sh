@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the distribution's packages, if it is missing:
-# redis-server, PostgreSQL, nginx, haproxy, Prometheus, Docker Engine, a keyring and Chromium (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
+# redis-server, PostgreSQL, nginx, haproxy, Prometheus, Docker Engine, containerd, a keyring and Chromium (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
 set -euo pipefail
 
 packages=()
@@ -13,6 +13,8 @@ command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
 [ -x /usr/sbin/dockerd ] || command -v dockerd >/dev/null || packages+=(docker.io)
 command -v iptables >/dev/null || [ -x /usr/sbin/iptables ] || packages+=(iptables) # Docker's networks
 command -v ip >/dev/null || packages+=(iproute2)
+{ command -v containerd && command -v ctr; } >/dev/null || packages+=(containerd) # what real nodes run containers with
+command -v runc >/dev/null || [ -x /usr/sbin/runc ] || packages+=(runc)
 { command -v prometheus && command -v promtool; } >/dev/null || packages+=(prometheus) # asks for metrics, and tests rules
 command -v zstd >/dev/null || packages+=(zstd) # the peer of a bench
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || packages+=(postgresql)
