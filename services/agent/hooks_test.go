@@ -372,6 +372,53 @@ func TestHooksBeforeARemoval(t *testing.T) {
 	}
 }
 
+func TestHookBeforeAndAfterARemovalRunsTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("leaving")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", `helm.sh/hook: "pre-delete,post-delete"`),
+	}), healthy)
+	w.hub.remove(name)
+	first := w.found("batch/v1", "Job", "cleanup")
+	w.mustData("a", "1")
+	w.end("cleanup", "Complete")
+	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+	stop() // the next agent goes on with the second one
+	w.start()
+	w.end("cleanup", "Complete")
+	w.hub.await(t, name, gone)
+	if made := w.api.patches("/jobs/cleanup"); made != 2 {
+		t.Errorf("the hook was made %d times", made)
+	}
+	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
+}
+
+// A digest that comes back is another revision, whose hooks run.
+func TestHooksRunForADigestThatComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("back")
+	good := map[string]string{"a.yaml": configMap("a", "1"), "h.yaml": job("after", "fairlead.dev/hook: post-sync")}
+	first := w.hub.push(t, name, w.namespace, good)
+	w.end("after", "Complete")
+	w.hub.awaitPhase(t, name, first, healthy)
+	ran := w.found("batch/v1", "Job", "after")
+	bad := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": job("check", "fairlead.dev/hook: pre-sync"), "h.yaml": good["h.yaml"]})
+	w.end("check", "Failed")
+	w.hub.awaitPhase(t, name, bad, failed)
+	if again := w.hub.push(t, name, w.namespace, good); again != first {
+		t.Fatal("the content before has another digest")
+	}
+	w.awaitAnother("batch/v1", "Job", "after", ran.GetUID())
+	w.end("after", "Complete")
+	w.hub.awaitPhase(t, name, first, healthy)
+	w.mustData("a", "1")
+}
+
 // An agent that did not apply a service gets what a removal needs before there is one.
 func TestAnotherAgentRunsTheHooksOfARemoval(t *testing.T) {
 	t.Parallel()
@@ -518,4 +565,27 @@ func TestStuckHookSaysWhy(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "2", "")}), healthy)
 	w.mustData("config", "2")
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
+}
+
+// A container may end with any text: what the service's Secrets hold is taken out of it.
+func TestReasonOfAHookTellsNoValueOfASecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("talks")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": secret("login", "hunter2hunter", ""),
+		"b.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: file}\nstringData:\n  env: |\n    USER=ada\n    TOKEN=swordfish99\n  json: '{\"deep\": [\"opensesame\"]}'\n",
+		"h.yaml": job("check", "helm.sh/hook: post-install"),
+	})
+	uid := w.found("batch/v1", "Job", "check").GetUID()
+	kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: check-1, labels: {controller-uid: %s}}\nspec: {schedulerName: none, containers: [{name: c, image: none-such}]}\n", uid), "create", "-f", "-")
+	kubectl(w, "", "patch", "pod", "check-1", "--subresource=status", "--type=merge",
+		`-p={"status":{"containerStatuses":[{"name":"c","image":"none-such","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"bad login hunter2hunter, token swordfish99, opensesame of ada"}}}]}}`)
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "ImagePullBackOff")
+	})
+	if want := "bad login ***, token ***, *** of ada"; !strings.Contains(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
 }

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,6 +92,30 @@ func TestAJobThatGoesWhileNoAgentRunsIsNotMadeAgain(t *testing.T) {
 	if made := w.api.patches("/jobs/once"); made != 0 {
 		t.Errorf("it was made again")
 	}
+}
+
+// What the events say about a Job that went counts more than that it went.
+func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob("pause")})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+	stop()
+	before := w.found("batch/v1", "Job", "once")
+	// As the controller of Jobs does, which is not asked to here.
+	kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Event\nmetadata: {name: failed}\nreason: BackoffLimitExceeded\ntype: Warning\n"+
+		"involvedObject: {apiVersion: batch/v1, kind: Job, name: once, namespace: %s, uid: %s}\n", w.namespace, before.GetUID()), "create", "-f", "-")
+	w.end("once", "Failed")
+	w.eventually("the Job went by its ttl", func() bool {
+		_, err := w.get("batch/v1", "Job", w.namespace, "once")
+		return apierrors.IsNotFound(err)
+	})
+	w.start()
+	w.awaitAnother("batch/v1", "Job", "once", before.GetUID())
+	w.jobGoes()
+	w.hub.await(t, name, toldDone(w.namespace))
 }
 
 func TestAJobThatSomebodyDeletesBeforeItIsDoneIsMadeAgain(t *testing.T) {

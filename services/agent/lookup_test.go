@@ -35,6 +35,31 @@ func TestWhatALookupFoundOfTheServiceIsNotRemovedAndIsShownAsHelms(t *testing.T)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "once")
 }
 
+// A Secret that an installation made stays with the service, also after renders that left it out because a lookup had found it.
+func TestSecretOfAHookThatALookupFoundStaysAHooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	chart := w.service("chart")
+	files := map[string]string{
+		"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/once.yaml": `{{ if not (lookup "v1" "Secret" .Release.Namespace "once") }}` + secret("once", "1", "helm.sh/hook: pre-install") + "{{ end }}",
+		"templates/more.yaml": configMap("more", "1"),
+	}
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
+	once := w.found("v1", "Secret", "once")
+	files["templates/more.yaml"] = configMap("more", "2")
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
+	delete(files, "templates/once.yaml")
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
+	if after := w.found("v1", "Secret", "once"); after.GetUID() != once.GetUID() {
+		t.Error("the Secret was made again")
+	}
+	w.hub.remove(chart)
+	w.hub.await(t, chart, gone)
+	w.mustBeGone("v1", "Secret", w.namespace, "once")
+}
+
 func TestALookupOfAListFindsAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -260,12 +260,12 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 		digest = w.hub.push(t, service, w.namespace, files)
 		w.eventually("the first hook is made anew", func() bool {
 			found, err := w.get("batch/v1", "Job", w.namespace, before)
-			return err == nil && found.GetAnnotations()["fairlead.dev/hook-run"] == digest
+			return err == nil && strings.HasPrefix(found.GetAnnotations()["fairlead.dev/hook-run"], digest+"@")
 		})
 		w.end(before, "Complete")
 		w.eventually("the second hook is made anew", func() bool {
 			found, err := w.get("batch/v1", "Job", w.namespace, after)
-			return err == nil && found.GetAnnotations()["fairlead.dev/hook-run"] == digest
+			return err == nil && strings.HasPrefix(found.GetAnnotations()["fairlead.dev/hook-run"], digest+"@")
 		})
 		w.end(after, "Complete")
 		w.hub.awaitPhase(t, service, digest, healthy)

@@ -176,45 +176,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	w.hub.awaitPhase(t, chart, digest, healthy)
 	login := strings.Fields(w.login())
 	stop()
-	// The time comes while no agent runs: what is kept says so, and so does the inventory.
-	secret, err := w.cluster.Secrets(inventory.Namespace).Get(t.Context(), inventory.ValuesName(chart), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, _, _ := unstructured.NestedStringMap(secret.Object, "data")
-	for id, one := range data {
-		text, err := base64.StdEncoding.DecodeString(one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, rest, found := strings.Cut(string(text), `"renew":"`)
-		if !found {
-			t.Fatal("no certificate is kept")
-		}
-		data[id] = base64.StdEncoding.EncodeToString([]byte(before + `"renew":"2020` + rest[4:]))
-	}
-	if err := unstructured.SetNestedStringMap(secret.Object, data, "data"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.cluster.Secrets(inventory.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	record := w.record(chart)
-	environment, _, found := strings.Cut(record.Applied.Environment, "@")
-	if !found {
-		t.Fatalf("the inventory does not say when to renew: %q", record.Applied.Environment)
-	}
-	record.Applied.Environment = environment + "@1577836800"
-	store := inventory.New(w.cluster.ConfigMaps(inventory.Namespace), w.cluster)
-	if err := store.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Save(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(w.data + "/sets"); err != nil {
-		t.Fatal(err)
-	}
+	w.ageCertificates(chart)
 	w.start()
 	w.eventually("the key pair is another", func() bool {
 		now := strings.Fields(w.login())
@@ -223,6 +185,79 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	w.hub.awaitPhase(t, chart, digest, healthy)
 	if now := strings.Fields(w.login()); now[0] != login[0] {
 		t.Error("the password changed, too")
+	}
+}
+
+// ageCertificates makes the time come to renew the certificates of a service, while no agent runs: what is kept says so, and so does
+// the inventory; the disk is lost.
+func (w *world) ageCertificates(chart string) {
+	w.t.Helper()
+	secret, err := w.cluster.Secrets(inventory.Namespace).Get(w.t.Context(), inventory.ValuesName(chart), metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	data, _, _ := unstructured.NestedStringMap(secret.Object, "data")
+	for id, one := range data {
+		text, err := base64.StdEncoding.DecodeString(one)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		before, rest, found := strings.Cut(string(text), `"renew":"`)
+		if !found {
+			w.t.Fatal("no certificate is kept")
+		}
+		data[id] = base64.StdEncoding.EncodeToString([]byte(before + `"renew":"2020` + rest[4:]))
+	}
+	if err := unstructured.SetNestedStringMap(secret.Object, data, "data"); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.cluster.Secrets(inventory.Namespace).Update(w.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	record := w.record(chart)
+	environment, _, found := strings.Cut(record.Applied.Environment, "@")
+	if !found {
+		w.t.Fatalf("the inventory does not say when to renew: %q", record.Applied.Environment)
+	}
+	record.Applied.Environment = environment + "@1577836800"
+	store := inventory.New(w.cluster.ConfigMaps(inventory.Namespace), w.cluster)
+	if err := store.Load(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := store.Save(w.t.Context(), record); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.RemoveAll(w.data + "/sets"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A key pair whose Secret is a hook is renewed as a whole, and what runs to its end is not run again for it.
+func TestCertificateOfAHookIsRenewedWithWhatTrustsIt(t *testing.T) {
+	t.Parallel()
+	for _, moments := range []string{"pre-install", "pre-install,pre-upgrade"} {
+		t.Run(moments, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stop := w.start()
+			chart := w.service("chart")
+			files := passwordChart("none.example.com")
+			files["templates/secret.yaml"] = strings.Replace(files["templates/secret.yaml"], "{name: login}", `{name: login, annotations: {helm.sh/hook: "`+moments+`"}}`, 1)
+			files["templates/job.yaml"] = job("once", "helm.sh/hook: post-install")
+			digest := w.hub.push(t, chart, w.namespace, files)
+			w.end("once", "Complete")
+			w.hub.awaitPhase(t, chart, digest, healthy)
+			login := strings.Fields(w.login())
+			stop()
+			w.ageCertificates(chart)
+			w.start()
+			w.eventually("the certificate is another", func() bool { return strings.Fields(w.login())[2] != login[2] })
+			w.hub.awaitPhase(t, chart, digest, healthy)
+			w.eventually("the key is another, too", func() bool { return strings.Fields(w.login())[1] != login[1] })
+			if made := w.api.patches("/jobs/once"); made != 1 {
+				t.Errorf("the Job was made %d times", made)
+			}
+		})
 	}
 }
 

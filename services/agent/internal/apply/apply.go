@@ -70,14 +70,17 @@ func (a *Applier) Register(metrics prometheus.Registerer) { metrics.MustRegister
 // Request is what is to be applied for a service.
 type Request struct {
 	Service string
-	// Digest that hooks are run for, once.
-	Digest string
+	// Digest that hooks are run for, once, and the revision that it is of the service; 0: it is none.
+	Digest   string
+	Revision int64
 	// Again: hooks that failed for this digest are run again.
 	Again bool
 	Set   *set.Set
 	Sync  *deliveryv1.SyncSpec
 	// Record lists all that may be made.
 	Record inventory.Record
+	// Mask takes secrets out of what hooks and their pods say; nil: nothing does.
+	Mask func(string) string
 	// Note records that hooks have ended well, before their objects are deleted.
 	Note func(ctx context.Context, ran []object.Run) error
 }

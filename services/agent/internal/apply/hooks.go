@@ -31,12 +31,16 @@ import (
 // runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
 const runAnnotation = "fairlead.dev/hook-run"
 
-// runOf is what that annotation says.
+// runOf is what that annotation says. A digest that comes back after another one is another revision, and runs its hooks again.
 func runOf(r Request, item set.Item) string {
-	if item.Nth == 0 {
-		return r.Digest
+	run := r.Digest
+	if r.Revision > 0 {
+		run += "@" + strconv.FormatInt(r.Revision, 10)
 	}
-	return r.Digest + "#" + strconv.Itoa(item.Nth)
+	if item.Nth > 0 {
+		run += "#" + strconv.Itoa(item.Nth)
+	}
+	return run
 }
 
 // Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has ended: asking
@@ -98,7 +102,7 @@ func (p *Progress) isMade(item set.Item) bool {
 func (p *Progress) hasRun(item set.Item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ran[item.Run()] {
+	if !p.ran[item.Run()] || p.isRenewed(item) {
 		return false
 	}
 	if _, listed := p.done[item.Key]; !listed && !p.dropped[item.Key] && !p.shared[item.Key] {
@@ -109,7 +113,25 @@ func (p *Progress) hasRun(item set.Item) bool {
 	return true
 }
 
+// isRenewed tells that the manifest of a hook is another one than the object in the cluster was made of, though the digest is the same:
+// it has a certificate that was renewed, or depends on what the cluster can do. What ends by itself is not run again for that. The
+// caller holds mu.
+func (p *Progress) isRenewed(item set.Item) bool {
+	entry, listed := p.known.entries[item.Key]
+	if now, made := p.done[item.Key]; made {
+		entry = now
+	}
+	if !listed || entry.UID == "" || entry.Sum == 0 || entry.Sum == item.Sum || runsToCompletion(item) || p.shared[item.Key] {
+		return false
+	}
+	// Of hooks with a common name the inventory has the one that was made last.
+	return !slices.ContainsFunc(p.items, func(other set.Item) bool { return other.Hook != 0 && other.Key == item.Key && other.Sum != item.Sum })
+}
+
 func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item set.Item) (wait string, problem *Problem) {
+	p.mu.Lock()
+	renewed := p.ran[item.Run()] // else it would not be started again
+	p.mu.Unlock()
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
 	case notThere(err):
@@ -118,7 +140,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 		return "", explain(item, err)
 	case meta.DeletionTimestamp != nil:
 		return beingDeleted(meta), nil
-	case meta.Annotations[runAnnotation] == runOf(r, item):
+	case meta.Annotations[runAnnotation] == runOf(r, item) && (!renewed || isHeld(meta)):
 		return a.resumeHook(ctx, r, p, item, meta)
 	case isHeld(meta):
 		return "is a hook that is held by its annotation " + object.HoldAnnotation + " in the cluster, and runs once that is taken off", nil
@@ -126,6 +148,9 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	owner := object.Owner(meta)
 	if owner != "" && owner != r.Service {
 		return "", Taken(owner)
+	}
+	if renewed {
+		return "", a.makeHook(ctx, r, p, item)
 	}
 	if isMadeOnce(item) && owner == r.Service && !p.shared[item.Key] {
 		p.noteHook(item, meta.UID, object.Owned(meta))
@@ -259,7 +284,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 		if p.hasRun(item) {
 			return nil
 		}
-		done, problem := a.look(ctx, p, item)
+		done, problem := a.look(ctx, r, p, item)
 		switch {
 		case problem != nil:
 			return problem
@@ -268,9 +293,9 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 			defer mu.Unlock()
 			ended = append(ended, item)
 		case overdue:
-			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, p, item, true), Advice: hookAdvice, Mistake: true}
+			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, r, p, item, true), Advice: hookAdvice, Mistake: true}
 		default:
-			pending.add(item, "is a hook that has not ended yet"+a.whyNot(ctx, p, item, false))
+			pending.add(item, "is a hook that has not ended yet"+a.whyNot(ctx, r, p, item, false))
 		}
 		return nil
 	})
@@ -290,7 +315,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 const hookAdvice = "Look at its logs, fix it and push; or ask for a sync to run it again."
 
 // look tells how one hook is: still running, done, or failed.
-func (a *Applier) look(ctx context.Context, p *Progress, item set.Item) (done bool, problem *Problem) {
+func (a *Applier) look(ctx context.Context, r Request, p *Progress, item set.Item) (done bool, problem *Problem) {
 	if !isAwaited(item) {
 		return true, nil
 	}
@@ -304,9 +329,9 @@ func (a *Applier) look(ctx context.Context, p *Progress, item set.Item) (done bo
 	case health.Degraded:
 		text := "the hook failed"
 		if message != "" {
-			text += ": " + message
+			text += ": " + r.masked(message)
 		}
-		return false, &Problem{Text: text + a.whyNot(ctx, p, item, true), Advice: hookAdvice, Mistake: true}
+		return false, &Problem{Text: text + a.whyNot(ctx, r, p, item, true), Advice: hookAdvice, Mistake: true}
 	}
 	switch {
 	case !last.Gone:

@@ -32,7 +32,7 @@ type reason struct {
 
 // whyNot says in words that follow others why a hook has not ended well: what its pods or events say; "" if they say nothing, or may
 // not be read. now: it is asked whatever was found out before.
-func (a *Applier) whyNot(ctx context.Context, p *Progress, item set.Item, now bool) string {
+func (a *Applier) whyNot(ctx context.Context, r Request, p *Progress, item set.Item, now bool) string {
 	if !runsToCompletion(item) || !now && a.now().Sub(p.since) < whyAfter {
 		return ""
 	}
@@ -40,7 +40,7 @@ func (a *Applier) whyNot(ctx context.Context, p *Progress, item set.Item, now bo
 	known, uid := p.reasons[item.Run()], p.made[item.Run()]
 	p.mu.Unlock()
 	if now || a.now().Sub(known.at) >= whyAgain {
-		known = reason{text: shortened(a.why(ctx, item, string(uid))), at: a.now()}
+		known = reason{text: shortened(r.masked(a.why(ctx, item, string(uid)))), at: a.now()}
 		p.mu.Lock()
 		p.reasons[item.Run()] = known
 		p.mu.Unlock()
@@ -49,6 +49,14 @@ func (a *Applier) whyNot(ctx context.Context, p *Progress, item set.Item, now bo
 		return ""
 	}
 	return " (" + known.text + ")"
+}
+
+// masked is what an object of the service says, without secrets: a container may write anything into the message that it ends with.
+func (r Request) masked(text string) string {
+	if r.Mask == nil || text == "" {
+		return text
+	}
+	return r.Mask(text)
 }
 
 func shortened(text string) string {

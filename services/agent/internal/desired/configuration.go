@@ -47,11 +47,11 @@ const (
 	mostFormer = 64 << 10
 )
 
-// Mask returns a function that takes the service's secrets out of texts for people, those that it had before too; nil: there are
-// none. What renderers and the API server say about an object may quote it.
-func (s Service) Mask() func(string) string {
+// Mask returns a function that takes the service's secrets out of texts for people, those that it had before too, and more; nil: there
+// are none. What renderers and the API server say about an object may quote it.
+func (s Service) Mask(more ...string) func(string) string {
 	var found []string
-	for _, secret := range append(s.secrets(), s.Former...) {
+	for _, secret := range slices.Concat(s.secrets(), s.Former, more) {
 		found = append(found, forms(secret)...)
 	}
 	if len(found) == 0 {
@@ -91,6 +91,30 @@ func (s Service) secrets() []string {
 			if json.Unmarshal([]byte(v.Json), &tree) == nil {
 				leaves(tree, note)
 			}
+		}
+	}
+	return found
+}
+
+// SecretsIn are the texts of a value of a Secret object that nobody is to read, as far as they can be looked for: all of it, its lines,
+// what stands behind a name in them, and what JSON holds.
+func SecretsIn(value string) []string {
+	var found []string
+	note := func(secret string, least int) {
+		if secret = strings.TrimSpace(secret); len(secret) >= least {
+			found = append(found, secret)
+		}
+	}
+	note(value, shortest)
+	var tree any
+	if json.Unmarshal([]byte(value), &tree) == nil {
+		leaves(tree, func(leaf string) { note(leaf, shortest) })
+		return found
+	}
+	for line := range strings.Lines(value) {
+		note(line, shortestLine)
+		if at := strings.IndexAny(line, ":="); at >= 0 {
+			note(strings.Trim(strings.TrimSpace(line[at+1:]), `"'`), shortestLine)
 		}
 	}
 	return found

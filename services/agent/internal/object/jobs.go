@@ -10,6 +10,15 @@ import (
 // IsJob tells the kind of objects that may go by themselves when they are done.
 func IsJob(kind schema.GroupKind) bool { return kind == schema.GroupKind{Group: "batch", Kind: "Job"} }
 
+// IsJobFailure tells the reasons of the event by which the controller of Jobs says that a Job has failed for good.
+func IsJobFailure(reason any) bool {
+	switch reason {
+	case "BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded":
+		return true
+	}
+	return false
+}
+
 // Expiry tells whether an object goes by itself once it is done (a Job with ttlSecondsAfterFinished), and when it was
 // complete; the zero time: it is not.
 func Expiry(obj *unstructured.Unstructured) (expires bool, ended time.Time) {

@@ -123,7 +123,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.Digest)
-	request := apply.Request{Service: k.name, Digest: service.Digest, Set: objects, Sync: service.Sync, Record: record, Note: func(ctx context.Context, ran []object.Run) error {
+	request := apply.Request{Service: k.name, Digest: service.Digest, Revision: release.Revision, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.Digest, Ran: ran}, release)
 	}}
 	if k.progress == nil {
@@ -574,7 +574,10 @@ func union(record inventory.Record, items, needed []set.Item, held map[object.Ke
 		}
 		stays++
 		entry := all[i]
-		entry.Version, entry.Wave, entry.Hook, entry.Leaving = item.Version, item.Wave, item.Hook != 0, false
+		entry.Version, entry.Wave, entry.Leaving = item.Version, item.Wave, false
+		if item.Flags&object.Hold == 0 { // what stays as it is stays a hook's, too
+			entry.Hook = item.Hook != 0
+		}
 		if send[item.Key] {
 			entry.Sum, entry.Ended = 0, time.Time{}
 		} else if entry.Sum == 0 && !entry.Hook && item.Flags&object.Hold == 0 && !held[item.Key] {

@@ -1,11 +1,19 @@
 package reconcile
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 // maskReport takes the secrets of a service's configuration out of what is told of it.
@@ -30,6 +38,66 @@ func maskText(service desired.Service, text string) string {
 		return mask(text)
 	}
 	return text
+}
+
+// mostSecretBytes bounds the values of Secrets that are looked for in what hooks say.
+const mostSecretBytes = 4 << 20
+
+// maskOf takes the secrets of a service's configuration, and the values of its Secrets, out of texts: those of the objects that are
+// brought, and of what is applied. The Secrets are read when there is a text, which is while the objects are open. If they can't be,
+// or are too many to be looked for, nothing of a text is told.
+func (k *keeper) maskOf(service desired.Service, record inventory.Record, objects *set.Set) func(string) string {
+	mask := sync.OnceValue(func() func(string) string {
+		secrets, err := secretsOf(objects)
+		if last, problem := k.appliedSet(record); problem == nil && err == nil {
+			var more []string
+			more, err = secretsOf(last)
+			secrets, err = append(secrets, more...), errors.Join(err, last.Close())
+		}
+		if err != nil {
+			k.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
+			return func(string) string { return withheld }
+		}
+		if mask := service.Mask(secrets...); mask != nil {
+			return mask
+		}
+		return func(text string) string { return text }
+	})
+	return func(text string) string { return mask()(text) }
+}
+
+// withheld stands for a text that may have secrets in it.
+const withheld = "***"
+
+// secretsOf are the values of the Secrets of a set.
+func secretsOf(objects *set.Set) ([]string, error) {
+	items, err := objects.Items()
+	if err != nil {
+		return nil, err
+	}
+	var secrets []string
+	size := 0
+	for _, item := range items {
+		if item.Group != "" || item.Kind != "Secret" || item.Flags&object.Hold != 0 {
+			continue
+		}
+		secret, _, err := objects.Object(item)
+		if err != nil {
+			return nil, err
+		}
+		data, _, _ := unstructured.NestedStringMap(secret.Object, "data")
+		for _, text := range data {
+			value, err := base64.StdEncoding.DecodeString(text)
+			if err != nil {
+				continue // the API server refuses it
+			}
+			if size += len(value); size > mostSecretBytes {
+				return nil, fmt.Errorf("the service's Secrets have more than %d bytes", mostSecretBytes)
+			}
+			secrets = append(secrets, desired.SecretsIn(string(value))...)
+		}
+	}
+	return secrets, nil
 }
 
 // failure is what went wrong with an object of a service, without secrets of its configuration.

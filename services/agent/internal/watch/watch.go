@@ -48,6 +48,7 @@ type API interface {
 	Watch(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions) (watch.Interface, error)
 	List(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions, each func(metav1.Object)) (version string, err error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
+	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)
 	Kind(ctx context.Context, gvk schema.GroupVersionKind) (cluster.Kind, error)
 	Refresh(group string)
 }
@@ -391,6 +392,8 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 	meta, err := f.api.Metadata(ctx, object.Ref{Key: key, Version: f.gvk.Version})
 	unknown := (*cluster.UnknownKindError)(nil)
 	switch {
+	case apierrors.IsNotFound(err) && f.failedUnseen(ctx, key, known):
+		f.memory.Gone(key, known.UID, known.Version)
 	case apierrors.IsNotFound(err) || errors.As(err, &unknown):
 		f.memory.NotFound(key, known.Version)
 	case err != nil:
@@ -407,6 +410,23 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 	default:
 		f.memory.Saw(f.gvk, meta, 0, health.Health{})
 	}
+}
+
+// failedUnseen tells a Job that failed, and went, before this process saw it: the events about it say so for as long as the API server
+// keeps them. Without them a Job that went by itself counts as complete, see memory.NotFound.
+func (f *follower) failedUnseen(ctx context.Context, key object.Key, known memory.Known) bool {
+	if !object.IsJob(f.gvk.GroupKind()) || known.State != memory.Unseen || known.UID == "" {
+		return false
+	}
+	const most = 50 // events about one Job, which has few
+	events, err := f.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Event"}, key.Namespace, metav1.ListOptions{
+		FieldSelector: "involvedObject.uid=" + string(known.UID) + ",type=Warning", Limit: most,
+	})
+	if err != nil {
+		f.log.Debug("the events about a Job that is gone can't be read", "object", key.String(), "err", err)
+		return false
+	}
+	return slices.ContainsFunc(events, func(event *unstructured.Unstructured) bool { return object.IsJobFailure(event.Object["reason"]) })
 }
 
 // sameRule compares rules by what they say.

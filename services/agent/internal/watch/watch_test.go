@@ -102,6 +102,10 @@ func (a *api) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObject
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, ref.Name)
 }
 
+func (a *api) Select(context.Context, schema.GroupVersionKind, string, metav1.ListOptions) ([]*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
 func (a *api) Kind(_ context.Context, gvk schema.GroupVersionKind) (cluster.Kind, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
