@@ -1,9 +1,12 @@
 package agent_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
 // What a template asked of the cluster may have another answer later. Only what asked is rendered anew.
@@ -46,5 +49,32 @@ spec:
 	}
 	if after := w.record(plain).Applied; after != before {
 		t.Errorf("what asked nothing was applied anew: %+v, before %+v", after, before)
+	}
+}
+
+// Services that bring kinds change what the cluster can do, for each other, too: nobody is rendered again for every one of them.
+func TestServicesThatBringKindsAreRenderedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	const many = 6
+	digests := map[string]string{}
+	for i := range many {
+		name, group := w.service(fmt.Sprintf("chart%d", i)), fmt.Sprintf("g%d.%s.dev", i, w.namespace)
+		digests[name] = w.hub.push(t, name, w.namespace, map[string]string{
+			"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/a.yaml": crd(group),
+			"templates/b.yaml": templated(fmt.Sprintf("c%d", i), `{{ .Capabilities.APIVersions.Has "`+group+`/v1/Raft" }}`),
+		})
+	}
+	for name, digest := range digests {
+		w.hub.awaitPhase(t, name, digest, healthy)
+	}
+	// Each is looked at once more.
+	for name := range digests {
+		w.hub.awaitPhase(t, name, w.hub.sync(name, &deliveryv1.SyncSpec{PostHooks: deliveryv1.PostHooks_POST_HOOKS_SENT}), healthy)
+	}
+	if renders := w.counted("fairlead_agent_render_seconds", ""); renders > many+1 { // the agent's first look may come in between
+		t.Errorf("%d services were rendered %v times", many, renders)
 	}
 }

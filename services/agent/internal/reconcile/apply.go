@@ -117,7 +117,7 @@ func (k *keeper) prepare(ctx, patience context.Context, service desired.Service,
 
 // bring does the work of apply, step by step; each leaves the cluster in a state to go on from.
 func (k *keeper) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
-	objects, failure := k.objects(ctx, patience, service, record)
+	objects, failure := k.planned(ctx, patience, service, record)
 	if failure != nil {
 		return nil, failure
 	}

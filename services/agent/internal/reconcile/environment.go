@@ -12,12 +12,38 @@ import (
 // lookAroundEvery is between two looks at what the cluster can do, while something was rendered for that.
 const lookAroundEvery = 5 * time.Minute
 
-// outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Certificates
+// look is what the cluster can do, as a look of lookAround found it.
+type look struct{ environment string }
+
+// sight is what a render found that the cluster can do, and the look before it.
+type sight struct {
+	environment string
+	before      *look
+}
+
+// outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
+// what the renders of other services find: where many services bring kinds, each would make all others be rendered again. Certificates
 // are a part of it: they are renewed when their time comes.
-func (c *Controller) outdated(environment string) bool {
+func (k *keeper) outdated(environment string) bool {
 	environment, renewal := splitEnvironment(environment)
-	now := c.environment.Load()
-	return now != nil && environment != "" && environment != *now || !renewal.IsZero() && !time.Now().Before(renewal)
+	if !renewal.IsZero() && !time.Now().Before(renewal) {
+		return true
+	}
+	now := k.environment.Load()
+	if now == nil || environment == "" || environment == now.environment {
+		return false
+	}
+	rendered := k.sight.Load()
+	return rendered == nil || rendered.before != now || rendered.environment != environment // else the render is newer than the look
+}
+
+// sees notes what a render of the service found that the cluster can do.
+func (k *keeper) sees(environment string) {
+	before := k.environment.Load()
+	k.sight.Store(&sight{environment: environment, before: before})
+	if before != nil && before.environment != environment {
+		k.changed.Store(true)
+	}
 }
 
 // joinEnvironment writes what a render depends on besides its content: what the cluster can do, and when the first of its
@@ -48,9 +74,12 @@ func (c *Controller) lookAround(ctx context.Context) {
 			scope, err := c.Environment(ctx)
 			if err != nil {
 				wait = backoff.Next()
-			} else if now, before := scope.Environment(), c.environment.Load(); before == nil || *before != now {
-				c.environment.Store(&now)
-				c.pokeAll()
+			} else {
+				changed := c.changed.Swap(false)
+				now := &look{environment: scope.Environment()}
+				if before := c.environment.Swap(now); changed || before == nil || before.environment != now.environment {
+					c.pokeAll()
+				}
 			}
 		}
 		select {

@@ -117,8 +117,10 @@ type Controller struct {
 	// keepers are those that run, by service.
 	keepers map[string]*keeper
 
-	// environment is what the cluster can do, "" until that makes a difference to somebody.
-	environment atomic.Pointer[string]
+	// environment is the last look at what the cluster can do, nil until that makes a difference to somebody. changed: a render found
+	// something else since.
+	environment atomic.Pointer[look]
+	changed     atomic.Bool
 }
 
 type metrics struct {
@@ -261,6 +263,8 @@ type keeper struct {
 	lacking atomic.Bool
 	// repair is the last one.
 	repair atomic.Pointer[mended]
+	// sight is what the last render found that the cluster can do.
+	sight atomic.Pointer[sight]
 
 	mu sync.Mutex // guards seen and impatient
 	// seen is what was wanted when the keeper was last woken.

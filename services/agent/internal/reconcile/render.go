@@ -49,6 +49,18 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	return rendered, nil
 }
 
+// planned opens the set that is being brought into the cluster. What was begun goes on as it was planned, whatever the cluster can do by
+// now: objects of another render are not those of the plan.
+func (k *keeper) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+	if k.progress != nil {
+		if found, err := k.Sets.Open(k.name, setOf(service)); err == nil {
+			return found, nil
+		}
+		k.progress = nil
+	}
+	return k.objects(ctx, patience, service, record)
+}
+
 // nothingError: a render gave no objects.
 type nothingError struct{ renderer deliveryv1.Renderer }
 
@@ -89,7 +101,7 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
 			environment = in.Scope.Cluster.Environment()
-			k.environment.Store(&environment) // what was seen last counts, for all
+			k.sees(environment)
 		}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
