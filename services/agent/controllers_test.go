@@ -204,6 +204,36 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 	}
 }
 
+// The autoscaler takes over the number that the service had until then, or sent for the first time: nothing is put right for that.
+func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
+	t.Parallel()
+	const scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
+		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 5, maxReplicas: 9}\n"
+	for name, revisions := range map[string][]string{
+		"switched on":           {webDeployment, strings.ReplaceAll(webDeployment, "replicas: 2, ", "") + scaler},
+		"with a number":         {webDeployment, webDeployment + scaler},
+		"from the beginning":    {webDeployment + scaler},
+		"changed while it runs": {webDeployment + scaler, strings.ReplaceAll(webDeployment, "image: pause", "image: other") + scaler},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			name := w.service("hello")
+			for _, text := range revisions {
+				digest := w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": text, "a.yaml": configMap("a", "1")})
+				w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+			}
+			w.eventually("the autoscaler has scaled", func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "5" })
+			kubectl(w, "", "patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
+			report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetRepaired().GetName() == "a" })
+			if report.GetRepairs() != 1 {
+				t.Errorf("%d repairs were made, want that of the ConfigMap", report.GetRepairs())
+			}
+		})
+	}
+}
+
 func TestPortsOfOneKeyAreNamedWithTheirContainer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -88,11 +88,6 @@ func Migration(meta metav1.Object) ([]byte, error) {
 		return nil, fmt.Errorf("write managed fields: %w", err)
 	}
 	ours.FieldsV1 = metav1.NewFieldsV1(string(raw))
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
 	patch := []operation{
 		{"test", "/metadata/resourceVersion", meta.GetResourceVersion()},
 		{"replace", "/metadata/managedFields", append(others, ours)},
@@ -101,4 +96,45 @@ func Migration(meta metav1.Object) ([]byte, error) {
 		patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + strings.ReplaceAll(object.LastApplied, "/", "~1")})
 	}
 	return json.Marshal(patch)
+}
+
+// Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to nobody then; nil if the
+// agent does not have it. It holds for this version of the object only.
+func Release(meta metav1.Object, field ...string) ([]byte, error) {
+	parts := make([]any, len(field))
+	for i, name := range field {
+		parts[i] = name
+	}
+	path, err := fieldpath.MakePath(parts...)
+	if err != nil {
+		return nil, fmt.Errorf("name the field %v: %w", field, err)
+	}
+	for i, entry := range meta.GetManagedFields() {
+		if entry.Manager != object.FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields fieldpath.Set
+		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, fmt.Errorf("read the fields of %s: %w", entry.Manager, err)
+		}
+		if !fields.Has(path) {
+			return nil, nil
+		}
+		raw, err := fields.Difference(fieldpath.NewSet(path)).ToJSON()
+		if err != nil {
+			return nil, fmt.Errorf("write managed fields: %w", err)
+		}
+		return json.Marshal([]operation{
+			{Op: "test", Path: "/metadata/resourceVersion", Value: meta.GetResourceVersion()},
+			{Op: "replace", Path: fmt.Sprintf("/metadata/managedFields/%d/fieldsV1", i), Value: json.RawMessage(raw)},
+		})
+	}
+	return nil, nil
+}
+
+// operation of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }

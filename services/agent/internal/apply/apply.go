@@ -150,7 +150,7 @@ func (a *Applier) BeginHooks(r Request, hooks []set.Item, moments set.Hook) *Pro
 func (a *Applier) progress(r Request, items []set.Item, steps []order.Step) *Progress {
 	a.follower.Unfollow(r.Service) // what an earlier digest waited for
 	p := &Progress{
-		steps: steps, items: items, since: a.now(), known: a.knowledge(r.Service, r.Record), rules: health.Compile(r.Sync.GetHealth()),
+		steps: steps, items: items, since: a.now(), known: a.knowledge(r.Service, r.Record, items), rules: health.Compile(r.Sync.GetHealth()),
 		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, reasons: map[object.Run]reason{},
 		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
@@ -325,9 +325,9 @@ func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.S
 		if p.isDone(item.Key) {
 			return nil
 		}
-		known, ok := p.known.of(item.Key)
+		reason, known, ok := p.known.decide(item)
 		isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held
-		if Decide(item, known, ok) == "" && (isHeld || !p.shared[item.Key]) {
+		if reason == "" && (isHeld || !p.shared[item.Key]) {
 			switch {
 			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
 				p.note(item, known.UID, known.Owned)
@@ -396,6 +396,9 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 	answer, err := a.api.Apply(ctx, obj, dryRun)
 	if err == nil && !dryRun {
 		a.memory.Altered(item.Key, object.Altered(obj.Object, answer.Object))
+		if item.Flags&object.Scaled != 0 {
+			a.releaseScale(ctx, item, answer)
+		}
 	}
 	return answer, err
 }

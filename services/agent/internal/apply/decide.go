@@ -49,14 +49,32 @@ type knowledge struct {
 	memory  *memory.Memory
 	service string
 	entries map[object.Key]inventory.Entry
+	// scalers are the namespaces in which autoscalers are about to be sent.
+	scalers map[string]bool
 }
 
-func (a *Applier) knowledge(service string, record inventory.Record) knowledge {
-	entries := make(map[object.Key]inventory.Entry, len(record.Entries))
+func (a *Applier) knowledge(service string, record inventory.Record, items []set.Item) knowledge {
+	k := knowledge{memory: a.memory, service: service, entries: make(map[object.Key]inventory.Entry, len(record.Entries)), scalers: map[string]bool{}}
 	for _, entry := range record.Entries {
-		entries[entry.Key] = entry
+		k.entries[entry.Key] = entry
 	}
-	return knowledge{memory: a.memory, service: service, entries: entries}
+	for _, item := range items {
+		if known, ok := k.of(item.Key); item.Hook == 0 && object.IsScaler(item.GVK().GroupKind()) && Decide(item, known, ok) != "" {
+			k.scalers[item.Namespace] = true
+		}
+	}
+	return k
+}
+
+// decide is Decide with what is known of the item. What a new autoscaler is to scale is sent, too, though its manifest is the same: with
+// that the number of replicas is given up.
+func (k knowledge) decide(item set.Item) (reason Reason, known memory.Known, ok bool) {
+	known, ok = k.of(item.Key)
+	reason = Decide(item, known, ok)
+	if isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held; reason == "" && !isHeld && item.Flags&object.Scaled != 0 && k.scalers[item.Namespace] {
+		reason = Changed
+	}
+	return reason, known, ok
 }
 
 func (k knowledge) of(key object.Key) (memory.Known, bool) {
@@ -74,15 +92,14 @@ func held(item set.Item, known memory.Known, ok bool) bool {
 
 // Needed lists the items that are to be sent, and those that people hold in the cluster. Hooks are not among them.
 func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) (needed []set.Item, holds map[object.Key]bool) {
-	known := a.knowledge(service, record)
+	known := a.knowledge(service, record, items)
 	holds = map[object.Key]bool{}
 	decisions := map[string]int{}
 	for _, item := range items {
 		if item.Hook != 0 {
 			continue
 		}
-		one, ok := known.of(item.Key)
-		reason := Decide(item, one, ok)
+		reason, one, ok := known.decide(item)
 		switch {
 		case reason != "":
 			needed = append(needed, item)

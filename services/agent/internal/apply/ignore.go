@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/adopt"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -51,12 +53,14 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 		return err
 	}
 	var live *unstructured.Unstructured
+	var trees object.Trees // of live
 	for _, pointer := range pointers {
-		var ways [][]string
-		expand(wanted.Object, strings.Split(strings.TrimPrefix(pointer, "/"), "/"), nil, &ways)
+		var ways []way
+		expand(wanted.Object, others(meta), strings.Split(strings.TrimPrefix(pointer, "/"), "/"), nil, &ways)
 		slices.Reverse(ways) // so that elements that go don't move the ones that are still to be looked at
-		for _, way := range ways {
-			if ofOthers(meta.GetManagedFields(), wanted.Object, way) {
+		for _, found := range ways {
+			way := found.tokens
+			if found.others || pointer == replicas && item.Flags&object.Scaled != 0 && !ownsScale(meta) {
 				remove(wanted.Object, way)
 				continue
 			}
@@ -66,8 +70,8 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 				} else if err != nil {
 					return err
 				}
+				trees = object.TreesOf(live.GetManagedFields(), func(metav1.ManagedFieldsEntry) bool { return true })
 			}
-			trees := object.TreesOf(live.GetManagedFields(), func(metav1.ManagedFieldsEntry) bool { return true })
 			if value, ok := counterpart(wanted.Object, live.Object, trees, way); ok {
 				put(wanted.Object, way, value)
 			} else {
@@ -85,7 +89,7 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 // API server would go back to its default of 1 until the autoscaler has looked.
 func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, meta *metav1.PartialObjectMetadata) error {
 	way := []string{"spec", "replicas"}
-	if _, there, _ := unstructured.NestedFieldNoCopy(wanted.Object, way...); there || ofOthers(meta.GetManagedFields(), wanted.Object, way) {
+	if _, there, _ := unstructured.NestedFieldNoCopy(wanted.Object, way...); there || len(others(meta).Field("spec").Field("replicas")) > 0 {
 		return nil
 	}
 	live, err := a.api.Whole(ctx, item.Ref)
@@ -95,17 +99,51 @@ func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstruct
 	if err != nil {
 		return err
 	}
-	mine := object.TreesOf(live.GetManagedFields(), ours)
-	if number, there, _ := unstructured.NestedFieldNoCopy(live.Object, way...); there && len(mine.Field("spec").Field("replicas")) > 0 {
+	if number, there, _ := unstructured.NestedFieldNoCopy(live.Object, way...); there && ownsScale(live) {
 		return unstructured.SetNestedField(wanted.Object, number, way...)
 	}
 	return nil
 }
 
-// expand finds the ways that a pointer means; * is every key or element.
-func expand(value any, tokens, way []string, ways *[][]string) {
+// ownsScale tells whether the number of replicas is ours.
+func ownsScale(meta metav1.Object) bool {
+	return len(object.TreesOf(meta.GetManagedFields(), ours).Field("spec").Field("replicas")) > 0
+}
+
+// releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it over. The answer
+// is brought up to that. Where it does not work the drift is put right, which gives the field up, too.
+func (a *Applier) releaseScale(ctx context.Context, item set.Item, answer *unstructured.Unstructured) {
+	const attempts = 3 // controllers write the status of an object that was just made
+	var meta metav1.Object = answer
+	for attempt := 0; ownsScale(meta); attempt++ {
+		patch, err := adopt.Release(meta, "spec", "replicas")
+		if err != nil || patch == nil || attempt == attempts {
+			return
+		}
+		if err = a.api.Patch(ctx, item.Ref, patch); err != nil && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+			return
+		}
+		latest, err := a.api.Metadata(ctx, item.Ref)
+		if err != nil || latest.UID != answer.GetUID() || latest.Generation != answer.GetGeneration() {
+			return // the watch tells
+		}
+		meta = latest
+	}
+	answer.SetManagedFields(meta.GetManagedFields())
+	answer.SetResourceVersion(meta.GetResourceVersion())
+}
+
+// way leads to a field.
+type way struct {
+	tokens []string
+	// others: a manager other than us has the field.
+	others bool
+}
+
+// expand finds the ways that a pointer means; * is every key or element. trees are the fields of others at the value.
+func expand(value any, trees object.Trees, tokens, before []string, ways *[]way) {
 	if len(tokens) == 0 {
-		*ways = append(*ways, slices.Clone(way))
+		*ways = append(*ways, way{tokens: slices.Clone(before), others: len(trees) > 0})
 		return
 	}
 	token := strings.ReplaceAll(strings.ReplaceAll(tokens[0], "~1", "/"), "~0", "~")
@@ -113,31 +151,22 @@ func expand(value any, tokens, way []string, ways *[][]string) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if token == "*" || token == key {
-				expand(v[key], tokens[1:], append(way, key), ways)
+				expand(v[key], trees.Field(key), tokens[1:], append(before, key), ways)
 			}
 		}
 	case []any:
+		below := trees.Elements(v)
 		for i := range v {
 			if index := strconv.Itoa(i); token == "*" || token == index {
-				expand(v[i], tokens[1:], append(way, index), ways)
+				expand(v[i], below[i], tokens[1:], append(before, index), ways)
 			}
 		}
 	}
 }
 
-// ofOthers tells whether a manager other than us has the field.
-func ofOthers(entries []metav1.ManagedFieldsEntry, wanted any, way []string) bool {
-	trees := object.TreesOf(entries, func(entry metav1.ManagedFieldsEntry) bool { return !ours(entry) })
-	for _, token := range way {
-		switch w := wanted.(type) {
-		case map[string]any:
-			trees, wanted = trees.Field(token), w[token]
-		case []any:
-			i, _ := strconv.Atoi(token)
-			trees, wanted = trees.Element(w, i), w[i]
-		}
-	}
-	return len(trees) > 0
+// others are the fields that managers other than us have.
+func others(meta metav1.Object) object.Trees {
+	return object.TreesOf(meta.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !ours(entry) })
 }
 
 func ours(entry metav1.ManagedFieldsEntry) bool {

@@ -49,9 +49,10 @@ func altered(sent, answer any, trees Trees, pointer string, pointers *[]string) 
 		if !keyed && len(mine) != len(theirs) {
 			return // which element is which can't be told
 		}
+		below := trees.Elements(mine)
 		for i, element := range mine {
 			if at := partners[i]; at >= 0 {
-				altered(element, theirs[at], trees.Element(mine, i), pointer+"/"+strconv.Itoa(i), pointers)
+				altered(element, theirs[at], below[i], pointer+"/"+strconv.Itoa(i), pointers)
 			}
 		}
 	case nil:

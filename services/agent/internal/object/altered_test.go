@@ -1,7 +1,9 @@
 package object_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,5 +49,30 @@ func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 		if got := object.Altered(sent.Object, answer.Object); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
+	}
+}
+
+// A Service may have a thousand ports. The work is counted in allocations, which depend on neither the machine nor its load.
+func TestWorkOnListsGrowsWithTheirLength(t *testing.T) { //nolint:paralleltest // what it counts is of the whole process
+	count := func(ports int) float64 {
+		var list, fields []string
+		for i := range ports {
+			list = append(list, fmt.Sprintf(`{"port":%d,"targetPort":%d}`, i+1, i+2))
+			fields = append(fields, fmt.Sprintf(`"k:{\"port\":%d,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:targetPort":{}}`, i+1))
+		}
+		text := `{"kind":"Service","apiVersion":"v1","metadata":{"name":"a"},"spec":{"ports":[` + strings.Join(list, ",") + `]}}`
+		sent, answer := parse(t, text), parse(t, text)
+		answer.SetManagedFields([]metav1.ManagedFieldsEntry{{
+			Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:ports":{` + strings.Join(fields, ",") + `}}}`),
+		}})
+		return testing.AllocsPerRun(1, func() {
+			if altered := object.Altered(sent.Object, answer.Object); len(altered) > 0 {
+				t.Errorf("it names %v", altered)
+			}
+		})
+	}
+	if few, many := count(20), count(1000); many > 100*few {
+		t.Errorf("50 times the ports take %.0f times the work", many/few)
 	}
 }

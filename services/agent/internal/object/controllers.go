@@ -106,9 +106,14 @@ func isEmpty(value any) bool {
 	return ok && len(fields) == 0
 }
 
+// IsScaler tells the kind of autoscalers.
+func IsScaler(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+}
+
 // Scales is the object of which an autoscaler sets the number of replicas; ok is false for what is no autoscaler.
 func Scales(obj *unstructured.Unstructured) (target Key, ok bool) {
-	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}) {
+	if !IsScaler(obj.GroupVersionKind().GroupKind()) {
 		return Key{}, false
 	}
 	reference, _, _ := unstructured.NestedStringMap(obj.Object, "spec", "scaleTargetRef")

@@ -42,6 +42,19 @@ func (t Trees) Element(list []any, i int) Trees {
 	return t.down(func(tree map[string]any) string { return steps(tree, list)[i] })
 }
 
+// Elements goes down to each element of a list.
+func (t Trees) Elements(list []any) []Trees {
+	next := make([]Trees, len(list))
+	for _, tree := range t {
+		for i, step := range steps(tree, list) {
+			if below, ok := tree[step].(map[string]any); ok {
+				next[i] = append(next[i], below)
+			}
+		}
+	}
+	return next
+}
+
 func (t Trees) down(step func(map[string]any) string) Trees {
 	var next Trees
 	for _, tree := range t {
@@ -205,16 +218,20 @@ func match(list []any, keys []map[string]any) []int {
 	}
 	found := make([]int, len(list))
 	taken := make([]bool, len(keys))
+	value := func(object map[string]any, name string) (any, bool) {
+		value, have := object[name]
+		if !have {
+			value, have = keyDefaults[name]
+		}
+		return value, have
+	}
 	fits := func(element any, at int, complete bool) bool {
 		object, ok := element.(map[string]any)
 		if !ok || taken[at] {
 			return false
 		}
 		for name := range names {
-			mine, have := object[name]
-			if !have {
-				mine, have = keyDefaults[name]
-			}
+			mine, have := value(object, name)
 			theirs, want := keys[at][name]
 			if have != want && (complete || have) || have && want && !same(mine, theirs) {
 				return false
@@ -222,24 +239,51 @@ func match(list []any, keys []map[string]any) []int {
 		}
 		return true
 	}
+	sorted := slices.Sorted(maps.Keys(names))
+	sumOf := func(get func(name string) (any, bool)) (sum Sum, complete bool) {
+		complete = true
+		values := make([]any, 0, 2*len(sorted))
+		for _, name := range sorted {
+			value, have := get(name)
+			complete = complete && have
+			values = append(values, have, value)
+		}
+		w := newWalk()
+		w.value(values)
+		return w.sum(), complete
+	}
+	bySum := make(map[Sum][]int, len(keys))
+	for at, key := range keys {
+		sum, _ := sumOf(func(name string) (any, bool) { value, have := key[name]; return value, have })
+		bySum[sum] = append(bySum[sum], at)
+	}
+	var left []int // elements that leave a key to its default
 	for i, element := range list {
 		found[i] = -1
-		for at := range keys {
+		object, ok := element.(map[string]any)
+		if !ok {
+			continue
+		}
+		sum, complete := sumOf(func(name string) (any, bool) { return value(object, name) })
+		for _, at := range bySum[sum] {
 			if fits(element, at, true) {
 				found[i], taken[at] = at, true
 				break
 			}
 		}
+		if found[i] < 0 && !complete {
+			left = append(left, i)
+		}
 	}
 	for again := true; again; {
 		again = false
-		for i, element := range list {
+		for _, i := range left {
 			if found[i] >= 0 {
 				continue
 			}
 			only, count := -1, 0
 			for at := range keys {
-				if fits(element, at, false) {
+				if fits(list[i], at, false) {
 					only, count = at, count+1
 				}
 			}
