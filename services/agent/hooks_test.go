@@ -548,6 +548,40 @@ func TestHookWithAGeneratedName(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, names[1])
 }
 
+// Data with a generated name is of its revision, too. What only the installation makes stays.
+func TestSecretWithAGeneratedNameGoesWithItsRevision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("generated")
+	text := func(begin, hook string) string {
+		return strings.Replace(secret(begin, "1", "helm.sh/hook: "+hook), "{name: ", "{generateName: ", 1)
+	}
+	secrets := func() []string {
+		out, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", w.namespace, "get", "secrets", "-o=name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	var before []string
+	for _, value := range []string{"1", "2", "3"} {
+		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", value) + text("each-", `"pre-install,pre-upgrade"`) + text("first-", "pre-install"),
+		}), healthy)
+		now := secrets()
+		if len(now) != 2 || !strings.HasPrefix(now[0], "secret/each-") || !strings.HasPrefix(now[1], "secret/first-") || len(before) > 0 && (now[0] == before[0] || now[1] != before[1]) {
+			t.Errorf("revision %s has %v, that before %v", value, now, before)
+		}
+		before = now
+	}
+	w.hub.remove(name)
+	w.hub.await(t, name, gone)
+	if left := secrets(); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
 // What keeps a hook from ending is told, and the next revision does not wait for it.
 func TestStuckHookSaysWhy(t *testing.T) {
 	t.Parallel()

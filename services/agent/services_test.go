@@ -265,6 +265,18 @@ spec:
 	w.mustBeGone("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "boats.harbour.dev")
 }
 
+// Pods that the API server refuses are no object of the service: its Deployment says why.
+func TestDeploymentSaysWhyItsPodsCannotBeMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"d.yaml": strings.Replace(webDeployment, "{containers", "{serviceAccountName: none-such, containers", 1)})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && r.GetPhase() == progressing && strings.Contains(r.GetMessage(), "its pods can't be made: ") && strings.Contains(r.GetMessage(), `"none-such" not found`)
+	})
+}
+
 func TestHealthIsFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

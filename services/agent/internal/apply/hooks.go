@@ -65,11 +65,24 @@ func Runs(digest string, items []set.Item, moments set.Hook) []set.Item {
 		nth := count[item.Key]
 		count[item.Key]++
 		if items[i].Nth = nth; item.Flags&object.Generated != 0 {
-			items[i].Name += fmt.Sprintf("%010x", uint64(object.SumOf(fmt.Appendf(nil, "%s#%d", digest, nth)))>>24)
+			items[i].Name += fmt.Sprintf("%0*x", generated, uint64(object.SumOf(fmt.Appendf(nil, "%s#%d", digest, nth)))>>24)
 			items[i].Nth = 0
 		}
 	}
 	return items
+}
+
+// generated is how many characters, of hexadecimal digits, are added to metadata.generateName.
+const generated = 10
+
+// Beginning is a key with the metadata.generateName that its name may have been made of; ok is false if it can't have been.
+func Beginning(key object.Key) (beginning object.Key, ok bool) {
+	at := len(key.Name) - generated
+	if at < 0 || strings.Trim(key.Name[at:], "0123456789abcdef") != "" {
+		return object.Key{}, false
+	}
+	key.Name = key.Name[:at]
+	return key, true
 }
 
 // startHooks makes the objects of hooks that have not run for this digest.

@@ -8,6 +8,7 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -57,7 +58,25 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 	default: // InProgress, Unknown
 		h.State, h.Message = Progressing, orElse(result.Message, "it is on its way")
 	}
+	if why := replicaFailure(obj); why != "" && h.State != Healthy {
+		h.Message = orElse(h.Message+"; its pods can't be made: "+why, "")
+	}
 	return h
+}
+
+// replicaFailure is why the pods of a Deployment can't be made, such as a quota: kstatus counts them only, until the deadline is over.
+func replicaFailure(obj *unstructured.Unstructured) string {
+	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, one := range conditions {
+		if condition, _ := one.(map[string]any); condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
+			message, _ := condition["message"].(string)
+			return message
+		}
+	}
+	return ""
 }
 
 // Leaving is said of an object that was deleted and is still there.

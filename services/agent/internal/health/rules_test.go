@@ -81,6 +81,10 @@ func TestHealthByStatus(t *testing.T) {
 		{"a status that can't be read", read(t, `{"apiVersion":"x/v1","kind":"X","metadata":{"name":"a"},"status":{"conditions":"none"}}`), health.Progressing},
 		{"no status", read(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`), health.Healthy},
 	}
+	stuck := health.Of(deployment(`{"replicas":2}`, `{"observedGeneration":2,"replicas":0,"conditions":[{"type":"Available","status":"False"},{"type":"ReplicaFailure","status":"True","message":"exceeded quota"}]}`), nil)
+	if want := "Replicas: 0/2; its pods can't be made: exceeded quota"; stuck.State != health.Progressing || stuck.Message != want {
+		t.Errorf("pods that can't be made: %s %q, want %q", stuck.State, stuck.Message, want)
+	}
 	for _, test := range tests {
 		if h := health.Of(test.obj, nil); h.State != test.state || (h.State == health.Healthy) != (h.Message == "") {
 			t.Errorf("%s: %s %q, want %s", test.name, h.State, h.Message, test.state)

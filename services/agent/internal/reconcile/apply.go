@@ -214,7 +214,7 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 			needed = append(needed, item)
 		}
 	}
-	superset, changed := union(record, items, needed, held, restingHooks(rendered))
+	superset, changed := union(record, items, needed, held, restingHooks(rendered, all))
 	superset.Left = left
 	if changed {
 		superset.Begun = setOf(service).String()
@@ -321,7 +321,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	for _, item := range items {
 		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
 	}
-	rests := restingHooks(items)
+	rests := restingHooks(items, apply.Runs(service.Digest, items, momentsOf(record.ReleaseOf(service.Digest))))
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
@@ -379,14 +379,24 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 
 // restingHooks tells the hooks' objects that stay while hooks of other moments run.
 // Data is among them even where it left the manifests: a chart makes a Secret in a hook so that no upgrade changes it, and may not
-// even render it at one. It goes with the service.
-func restingHooks(rendered []set.Item) func(inventory.Entry) bool {
+// even render it at one. It goes with the service, or when a hook with metadata.generateName has made another one in its place.
+func restingHooks(rendered, runs []set.Item) func(inventory.Entry) bool {
 	hooks := map[object.Key]bool{}
 	for _, item := range rendered {
 		hooks[item.Key] = hooks[item.Key] || item.Hook != 0
 	}
+	replaced := map[object.Key]bool{} // by the beginning of the name
+	for _, item := range runs {
+		if key, ok := apply.Beginning(item.Key); ok && item.Flags&object.Generated != 0 {
+			replaced[key] = true
+		}
+	}
 	return func(entry inventory.Entry) bool {
-		return entry.Hook && entry.UID != "" && (hooks[entry.Key] || apply.HoldsData(entry.GVK().GroupKind()))
+		if !entry.Hook || entry.UID == "" {
+			return false
+		}
+		beginning, ok := apply.Beginning(entry.Key)
+		return hooks[entry.Key] || apply.HoldsData(entry.GVK().GroupKind()) && (!ok || !replaced[beginning])
 	}
 }
 

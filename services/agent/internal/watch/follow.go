@@ -35,11 +35,25 @@ type followed struct {
 	last Last
 }
 
-// Follow keeps what is seen of an object from now on, until Unfollow, and tells its service of each change.
+// MaxFollowed bounds the objects that have a stream of their own: each is a request that the API server keeps open.
+const MaxFollowed = 100
+
+// Follow keeps what is seen of an object from now on, until Unfollow, and tells its service of each change. Above the bound an object is
+// not followed, and Last does not know it.
 func (w *Watcher) Follow(service string, obj *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.single[obj.GetUID()] != nil {
+		return
+	}
+	streams := 0
+	for _, f := range w.single {
+		if !f.last.Gone {
+			streams++
+		}
+	}
+	if streams >= MaxFollowed {
+		w.log.Info("a hook's object has no stream of its own, and is asked for instead", "service", service, "object", object.RefOf(obj).String(), "streams", streams)
 		return
 	}
 	w.single[obj.GetUID()] = &followed{

@@ -77,3 +77,31 @@ func TestFollowedObjectThatWentUnseen(t *testing.T) {
 		mustLast(t, w, "building", true, true)
 	})
 }
+
+// However many hooks run side by side, the streams are bounded; an object that went makes room.
+func TestFollowedObjectsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAPI(boats)
+	run(t, a, nil, func(t *testing.T, _ *memory.Memory, w *watch.Watcher) {
+		named := func(i int) *unstructured.Unstructured {
+			obj := boat(fmt.Sprintf("uid-%d", i), 4, "building")
+			obj.SetName(fmt.Sprintf("boat-%d", i))
+			return obj
+		}
+		for i := range watch.MaxFollowed + 1 {
+			w.Follow(service, named(i))
+			synctest.Wait()
+		}
+		if _, ok := w.Last(types.UID(fmt.Sprintf("uid-%d", watch.MaxFollowed))); ok {
+			t.Error("there is one stream too many")
+		}
+		gone := named(watch.MaxFollowed - 1)
+		gone.SetResourceVersion("5")
+		a.stream(boats).Delete(gone) // the latest stream
+		synctest.Wait()
+		w.Follow(service, named(watch.MaxFollowed))
+		if _, ok := w.Last(types.UID(fmt.Sprintf("uid-%d", watch.MaxFollowed))); !ok {
+			t.Error("an object that went makes no room")
+		}
+	})
+}
