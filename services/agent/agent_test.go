@@ -319,6 +319,15 @@ func (p *apiProxy) count(prefix string) int {
 
 // since lists the requests after as many of them, watches left out, and those for what other tests made in the cluster.
 func (p *apiProxy) since(count int) []string {
+	ofOthers := p.ofOthers()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool { return strings.HasSuffix(line, "?watch") || ofOthers(line) })
+	return requests[min(count, len(requests)):]
+}
+
+// ofOthers tells the requests for what other tests made: their objects have their namespaces in the path, or in the name.
+func (p *apiProxy) ofOthers() func(line string) bool {
 	var others []string
 	namespaces.Range(func(name, _ any) bool {
 		if name != p.own {
@@ -326,12 +335,9 @@ func (p *apiProxy) since(count int) []string {
 		}
 		return true
 	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool {
-		return strings.HasSuffix(line, "?watch") || slices.ContainsFunc(others, func(name string) bool { return strings.Contains(line, name) })
-	})
-	return requests[min(count, len(requests)):]
+	return func(line string) bool {
+		return slices.ContainsFunc(others, func(name string) bool { return strings.Contains(line, name) })
+	}
 }
 
 // patches counts those of an object, by the end of its path.
