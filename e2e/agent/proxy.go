@@ -76,6 +76,8 @@ type Proxy struct {
 	next    int
 	watches map[*Request]context.CancelFunc
 	expired int
+	keeps   bool
+	bodies  map[*Request][]byte
 }
 
 // StartProxy serves a proxy on loopback, with TLS and HTTP/2 as an API server does.
@@ -96,7 +98,7 @@ func StartProxy(ctx context.Context, dir string, kube *Kube) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{ended: make(chan struct{}), faults: map[int]Fault{}, watches: map[*Request]context.CancelFunc{}}
+	p := &Proxy{ended: make(chan struct{}), faults: map[int]Fault{}, watches: map[*Request]context.CancelFunc{}, bodies: map[*Request][]byte{}}
 	if p.Kubeconfig, err = writeKubeconfig(listener.Addr().String(), files.CAFile); err != nil {
 		return nil, err
 	}
@@ -155,7 +157,18 @@ func (p *Proxy) count(next http.Handler) http.Handler {
 		if seen.Verb == "watch" {
 			p.watches[&seen] = cancel
 		}
+		keeps := p.keeps && seen.Verb == "apply"
 		p.mu.Unlock()
+		if keeps {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return // the client has gone
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			p.mu.Lock()
+			p.bodies[&seen] = body
+			p.mu.Unlock()
+		}
 		defer func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -258,6 +271,26 @@ func (p *Proxy) Since(mark int, conditions ...func(Request) bool) []Request {
 	for _, one := range p.seen[mark:] {
 		if !slices.ContainsFunc(conditions, func(holds func(Request) bool) bool { return !holds(*one) }) {
 			found = append(found, *one)
+		}
+	}
+	return found
+}
+
+// KeepBodies has the bodies of all applies kept from now on, for Applied.
+func (p *Proxy) KeepBodies() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeps = true
+}
+
+// Applied lists the bodies of the applies since a mark that went well and for which a condition holds.
+func (p *Proxy) Applied(mark int, holds func(Request) bool) [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found [][]byte
+	for _, one := range p.seen[mark:] {
+		if body, ok := p.bodies[one]; ok && one.Status < http.StatusMultipleChoices && holds(*one) {
+			found = append(found, body)
 		}
 	}
 	return found

@@ -58,6 +58,9 @@ type Version struct {
 	// is expected as before.
 	Before []string `json:"before"`
 	After  []string `json:"after"`
+	// During is run when the version was delivered, before anything is waited for: it can wait by itself, as in "wait
+	// --for=create job/setup".
+	During []string `json:"during"`
 	// Fails are words of the error that the version ends with. Nothing else is expected of it but that all is as it was.
 	Fails string `json:"fails"`
 	// Hooks are those that run, in their order, as Kind/name.

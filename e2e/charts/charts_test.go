@@ -96,6 +96,7 @@ func (h *harness) start(ctx context.Context, cases []*Case) error {
 	if h.config, err = clientcmd.BuildConfigFromFlags("", h.world.Kubeconfig()); err != nil {
 		return err
 	}
+	h.world.Proxy.KeepBodies()
 	h.config.QPS = -1 // no limit of the client's own
 	h.config.WarningHandler = rest.NoWarnings{}
 	if h.dynamic, err = dynamic.NewForConfig(h.config); err != nil {

@@ -69,6 +69,7 @@ func (r *run) deliver(ctx context.Context, version string) {
 	if err := r.world.ServeSpec(ctx, r.c.Name, spec); err != nil {
 		r.Fatalf("%s: %v", version, err)
 	}
+	r.kubectl(ctx, version, want.During)
 	if want.Fails != "" {
 		r.fails(ctx, version, want.Fails)
 		r.failed = true
@@ -84,6 +85,7 @@ func (r *run) deliver(ctx context.Context, version string) {
 	if r.failed = false; !slices.Equal(ran, want.Hooks) {
 		r.Errorf("%s: hooks that ran: %v, want %v", version, ran, want.Hooks)
 	}
+	r.checkHooks(version, mark, want, ran)
 	if len(want.After) > 0 {
 		r.kubectl(ctx, version, want.After)
 		r.settled(ctx, version, r.head(ctx, version))
@@ -393,6 +395,69 @@ func (r *run) ran(mark int) []string {
 	return ran
 }
 
+// hookRun is the annotation that the agent gives to the objects of hooks.
+const hookRun = "fairlead.dev/hook-run"
+
+// checkHooks compares what was sent for hooks with the reference: many are gone when they have run.
+func (r *run) checkHooks(version string, mark int, want Version, ran []string) {
+	r.Helper()
+	for _, name := range ran {
+		hook := r.hooks[name].DeepCopy()
+		_, mapping, err := r.resource(hook)
+		if err != nil {
+			r.Errorf("%s: %s: %v", version, name, err)
+			continue
+		}
+		var sent *unstructured.Unstructured // by the last run
+		for _, body := range r.world.Proxy.Applied(mark, func(one fleet.Request) bool {
+			return one.Group == mapping.Resource.Group && one.Resource == mapping.Resource.Resource && one.Namespace == hook.GetNamespace() &&
+				(one.Name == hook.GetName() || hook.GetName() == "" && strings.HasPrefix(one.Name, hook.GetGenerateName()))
+		}) {
+			obj := &unstructured.Unstructured{}
+			if err := obj.UnmarshalJSON(body); err != nil {
+				r.Fatalf("%s: %s: read what was sent: %v", version, name, err)
+			}
+			if _, ok := obj.GetAnnotations()[hookRun]; ok {
+				sent = obj
+			}
+		}
+		if sent == nil && r.current[name] {
+			continue // it was the ordinary object of that name
+		}
+		if sent == nil {
+			r.Errorf("%s: %s: nothing was sent", version, name)
+			continue
+		}
+		for _, one := range want.Random {
+			if of, pointer, _ := strings.Cut(one, " "); of == name {
+				r.shape(version, one, pointer, hook, sent)
+			}
+		}
+		hook.SetName(sent.GetName()) // of generateName
+		for _, mark := range []string{"/metadata/annotations/" + strings.ReplaceAll(hookRun, "/", "~1"), "/metadata/labels/fairlead.dev~1service"} {
+			if err := remove(sent, mark); err != nil && !errors.Is(err, errNoField) {
+				r.Fatal(err)
+			}
+		}
+		if err := dataOf(hook); err != nil {
+			r.Fatal(err)
+		}
+		for _, problem := range differences("", withoutEmpty(hook.Object), withoutEmpty(sent.Object)) {
+			r.Errorf("%s: %s: %s", version, name, problem)
+		}
+	}
+}
+
+// withoutEmpty leaves out maps of metadata that have nothing in them.
+func withoutEmpty(obj map[string]any) map[string]any {
+	metadata, _ := obj["metadata"].(map[string]any)
+	maps.DeleteFunc(metadata, func(_ string, value any) bool {
+		in, isMap := value.(map[string]any)
+		return isMap && len(in) == 0 || value == nil
+	})
+	return obj
+}
+
 // ofHook tells whether a request is about an object that a hook makes, and nothing else does.
 func (r *run) ofHook(request fleet.Request) bool {
 	if len(r.hooks) > 0 && request.Verb == "list" && (request.Resource == "pods" || request.Resource == "events") {
@@ -446,7 +511,7 @@ func (r *run) secondPass(ctx context.Context, version string) {
 	}
 	for _, one := range r.c.Versions[version].Random {
 		name, pointer, _ := strings.Cut(one, " ")
-		live, err := r.live(ctx, r.known[name])
+		live, err := r.live(ctx, r.object(name))
 		if err != nil {
 			r.Errorf("%s: second pass: %s: %v", version, name, err)
 			continue
@@ -464,9 +529,11 @@ func (r *run) removal(ctx context.Context) {
 	if err := r.within(ctx, func(ctx context.Context) error { return r.world.Remove(ctx, r.c.Name) }); err != nil {
 		r.Fatal(err)
 	}
-	if ran := r.ran(mark); !slices.Equal(ran, r.c.Removal) {
+	ran := r.ran(mark)
+	if !slices.Equal(ran, r.c.Removal) {
 		r.Errorf("removal: hooks that ran: %v, want %v", ran, r.c.Removal)
 	}
+	r.checkHooks("removal", mark, r.c.Versions[r.c.versions[len(r.c.versions)-1]], ran)
 	for _, objects := range []map[string]*unstructured.Unstructured{r.known, r.hooks} {
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			if !slices.Contains(r.c.Kept, name) {
