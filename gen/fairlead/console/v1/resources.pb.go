@@ -1115,8 +1115,12 @@ type ServiceSpec struct {
 	// Name of the ServiceAccount whose rights the folder has; with catalog only. Who sets it, or changes where the folder is,
 	// needs every right that the account has.
 	ServiceAccount string `protobuf:"bytes,35,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// When its integration tests run, and how. Unset: only when somebody asks for it.
+	Tests *v11.TestSpec `protobuf:"bytes,40,opt,name=tests,proto3" json:"tests,omitempty"`
+	// The last asking for a run of the tests: set by RunTests only, and kept by every other write.
+	TestRequest   *v11.TestRequest `protobuf:"bytes,41,opt,name=test_request,json=testRequest,proto3" json:"test_request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
@@ -1252,6 +1256,20 @@ func (x *ServiceSpec) GetServiceAccount() string {
 		return x.ServiceAccount
 	}
 	return ""
+}
+
+func (x *ServiceSpec) GetTests() *v11.TestSpec {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetTestRequest() *v11.TestRequest {
+	if x != nil {
+		return x.TestRequest
+	}
+	return nil
 }
 
 // ServiceStatus holds the three truths side by side, each with its own time.
@@ -1899,7 +1917,7 @@ var File_fairlead_console_v1_resources_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
+	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
 	"\bMetadata\x12\xc3\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\x0ename.dns_label\x12^must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04name\x12Z\n" +
@@ -1980,7 +1998,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:\xda\x03\xbaH\xd6\x03\x1al\n" +
 	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\x1a\xa3\x01\n" +
 	"\x0fservice.catalog\x12aspec.catalog: what is in the folder goes to the catalog, not to a cluster: leave out spec.cluster\x1a-!this.spec.catalog || this.spec.cluster == ''\x1a\xbf\x01\n" +
-	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\xe7\t\n" +
+	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\xe3\n" +
+	"\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
@@ -2001,7 +2020,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x13service.unpin_after\x12Cmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f\x1a.this.matches('^([0-9a-f]{40}|[0-9a-f]{64})?$')R\n" +
 	"unpinAfter\x12\x18\n" +
 	"\acatalog\x18\" \x01(\bR\acatalog\x120\n" +
-	"\x0fservice_account\x18# \x01(\tB\a\xbaH\x04r\x02\x18?R\x0eserviceAccount\x1a]\n" +
+	"\x0fservice_account\x18# \x01(\tB\a\xbaH\x04r\x02\x18?R\x0eserviceAccount\x124\n" +
+	"\x05tests\x18( \x01(\v2\x1e.fairlead.delivery.v1.TestSpecR\x05tests\x12D\n" +
+	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xb7\x03\n" +
@@ -2134,9 +2155,11 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*v1.Revision)(nil),           // 32: fairlead.artifact.v1.Revision
 	(*v11.RenderSpec)(nil),        // 33: fairlead.delivery.v1.RenderSpec
 	(*v11.SyncSpec)(nil),          // 34: fairlead.delivery.v1.SyncSpec
-	(*v1.Artifact)(nil),           // 35: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 36: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 37: fairlead.console.v1.ConfigSetting
+	(*v11.TestSpec)(nil),          // 35: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 36: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 37: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 38: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 39: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	25, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
@@ -2168,35 +2191,37 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	33, // 26: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
 	34, // 27: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
 	27, // 28: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	1,  // 29: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	30, // 30: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	17, // 31: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	18, // 32: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	19, // 33: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 34: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	32, // 35: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	30, // 36: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 37: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	32, // 38: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	35, // 39: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	30, // 40: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 41: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	36, // 42: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	30, // 43: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 44: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	28, // 45: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 46: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 47: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	23, // 48: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	24, // 49: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	29, // 50: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	37, // 51: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	37, // 52: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	35, // 29: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	36, // 30: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 31: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	30, // 32: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	17, // 33: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	18, // 34: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	19, // 35: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 36: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	32, // 37: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	30, // 38: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 39: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	32, // 40: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	37, // 41: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	30, // 42: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 43: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	38, // 44: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	30, // 45: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 46: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	28, // 47: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 48: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 49: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	23, // 50: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	24, // 51: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	29, // 52: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	39, // 53: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	39, // 54: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

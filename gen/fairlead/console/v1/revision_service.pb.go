@@ -9,6 +9,7 @@ package consolev1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "fairlead.dev/gen/fairlead/artifact/v1"
+	v11 "fairlead.dev/gen/fairlead/delivery/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -260,7 +261,9 @@ type Deployment struct {
 	// When the next one took its place.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// From commit to healthy.
-	Total         *durationpb.Duration `protobuf:"bytes,15,opt,name=total,proto3" json:"total,omitempty"`
+	Total *durationpb.Duration `protobuf:"bytes,15,opt,name=total,proto3" json:"total,omitempty"`
+	// The last run of its tests; unset: none.
+	Tests         *v11.TestSummary `protobuf:"bytes,16,opt,name=tests,proto3" json:"tests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +399,13 @@ func (x *Deployment) GetEndTime() *timestamppb.Timestamp {
 func (x *Deployment) GetTotal() *durationpb.Duration {
 	if x != nil {
 		return x.Total
+	}
+	return nil
+}
+
+func (x *Deployment) GetTests() *v11.TestSummary {
+	if x != nil {
+		return x.Tests
 	}
 	return nil
 }
@@ -769,14 +779,14 @@ var File_fairlead_console_v1_revision_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"\n" +
-	"*fairlead/console/v1/revision_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a#fairlead/console/v1/resources.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"*fairlead/console/v1/revision_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a#fairlead/console/v1/resources.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
 	"\bRevision\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x129\n" +
 	"\bresource\x18\x05 \x01(\v2\x1d.fairlead.console.v1.ResourceR\bresource\x12\x12\n" +
-	"\x04diff\x18\x06 \x01(\tR\x04diff\"\xce\x05\n" +
+	"\x04diff\x18\x06 \x01(\tR\x04diff\"\x87\x06\n" +
 	"\n" +
 	"Deployment\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12:\n" +
@@ -796,7 +806,8 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"apply_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tapplyTime\x12=\n" +
 	"\fhealthy_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vhealthyTime\x125\n" +
 	"\bend_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12/\n" +
-	"\x05total\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x05total\"\xc0\x01\n" +
+	"\x05total\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x05total\x127\n" +
+	"\x05tests\x18\x10 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\"\xc0\x01\n" +
 	"\x14ListRevisionsRequest\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\x1b\n" +
@@ -879,8 +890,9 @@ var file_fairlead_console_v1_revision_service_proto_goTypes = []any{
 	(*Resource)(nil),                // 11: fairlead.console.v1.Resource
 	(*v1.Revision)(nil),             // 12: fairlead.artifact.v1.Revision
 	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
-	(Kind)(0),                       // 14: fairlead.console.v1.Kind
-	(*Service)(nil),                 // 15: fairlead.console.v1.Service
+	(*v11.TestSummary)(nil),         // 14: fairlead.delivery.v1.TestSummary
+	(Kind)(0),                       // 15: fairlead.console.v1.Kind
+	(*Service)(nil),                 // 16: fairlead.console.v1.Service
 }
 var file_fairlead_console_v1_revision_service_proto_depIdxs = []int32{
 	10, // 0: fairlead.console.v1.Revision.time:type_name -> google.protobuf.Timestamp
@@ -894,22 +906,23 @@ var file_fairlead_console_v1_revision_service_proto_depIdxs = []int32{
 	10, // 8: fairlead.console.v1.Deployment.healthy_time:type_name -> google.protobuf.Timestamp
 	10, // 9: fairlead.console.v1.Deployment.end_time:type_name -> google.protobuf.Timestamp
 	13, // 10: fairlead.console.v1.Deployment.total:type_name -> google.protobuf.Duration
-	14, // 11: fairlead.console.v1.ListRevisionsRequest.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 12: fairlead.console.v1.ListRevisionsResponse.revisions:type_name -> fairlead.console.v1.Revision
-	3,  // 13: fairlead.console.v1.ListDeploymentsResponse.deployments:type_name -> fairlead.console.v1.Deployment
-	15, // 14: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
-	3,  // 15: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
-	4,  // 16: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
-	6,  // 17: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
-	8,  // 18: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
-	5,  // 19: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
-	7,  // 20: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
-	9,  // 21: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	14, // 11: fairlead.console.v1.Deployment.tests:type_name -> fairlead.delivery.v1.TestSummary
+	15, // 12: fairlead.console.v1.ListRevisionsRequest.kind:type_name -> fairlead.console.v1.Kind
+	2,  // 13: fairlead.console.v1.ListRevisionsResponse.revisions:type_name -> fairlead.console.v1.Revision
+	3,  // 14: fairlead.console.v1.ListDeploymentsResponse.deployments:type_name -> fairlead.console.v1.Deployment
+	16, // 15: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
+	3,  // 16: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
+	4,  // 17: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
+	6,  // 18: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
+	8,  // 19: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
+	5,  // 20: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
+	7,  // 21: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
+	9,  // 22: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_revision_service_proto_init() }

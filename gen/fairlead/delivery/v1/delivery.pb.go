@@ -563,7 +563,14 @@ type ServiceDelivery struct {
 	// Unset: it has none.
 	Configuration *Configuration `protobuf:"bytes,30,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	// Unset: it may have anything.
-	Rules         *ObjectRules `protobuf:"bytes,31,opt,name=rules,proto3" json:"rules,omitempty"`
+	Rules *ObjectRules `protobuf:"bytes,31,opt,name=rules,proto3" json:"rules,omitempty"`
+	// Unset: tests run only when somebody asks for it.
+	Tests *TestSpec `protobuf:"bytes,40,opt,name=tests,proto3" json:"tests,omitempty"`
+	// The last asking for a run; unset: there was none.
+	TestRequest *TestRequest `protobuf:"bytes,41,opt,name=test_request,json=testRequest,proto3" json:"test_request,omitempty"`
+	// What the digest would be without tests and test_request: a change of those is no new revision, and runs no hooks. Empty: as
+	// digest.
+	ContentDigest string `protobuf:"bytes,42,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,6 +694,27 @@ func (x *ServiceDelivery) GetRules() *ObjectRules {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *ServiceDelivery) GetTests() *TestSpec {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetTestRequest() *TestRequest {
+	if x != nil {
+		return x.TestRequest
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetContentDigest() string {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return ""
 }
 
 type WatchRequest struct {
@@ -1124,7 +1152,9 @@ type ServiceReport struct {
 	Repairs    uint64                 `protobuf:"varint,17,opt,name=repairs,proto3" json:"repairs,omitempty"`
 	RepairTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=repair_time,json=repairTime,proto3" json:"repair_time,omitempty"`
 	// The object of the last repair, with who had changed which fields.
-	Repaired      *ObjectReport `protobuf:"bytes,19,opt,name=repaired,proto3" json:"repaired,omitempty"`
+	Repaired *ObjectReport `protobuf:"bytes,19,opt,name=repaired,proto3" json:"repaired,omitempty"`
+	// The latest run of its tests; unset: none is known.
+	Tests         *TestSummary `protobuf:"bytes,20,opt,name=tests,proto3" json:"tests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,6 +1318,13 @@ func (x *ServiceReport) GetRepairTime() *timestamppb.Timestamp {
 func (x *ServiceReport) GetRepaired() *ObjectReport {
 	if x != nil {
 		return x.Repaired
+	}
+	return nil
+}
+
+func (x *ServiceReport) GetTests() *TestSummary {
+	if x != nil {
+		return x.Tests
 	}
 	return nil
 }
@@ -1479,7 +1516,7 @@ var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
@@ -1505,7 +1542,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
 	"\bservices\x18\x01 \x03(\v2%.fairlead.delivery.v1.ServiceDeliveryR\bservices\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xac\x05\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xcf\x06\n" +
 	"\x0fServiceDelivery\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1520,7 +1557,10 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	" \x01(\v2\x1e.fairlead.delivery.v1.SyncSpecR\x04sync\x12_\n" +
 	"\x0ecluster_labels\x18\v \x03(\v28.fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntryR\rclusterLabels\x12I\n" +
 	"\rconfiguration\x18\x1e \x01(\v2#.fairlead.delivery.v1.ConfigurationR\rconfiguration\x127\n" +
-	"\x05rules\x18\x1f \x01(\v2!.fairlead.delivery.v1.ObjectRulesR\x05rules\x1a@\n" +
+	"\x05rules\x18\x1f \x01(\v2!.fairlead.delivery.v1.ObjectRulesR\x05rules\x124\n" +
+	"\x05tests\x18( \x01(\v2\x1e.fairlead.delivery.v1.TestSpecR\x05tests\x12D\n" +
+	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x12%\n" +
+	"\x0econtent_digest\x18* \x01(\tR\rcontentDigest\x1a@\n" +
 	"\x12ClusterLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
@@ -1541,7 +1581,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\facknowledged\x18\x01 \x03(\v2%.fairlead.delivery.v1.AcknowledgementR\facknowledged\"G\n" +
 	"\x0fAcknowledgement\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xfd\x06\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb6\a\n" +
 	"\rServiceReport\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x121\n" +
@@ -1563,7 +1603,8 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\arepairs\x18\x11 \x01(\x04R\arepairs\x12;\n" +
 	"\vrepair_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"repairTime\x12>\n" +
-	"\brepaired\x18\x13 \x01(\v2\".fairlead.delivery.v1.ObjectReportR\brepaired\"\xa8\x01\n" +
+	"\brepaired\x18\x13 \x01(\v2\".fairlead.delivery.v1.ObjectReportR\brepaired\x127\n" +
+	"\x05tests\x18\x14 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\"\xa8\x01\n" +
 	"\x05Guard\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x02id\x12\x1a\n" +
 	"\bremoving\x18\x02 \x01(\x05R\bremoving\x12#\n" +
@@ -1640,8 +1681,11 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*SyncSpec)(nil),              // 25: fairlead.delivery.v1.SyncSpec
 	(*Configuration)(nil),         // 26: fairlead.delivery.v1.Configuration
 	(*ObjectRules)(nil),           // 27: fairlead.delivery.v1.ObjectRules
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*ManagedObject)(nil),         // 29: fairlead.delivery.v1.ManagedObject
+	(*TestSpec)(nil),              // 28: fairlead.delivery.v1.TestSpec
+	(*TestRequest)(nil),           // 29: fairlead.delivery.v1.TestRequest
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*TestSummary)(nil),           // 31: fairlead.delivery.v1.TestSummary
+	(*ManagedObject)(nil),         // 32: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	2,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
@@ -1658,30 +1702,33 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	20, // 11: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
 	26, // 12: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
 	27, // 13: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	11, // 14: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	12, // 15: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	13, // 16: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	17, // 17: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	16, // 18: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	0,  // 19: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	28, // 20: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	28, // 21: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	19, // 22: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	18, // 23: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	28, // 24: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	19, // 25: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	29, // 26: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	1,  // 27: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	9,  // 28: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	14, // 29: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	4,  // 30: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	10, // 31: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	15, // 32: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	30, // [30:33] is the sub-list for method output_type
-	27, // [27:30] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	28, // 14: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	29, // 15: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	11, // 16: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	12, // 17: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	13, // 18: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	17, // 19: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	16, // 20: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	0,  // 21: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	30, // 22: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	30, // 23: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	19, // 24: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	18, // 25: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	30, // 26: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	19, // 27: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	31, // 28: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	32, // 29: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	1,  // 30: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	9,  // 31: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	14, // 32: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	4,  // 33: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	10, // 34: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	15, // 35: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	33, // [33:36] is the sub-list for method output_type
+	30, // [30:33] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -1692,6 +1739,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 	file_fairlead_delivery_v1_config_proto_init()
 	file_fairlead_delivery_v1_detail_proto_init()
 	file_fairlead_delivery_v1_options_proto_init()
+	file_fairlead_delivery_v1_tests_proto_init()
 	file_fairlead_delivery_v1_delivery_proto_msgTypes[3].OneofWrappers = []any{
 		(*SyncResponse_NotModified)(nil),
 		(*SyncResponse_HaveWanted)(nil),

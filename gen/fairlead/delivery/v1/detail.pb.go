@@ -175,6 +175,7 @@ type ServiceDetail struct {
 	//
 	//	*ServiceDetail_Objects
 	//	*ServiceDetail_Diff
+	//	*ServiceDetail_TestRun
 	Detail        isServiceDetail_Detail `protobuf_oneof:"detail"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,6 +257,15 @@ func (x *ServiceDetail) GetDiff() *Diff {
 	return nil
 }
 
+func (x *ServiceDetail) GetTestRun() *TestRun {
+	if x != nil {
+		if x, ok := x.Detail.(*ServiceDetail_TestRun); ok {
+			return x.TestRun
+		}
+	}
+	return nil
+}
+
 type isServiceDetail_Detail interface {
 	isServiceDetail_Detail()
 }
@@ -268,9 +278,16 @@ type ServiceDetail_Diff struct {
 	Diff *Diff `protobuf:"bytes,5,opt,name=diff,proto3,oneof"`
 }
 
+type ServiceDetail_TestRun struct {
+	// Replaces what came before of the same run only.
+	TestRun *TestRun `protobuf:"bytes,6,opt,name=test_run,json=testRun,proto3,oneof"`
+}
+
 func (*ServiceDetail_Objects) isServiceDetail_Detail() {}
 
 func (*ServiceDetail_Diff) isServiceDetail_Detail() {}
+
+func (*ServiceDetail_TestRun) isServiceDetail_Detail() {}
 
 // ObjectList is what a service has in its cluster. How the objects are is told by ServiceReport.objects: what it does
 // not name is healthy.
@@ -688,16 +705,17 @@ var File_fairlead_delivery_v1_detail_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_detail_proto_rawDesc = "" +
 	"\n" +
-	"!fairlead/delivery/v1/detail.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n" +
+	"!fairlead/delivery/v1/detail.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n" +
 	"\x14ReportDetailsRequest\x12C\n" +
 	"\x06detail\x18\x01 \x01(\v2#.fairlead.delivery.v1.ServiceDetailB\x06\xbaH\x03\xc8\x01\x01R\x06detail\"\x17\n" +
-	"\x15ReportDetailsResponse\"\x97\x02\n" +
+	"\x15ReportDetailsResponse\"\xd3\x02\n" +
 	"\rServiceDetail\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
 	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12?\n" +
 	"\robserved_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\x12<\n" +
 	"\aobjects\x18\x04 \x01(\v2 .fairlead.delivery.v1.ObjectListH\x00R\aobjects\x120\n" +
-	"\x04diff\x18\x05 \x01(\v2\x1a.fairlead.delivery.v1.DiffH\x00R\x04diffB\x0f\n" +
+	"\x04diff\x18\x05 \x01(\v2\x1a.fairlead.delivery.v1.DiffH\x00R\x04diff\x12:\n" +
+	"\btest_run\x18\x06 \x01(\v2\x1d.fairlead.delivery.v1.TestRunH\x00R\atestRunB\x0f\n" +
 	"\x06detail\x12\x05\xbaH\x02\b\x01\"W\n" +
 	"\n" +
 	"ObjectList\x12I\n" +
@@ -770,23 +788,25 @@ var file_fairlead_delivery_v1_detail_proto_goTypes = []any{
 	(*ObjectDiff)(nil),            // 7: fairlead.delivery.v1.ObjectDiff
 	(*FieldDiff)(nil),             // 8: fairlead.delivery.v1.FieldDiff
 	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*TestRun)(nil),               // 10: fairlead.delivery.v1.TestRun
 }
 var file_fairlead_delivery_v1_detail_proto_depIdxs = []int32{
-	3, // 0: fairlead.delivery.v1.ReportDetailsRequest.detail:type_name -> fairlead.delivery.v1.ServiceDetail
-	9, // 1: fairlead.delivery.v1.ServiceDetail.observed_time:type_name -> google.protobuf.Timestamp
-	4, // 2: fairlead.delivery.v1.ServiceDetail.objects:type_name -> fairlead.delivery.v1.ObjectList
-	6, // 3: fairlead.delivery.v1.ServiceDetail.diff:type_name -> fairlead.delivery.v1.Diff
-	5, // 4: fairlead.delivery.v1.ObjectList.objects:type_name -> fairlead.delivery.v1.ManagedObject
-	7, // 5: fairlead.delivery.v1.Diff.objects:type_name -> fairlead.delivery.v1.ObjectDiff
-	0, // 6: fairlead.delivery.v1.ObjectDiff.change:type_name -> fairlead.delivery.v1.Change
-	8, // 7: fairlead.delivery.v1.ObjectDiff.fields:type_name -> fairlead.delivery.v1.FieldDiff
-	1, // 8: fairlead.delivery.v1.DetailService.ReportDetails:input_type -> fairlead.delivery.v1.ReportDetailsRequest
-	2, // 9: fairlead.delivery.v1.DetailService.ReportDetails:output_type -> fairlead.delivery.v1.ReportDetailsResponse
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	3,  // 0: fairlead.delivery.v1.ReportDetailsRequest.detail:type_name -> fairlead.delivery.v1.ServiceDetail
+	9,  // 1: fairlead.delivery.v1.ServiceDetail.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 2: fairlead.delivery.v1.ServiceDetail.objects:type_name -> fairlead.delivery.v1.ObjectList
+	6,  // 3: fairlead.delivery.v1.ServiceDetail.diff:type_name -> fairlead.delivery.v1.Diff
+	10, // 4: fairlead.delivery.v1.ServiceDetail.test_run:type_name -> fairlead.delivery.v1.TestRun
+	5,  // 5: fairlead.delivery.v1.ObjectList.objects:type_name -> fairlead.delivery.v1.ManagedObject
+	7,  // 6: fairlead.delivery.v1.Diff.objects:type_name -> fairlead.delivery.v1.ObjectDiff
+	0,  // 7: fairlead.delivery.v1.ObjectDiff.change:type_name -> fairlead.delivery.v1.Change
+	8,  // 8: fairlead.delivery.v1.ObjectDiff.fields:type_name -> fairlead.delivery.v1.FieldDiff
+	1,  // 9: fairlead.delivery.v1.DetailService.ReportDetails:input_type -> fairlead.delivery.v1.ReportDetailsRequest
+	2,  // 10: fairlead.delivery.v1.DetailService.ReportDetails:output_type -> fairlead.delivery.v1.ReportDetailsResponse
+	10, // [10:11] is the sub-list for method output_type
+	9,  // [9:10] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_detail_proto_init() }
@@ -794,9 +814,11 @@ func file_fairlead_delivery_v1_detail_proto_init() {
 	if File_fairlead_delivery_v1_detail_proto != nil {
 		return
 	}
+	file_fairlead_delivery_v1_tests_proto_init()
 	file_fairlead_delivery_v1_detail_proto_msgTypes[2].OneofWrappers = []any{
 		(*ServiceDetail_Objects)(nil),
 		(*ServiceDetail_Diff)(nil),
+		(*ServiceDetail_TestRun)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
