@@ -7,7 +7,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// optionsOf is how a service is rendered and synced, in the one form by which it is compared: a ServiceDelivery of
+// optionsOf is how a service is rendered, synced and tested, in the one form by which it is compared: a ServiceDelivery of
 // nothing else. Empty for all defaults. The pin is in the folder.
 func optionsOf(spec *consolev1.ServiceSpec) string {
 	var out deliveryv1.ServiceDelivery
@@ -23,6 +23,18 @@ func optionsOf(spec *consolev1.ServiceSpec) string {
 		if proto.Size(s) > 0 {
 			out.Sync = s
 		}
+	}
+	if t := spec.GetTests(); t != nil {
+		t = proto.CloneOf(t)
+		if t.GetOn() == deliveryv1.TestTrigger_TEST_TRIGGER_NONE {
+			t.On = deliveryv1.TestTrigger_TEST_TRIGGER_UNSPECIFIED
+		}
+		if proto.Size(t) > 0 {
+			out.Tests = t
+		}
+	}
+	if spec.GetTestRequest().GetId() != "" {
+		out.TestRequest = spec.GetTestRequest()
 	}
 	return writeOptions(&out)
 }
@@ -50,6 +62,20 @@ func (s *Service) Options(labels map[string]string) string {
 	}
 	d := readOptions(o)
 	d.ClusterLabels = labels
+	return writeOptions(d)
+}
+
+// ContentOptions are Options without when tests run and who asked for them: what decides whether the cluster gets a new revision.
+func (s *Service) ContentOptions(labels map[string]string) string {
+	all := s.Options(labels)
+	if all == "" {
+		return ""
+	}
+	d := readOptions(all)
+	if d.GetTests() == nil && d.GetTestRequest() == nil {
+		return all
+	}
+	d.Tests, d.TestRequest = nil, nil
 	return writeOptions(d)
 }
 

@@ -104,3 +104,43 @@ func TestOptionsComeBackFromTheDisk(t *testing.T) {
 		t.Errorf("%+v became %+v", before, after)
 	}
 }
+
+// A run that somebody asks for is something for the agent to do, and no new revision.
+func TestTestsAreOptionsButNoContent(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{"zone": "a"}
+	plain := withOptions(&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, &deliveryv1.SyncSpec{Reason: "x"})
+	want := catalog.NewService(plain).Options(labels)
+	seen := map[string]bool{want: true}
+	for name, set := range map[string]func(*consolev1.ServiceSpec){
+		"tests": func(s *consolev1.ServiceSpec) { s.Tests = &deliveryv1.TestSpec{Path: "tests", Retries: 1} },
+		"asked": func(s *consolev1.ServiceSpec) { s.TestRequest = &deliveryv1.TestRequest{Id: "a"} },
+		"both": func(s *consolev1.ServiceSpec) {
+			s.Tests, s.TestRequest = &deliveryv1.TestSpec{Path: "tests"}, &deliveryv1.TestRequest{Id: "b"}
+		},
+	} {
+		of := proto.CloneOf(plain)
+		set(of.GetSpec())
+		for _, s := range []*catalog.Service{catalog.NewService(of), catalog.Kept(catalog.NewService(of))} {
+			if got := s.ContentOptions(labels); got != want {
+				t.Errorf("%s: content %q, want %q", name, got, want)
+			}
+			var sent deliveryv1.ServiceDelivery
+			if err := proto.Unmarshal([]byte(s.Options(labels)), &sent); err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(sent.GetTests(), of.GetSpec().GetTests()) || !proto.Equal(sent.GetTestRequest(), of.GetSpec().GetTestRequest()) {
+				t.Errorf("%s: delivered as %v", name, &sent)
+			}
+			seen[s.Options(labels)] = true
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d kinds of options for 4 services", len(seen))
+	}
+	none := proto.CloneOf(plain)
+	none.Spec.Tests, none.Spec.TestRequest = &deliveryv1.TestSpec{On: deliveryv1.TestTrigger_TEST_TRIGGER_NONE}, &deliveryv1.TestRequest{}
+	if got := catalog.NewService(none).Options(labels); got != want {
+		t.Errorf("tests by default: %q, want %q", got, want)
+	}
+}

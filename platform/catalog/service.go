@@ -100,6 +100,7 @@ func (s *Service) message() *consolev1.Service {
 		Spec: &consolev1.ServiceSpec{
 			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
+			Tests: options.GetTests(), TestRequest: options.GetTestRequest(),
 		},
 	}
 	if s.release != nil {

@@ -1446,7 +1446,9 @@ type HubTruth struct {
 	Artifact    *v1.Artifact           `protobuf:"bytes,3,opt,name=artifact,proto3" json:"artifact,omitempty"`
 	ResolveTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=resolve_time,json=resolveTime,proto3" json:"resolve_time,omitempty"`
 	// Why the newest revision can't be delivered; what was delivered before stays.
-	Problem       *Problem `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem *Problem `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	// What the digest would be without tests and test_request of the spec. Empty: as digest.
+	ContentDigest string `protobuf:"bytes,6,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1514,6 +1516,13 @@ func (x *HubTruth) GetProblem() *Problem {
 		return x.Problem
 	}
 	return nil
+}
+
+func (x *HubTruth) GetContentDigest() string {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return ""
 }
 
 // ClusterTruth is what the cluster's agent said last.
@@ -2040,13 +2049,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
 	"fetch_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x126\n" +
-	"\aproblem\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\x91\x02\n" +
+	"\aproblem\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\xb8\x02\n" +
 	"\bHubTruth\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12:\n" +
 	"\brevision\x18\x02 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12:\n" +
 	"\bartifact\x18\x03 \x01(\v2\x1e.fairlead.artifact.v1.ArtifactR\bartifact\x12=\n" +
 	"\fresolve_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vresolveTime\x126\n" +
-	"\aproblem\x18\x05 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\x8a\x01\n" +
+	"\aproblem\x18\x05 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\x12%\n" +
+	"\x0econtent_digest\x18\x06 \x01(\tR\rcontentDigest\"\x8a\x01\n" +
 	"\fClusterTruth\x12;\n" +
 	"\x06report\x18\x01 \x01(\v2#.fairlead.delivery.v1.ServiceReportR\x06report\x12=\n" +
 	"\freceive_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vreceiveTime\"\xda\x01\n" +

@@ -383,7 +383,8 @@ type TestRun struct {
 	// by another agent.
 	Id    string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Cause TestCause `protobuf:"varint,2,opt,name=cause,proto3,enum=fairlead.delivery.v1.TestCause" json:"cause,omitempty"`
-	// Digest and commit that were applied when the run began.
+	// Content digest of what was applied when the run began (ServiceDelivery.content_digest, or digest where that is empty), and
+	// its commit: an asking changes neither.
 	Digest  string      `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	Commit  string      `protobuf:"bytes,4,opt,name=commit,proto3" json:"commit,omitempty"`
 	Outcome TestOutcome `protobuf:"varint,5,opt,name=outcome,proto3,enum=fairlead.delivery.v1.TestOutcome" json:"outcome,omitempty"`
@@ -731,7 +732,7 @@ type TestSummary struct {
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Cause   TestCause              `protobuf:"varint,2,opt,name=cause,proto3,enum=fairlead.delivery.v1.TestCause" json:"cause,omitempty"`
 	Outcome TestOutcome            `protobuf:"varint,3,opt,name=outcome,proto3,enum=fairlead.delivery.v1.TestOutcome" json:"outcome,omitempty"`
-	// Of the digest that was applied when the run began.
+	// As in TestRun.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	Passed int32  `protobuf:"varint,5,opt,name=passed,proto3" json:"passed,omitempty"`
 	// Those that failed, timed out, were aborted or could not run.
@@ -860,12 +861,12 @@ const file_fairlead_delivery_v1_tests_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12E\n" +
-	"\aresults\x18\t \x03(\v2 .fairlead.delivery.v1.TestResultB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\aresults\"\x98\x04\n" +
+	"\aresults\x18\t \x03(\v2 .fairlead.delivery.v1.TestResultB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\aresults\"\xb4\x04\n" +
 	"\n" +
-	"TestResult\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12;\n" +
+	"TestResult\x12\x1b\n" +
+	"\x04kind\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04kind\x12%\n" +
+	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
+	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12;\n" +
 	"\aoutcome\x18\x04 \x01(\x0e2!.fairlead.delivery.v1.TestOutcomeR\aoutcome\x12\x1a\n" +
 	"\battempts\x18\x05 \x01(\x05R\battempts\x129\n" +
 	"\n" +

@@ -89,6 +89,8 @@ type Delivery struct {
 	Config    string // revision of the configuration; empty: none
 	// Digest changes when, and only when, there is something for the agent to do.
 	Digest string
+	// Content is the digest without when tests run and who asked for them; empty: as Digest.
+	Content string
 }
 
 // Problem is why the newest content of a service can't be delivered.
@@ -255,15 +257,27 @@ func New(last Memory) *Plan {
 }
 
 // delivery is what an agent is told of a service; nil: nothing.
-func (s *service) delivery(options string) *Delivery {
+func (p *Plan) delivery(s *service) *Delivery {
 	c := s.delivered()
 	if c == nil {
 		return nil
 	}
-	return &Delivery{
+	cluster, rules := p.clusters[s.is.Cluster()], p.rules[s.is.Project()]
+	out := &Delivery{
 		Service: s.is.Name, UID: s.is.UID, Want: c.Want, Namespace: namespace(s.is), Revision: c.Revision, Artifact: c.Artifact,
-		Options: options, Config: s.is.Config(), Digest: s.digest.String(),
+		Options: p.options(cluster, s.is), Config: s.is.Config(), Digest: s.digest.String(),
 	}
+	if content := s.is.ContentOptions(cluster.labels) + rules; content != out.Options {
+		out.Content = s.digestOf(c, content).String()
+	}
+	return out
+}
+
+// digestOf is the digest of a service with some content and options.
+func (s *service) digestOf(c *Content, options string) delivery.Digest {
+	return delivery.DigestOf(delivery.Service{
+		Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest), Config: s.is.Config(), Options: options,
+	})
 }
 
 // Truth is what the console is told of a service.
@@ -285,7 +299,7 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	if !ok {
 		return Truth{}, false
 	}
-	t := Truth{UID: s.is.UID, Revision: s.is.Revision, Delivery: s.delivery(""), Ref: s.folder.line.ref, Problem: s.problem()}
+	t := Truth{UID: s.is.UID, Revision: s.is.Revision, Delivery: p.delivery(s), Ref: s.folder.line.ref, Problem: s.problem()}
 	if source := s.folder.line.source.is; source != nil {
 		t.SourceUID = source.UID
 		t.Follows = t.Delivery != nil && s.own == nil && s.folder.settled()

@@ -697,3 +697,43 @@ func TestArtifactBeforeTheLastMayStillBeDownloaded(t *testing.T) {
 		t.Error("a stranger may download")
 	}
 }
+
+// The content's digest is the one that the service had before anybody spoke of tests, also where a project bounds it.
+func TestTestsChangeTheDigestAndNotTheContents(t *testing.T) {
+	t.Parallel()
+	p, now := plan.New(plan.Memory{}), time.Unix(1, 0)
+	is := func(tests *deliveryv1.TestSpec, asked *deliveryv1.TestRequest) *catalog.Service {
+		return catalog.NewService(&consolev1.Service{Metadata: &consolev1.Metadata{Name: "shop", Uid: "1"}, Spec: &consolev1.ServiceSpec{
+			Cluster: "x", Source: "shop", Path: "apps", Project: "of-shop", Tests: tests, TestRequest: asked,
+			Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE},
+		}})
+	}
+	p.Update(now, func(u *plan.Update) {
+		u.Cluster("x", true)
+		u.Labels("x", map[string]string{"zone": "a"})
+		u.Project("of-shop", rules("of-shop"))
+		u.Source("shop", &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: strings.Repeat("1", 40)}}})
+		u.Service(is(nil, nil))
+		u.Loaded()
+	})
+	for _, want := range p.Open() {
+		p.Answer(now, plan.Answer{Want: want, Artifact: content(want)})
+	}
+	plain, _ := p.Truth("shop")
+	if plain.Delivery.Content != "" {
+		t.Errorf("a service without tests has a digest of its content: %+v", plain.Delivery)
+	}
+	last := plain.Delivery.Digest
+	for _, tested := range []*catalog.Service{is(&deliveryv1.TestSpec{Path: "tests"}, nil), is(&deliveryv1.TestSpec{Path: "tests"}, &deliveryv1.TestRequest{Id: "a"})} {
+		change := p.Update(now, func(u *plan.Update) { u.Service(tested) })
+		truth, _ := p.Truth("shop")
+		if d := truth.Delivery; d.Digest == last || d.Content != plain.Delivery.Digest || len(change.Clusters) != 1 {
+			t.Errorf("digest %s, of its content %s, of before %s; %v", d.Digest, d.Content, plain.Delivery.Digest, change.Clusters)
+		}
+		last = truth.Delivery.Digest
+	}
+	p.Update(now, func(u *plan.Update) { u.Service(is(nil, nil)) })
+	if truth, _ := p.Truth("shop"); truth.Delivery.Digest != plain.Delivery.Digest || truth.Delivery.Content != "" {
+		t.Errorf("without tests again: %+v", truth.Delivery)
+	}
+}

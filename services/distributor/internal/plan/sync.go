@@ -76,7 +76,7 @@ func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen i
 		case has != "" && (d.Behind || s.older(seen)):
 			c.withheld.Store(true)
 		default:
-			d.Changed = append(d.Changed, s.delivery(p.options(c, s.is)))
+			d.Changed = append(d.Changed, p.delivery(s))
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(have)) {

@@ -311,10 +311,7 @@ func namespace(s *catalog.Service) string {
 func (u *Update) compute(s *service) {
 	var digest delivery.Digest
 	if c := s.delivered(); c != nil {
-		digest = delivery.DigestOf(delivery.Service{
-			Name: s.is.Name, Namespace: namespace(s.is), Path: c.Want.Path, Artifact: string(c.Artifact.Digest),
-			Config: s.is.Config(), Options: u.plan.options(u.cluster(s.is.Cluster()), s.is),
-		})
+		digest = s.digestOf(c, u.plan.options(u.cluster(s.is.Cluster()), s.is))
 	}
 	if digest != s.digest {
 		s.digest = digest

@@ -170,7 +170,7 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 	for _, s := range diff.Changed {
 		one := &deliveryv1.ServiceDelivery{}
 		_ = proto.Unmarshal([]byte(s.Options), one) // ours
-		one.Name, one.Digest, one.Namespace, one.Source, one.Path = s.Service, s.Digest, s.Namespace, s.Want.Source, s.Want.Path
+		one.Name, one.Digest, one.ContentDigest, one.Namespace, one.Source, one.Path = s.Service, s.Digest, s.Content, s.Namespace, s.Want.Source, s.Want.Path
 		one.Revision, one.Artifact, one.Ticket = status.Revision(s.Revision), status.Artifact(s.Artifact), ticket(s.Artifact.Digest)
 		one.Revision.Traceparent = d.deps.Nudges.Thin(s.Revision.Traceparent, cluster)
 		one.Configuration = configured[s.UID]

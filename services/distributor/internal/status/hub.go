@@ -199,7 +199,7 @@ func (h *Hub) request(names []string, now time.Time) *consolev1.RecordHubRequest
 func serviceHub(name string, t plan.Truth, now time.Time) *consolev1.ServiceHub {
 	hub := &consolev1.HubTruth{ResolveTime: timestamppb.New(now)}
 	if d := t.Delivery; d != nil {
-		hub.Digest = d.Digest
+		hub.Digest, hub.ContentDigest = d.Digest, d.Content
 		if !t.Follows {
 			hub.Revision = Revision(d.Revision)
 		}
