@@ -239,7 +239,7 @@ func sameButLevers(before, after *store.Resource) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		specs[i].UnpinAfter, specs[i].Sync = "", nil
+		specs[i].UnpinAfter, specs[i].Sync, specs[i].TestRequest = "", nil, nil
 		if len(rest) > 0 {
 			if specs[i].Sync, err = json.Marshal(rest); err != nil {
 				return false, err

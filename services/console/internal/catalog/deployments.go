@@ -46,6 +46,8 @@ type Deployment struct {
 	// Outcome is the phase that the cluster told last; empty: nothing yet.
 	Outcome Phase  `json:"-"`
 	Message string `json:"-"`
+	// Tests is the last run of its tests; nil: there was none.
+	Tests *TestSummary `json:"-"`
 }
 
 // delivery is a new digest of a service.
@@ -119,15 +121,21 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 				next.Commit, next.FetchTime = h.Revision, h.FetchTime
 			}
 		}
-		if err := next.explain(d, last[d.service.UID], written[d.service.UID]); err != nil {
+		commits[d.service.UID] = next.Commit
+		if before := last[d.service.UID]; d.hub.SameContent(before.Digest, before.Content) { // tests were asked for, or how they run was changed
+			revision := next.SpecRevision
+			if next, err = deploymentOf(before); err != nil {
+				return nil, nil, err
+			}
+			next.SpecRevision = revision
+		} else if err := next.explain(d, before, written[d.service.UID]); err != nil {
 			return nil, nil, err
 		}
-		commits[d.service.UID] = next.Commit
 		state, err := json.Marshal(next)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
 		}
-		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, State: state, DeliverTime: c.now()})
+		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content, State: state, DeliverTime: c.now()})
 	}
 	return out, commits, nil
 }
@@ -207,6 +215,11 @@ func deploymentOf(row store.Deployment) (d Deployment, err error) {
 	}
 	d.Number, d.Digest, d.Outcome, d.Message = row.Number, row.Digest, Phase(row.Outcome), row.Message
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = row.DeliverTime, row.ApplyTime, row.HealthyTime, row.EndTime
+	if len(row.Tests) > 0 {
+		if err := json.Unmarshal(row.Tests, &d.Tests); err != nil {
+			return d, fmt.Errorf("decode tests of deployment: %w", err)
+		}
+	}
 	return d, nil
 }
 

@@ -18,29 +18,34 @@ type ServiceDetail struct {
 
 // RecordDetail keeps a detail. One about a service that is gone or not meant for the cluster is passed over.
 func (c *Catalog) RecordDetail(ctx context.Context, cluster, service string, kind store.DetailKind, d store.Detail) error {
-	if !dnsLabel.MatchString(service) {
-		return nil
-	}
 	if now := c.now(); d.Time.IsZero() || d.Time.After(now) {
 		d.Time = now
 	}
-	uid := ""
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	of, err := c.meantFor(ctx, cluster, service)
+	if err != nil || of == nil {
+		return err
+	}
+	return c.store.PutDetail(ctx, kind, of.Meta.UID, d)
+}
+
+// meantFor is the service of a name without its status; nil: there is none, or it is for another cluster.
+func (c *Catalog) meantFor(ctx context.Context, cluster, service string) (of *Service, err error) {
+	if !dnsLabel.MatchString(service) {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		rows, err := v.Named(ctx, store.KindService, []string{service})
 		if err != nil || rows[service].UID == "" {
 			return err
 		}
-		var spec ServiceSpec
-		if err := decode(rows[service], &spec); err != nil || spec.Cluster != cluster {
+		s := Service{Meta: metaOf(rows[service])}
+		if err := decode(rows[service], &s.Spec); err != nil || s.Spec.Cluster != cluster {
 			return err
 		}
-		uid = rows[service].UID
+		of = &s
 		return nil
 	})
-	if err != nil || uid == "" {
-		return err
-	}
-	return c.store.PutDetail(ctx, kind, uid, d)
+	return of, err
 }
 
 // Detail returns what is kept of one kind about a service; no Data: nothing.

@@ -62,6 +62,10 @@ func GlobalServices() Type[GlobalSpec] {
 			if g.Spec.Template.Catalog {
 				return refuse(Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
 			}
+			g.Spec.Template.TestRequest = nil // services are asked, one by one
+			if err := g.Spec.Template.validateTests(); err != nil {
+				return atTemplate(err, "spec.template.")
+			}
 			if err := g.Spec.check(GlobalOverride{}, "spec.template."); err != nil {
 				return err
 			}
@@ -91,10 +95,7 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 	spec.Cluster = "any"
 	s := Service{Meta: Meta{Name: "any"}, Spec: spec}
 	if err := s.validate(); err != nil {
-		if refusal, ok := errors.AsType[*Error](err); ok {
-			return refuse(refusal.Reason, "%s%s", field, strings.TrimPrefix(refusal.Message, "spec."))
-		}
-		return err
+		return atTemplate(err, field)
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
 		if spec.Config[name].Secret {
@@ -102,6 +103,14 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 		}
 	}
 	return nil
+}
+
+// atTemplate says of what is wrong with the spec of a service where it is written.
+func atTemplate(err error, field string) error {
+	if refusal, ok := errors.AsType[*Error](err); ok {
+		return refuse(refusal.Reason, "%s%s", field, strings.TrimPrefix(refusal.Message, "spec."))
+	}
+	return err
 }
 
 func (o *GlobalOverride) over(s *ServiceSpec) {
@@ -215,7 +224,7 @@ func ownedByGlobal(before, after *store.Resource) error {
 	if err := errors.Join(decode(*before, &was), decode(*after, &is)); err != nil {
 		return err
 	}
-	is.Sync, is.UnpinAfter = was.Sync, was.UnpinAfter
+	is.Sync, is.UnpinAfter, is.TestRequest = was.Sync, was.UnpinAfter, was.TestRequest
 	text, err := json.Marshal(is)
 	if err != nil {
 		return fmt.Errorf("encode service %q: %w", after.Name, err)
@@ -333,8 +342,12 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	}
 	if p.Before != nil {
 		var is ServiceSpec
-		if err := decode(*p.Before, &is); err == nil && old != nil && string(is.Sync) != string(old.Template.Sync) {
+		err := decode(*p.Before, &is)
+		if err == nil && old != nil && string(is.Sync) != string(old.Template.Sync) {
 			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // somebody has held, pinned or rolled it back
+		}
+		if err == nil && is.Cluster == spec.Cluster {
+			spec.TestRequest = is.TestRequest // as the write does
 		}
 	}
 	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -221,6 +222,11 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 		}
 	}
 	return truths, nil
+}
+
+// SameContent says whether what had these digests differs in what is said of tests at most.
+func (h *HubTruth) SameContent(digest, content string) bool {
+	return digest != "" && cmp.Or(h.Content, h.Digest) == cmp.Or(content, digest)
 }
 
 // follows says whether the revision is that of the ref.

@@ -13,6 +13,8 @@ type Observer interface {
 	HubSaid(service Service, before, after HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event
+	// TestsEnded tells how a run of a service's tests went.
+	TestsEnded(service Service, run TestRun) []store.Event
 	RolledBack(by By, service Service, to Deployment) []store.Event
 	// GlobalHeld says that the guard keeps services of a global service, and GlobalConfirmed that somebody let them go.
 	GlobalHeld(by By, global GlobalService, services int) []store.Event

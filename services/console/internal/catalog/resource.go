@@ -173,6 +173,9 @@ type ServiceSpec struct {
 	// that Cluster is empty.
 	Catalog        bool   `json:"catalog,omitempty"`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Tests is for the agent, as Render is. TestRequest is the last asking for a run, in protojson; RunTests alone sets it.
+	Tests       json.RawMessage `json:"tests,omitempty"`
+	TestRequest json.RawMessage `json:"testRequest,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.
@@ -200,9 +203,11 @@ type GitTruth struct {
 type HubTruth struct {
 	// Source (its uid) and Ref say where the revision is known from if it is not here: a commit is kept once per
 	// ref, for all services whose content it did not change.
-	Source      string    `json:"source,omitempty"`
-	Ref         string    `json:"ref,omitempty"`
-	Digest      string    `json:"digest,omitempty"`
+	Source string `json:"source,omitempty"`
+	Ref    string `json:"ref,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	// Content is the digest without what is said of tests; empty: as Digest.
+	Content     string    `json:"content,omitempty"`
 	Revision    Revision  `json:"revision,omitzero"`
 	Artifact    Artifact  `json:"artifact,omitzero"`
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
@@ -265,6 +270,8 @@ type Report struct {
 	Repairs    uint64        `json:"repairs,omitempty"`
 	RepairTime time.Time     `json:"repairTime,omitzero"`
 	Repaired   *ObjectReport `json:"repaired,omitempty"`
+	// Tests is the latest run of its tests; nil: there was none.
+	Tests *TestSummary `json:"tests,omitempty"`
 }
 
 // Guard stands before a removal that looks like an accident.

@@ -15,7 +15,9 @@ import (
 
 var (
 	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	// dnsSubdomain is the name of an object in Kubernetes.
+	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	commitID     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 	// kindPattern is a kind, and a group if it is not the core one.
 	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
 )
@@ -90,9 +92,9 @@ func validateRef(ref string) error {
 	return nil
 }
 
-// cleanPath returns a folder in the one form that is stored: no slash at either end, "" for the root.
-func cleanPath(path string) (string, error) {
-	bad := func(why string) error { return refuse(Invalid, "spec.path %q: %s", path, why) }
+// cleanFolder returns a folder in the one form that is stored: no slash at either end, "" for the root. field is where it is written.
+func cleanFolder(field, path string) (string, error) {
+	bad := func(why string) error { return refuse(Invalid, "spec.%s %q: %s", field, path, why) }
 	if strings.HasPrefix(path, "/") {
 		return "", bad("must be a folder within the repository, without a leading slash")
 	}
@@ -158,7 +160,10 @@ func (s *Service) validate() (err error) {
 	if err := s.Spec.Config.check("config"); err != nil {
 		return err
 	}
-	if s.Spec.Path, err = cleanPath(s.Spec.Path); err != nil {
+	if s.Spec.Path, err = cleanFolder("path", s.Spec.Path); err != nil {
+		return err
+	}
+	if err := s.Spec.validateTests(); err != nil {
 		return err
 	}
 	if err := validateRules("include", s.Spec.Include); err != nil {
@@ -186,6 +191,7 @@ func (s *ServiceSpec) validateCatalog() error {
 		{"sync.impersonate", sync.Impersonate != ""},
 		{"sync.ignore", len(sync.Ignore) > 0},
 		{"sync.health", len(sync.Health) > 0},
+		{"tests", s.Tests != nil},
 	} {
 		if of.set {
 			return refuse(Invalid, "spec.%s: leave it out: with spec.catalog the folder goes to the catalog as it is, not to a cluster", of.field)

@@ -26,12 +26,12 @@ func TestRefs(t *testing.T) {
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"": "", ".": "", "./": "", "deploy": "deploy", "deploy/": "deploy", "./deploy/a": "deploy/a", "a b/ü": "a b/ü", "..a": "..a"} {
-		if got, err := cleanPath(in); err != nil || got != want {
+		if got, err := cleanFolder("path", in); err != nil || got != want {
 			t.Errorf("%q: got %q, %v", in, got, err)
 		}
 	}
 	for _, in := range []string{"/", "/deploy", "../x", "a/../b", "a/..", "a//b", "a/./b", `a\b`, "a\x00", ".git", "a/.GIT/hooks", "a//"} {
-		if got, err := cleanPath(in); err == nil {
+		if got, err := cleanFolder("path", in); err == nil {
 			t.Errorf("%q: became %q", in, got)
 		}
 	}
@@ -41,11 +41,11 @@ func FuzzCleanPath(f *testing.F) {
 	f.Add("./deploy/")
 	f.Add("a/../b")
 	f.Fuzz(func(t *testing.T, in string) {
-		got, err := cleanPath(in)
+		got, err := cleanFolder("path", in)
 		if err != nil {
 			return
 		}
-		if again, err := cleanPath(got); err != nil || again != got {
+		if again, err := cleanFolder("path", got); err != nil || again != got {
 			t.Fatalf("%q became %q, and that %q, %v", in, got, again, err)
 		}
 		if got != "" && (path.Clean("/"+got) != "/"+got || strings.HasPrefix(got, "/")) {

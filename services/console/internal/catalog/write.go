@@ -64,6 +64,8 @@ type Edit struct {
 	removal bool
 	// broken is what is wrong with it by itself.
 	broken error
+	// requests: it sets what a service is asked to test.
+	requests bool
 	// tells are events that are told if it changes what is there.
 	tells []store.Event
 }
@@ -255,6 +257,9 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 		return e.broken
 	}
 	if err := e.expected(current); err != nil {
+		return err
+	}
+	if err := e.keepTestRequest(current); err != nil {
 		return err
 	}
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {

@@ -34,6 +34,8 @@ const (
 	ServicePruned        = "service.pruned"
 	ServiceDeleted       = "service.deleted"
 	ServiceRolledBack    = "service.rolled_back"
+	ServiceTestsPassed   = "service.tests_passed"
+	ServiceTestsFailed   = "service.tests_failed"
 
 	ConfigChanged   = "config.changed"
 	ConfigFailing   = "config.failing"

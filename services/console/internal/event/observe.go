@@ -79,7 +79,7 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []store.Event {
 	now := r.Now()
 	var out []store.Event
-	if after.Digest != "" && after.Digest != before.Digest {
+	if after.Digest != "" && !after.SameContent(before.Digest, before.Content) {
 		commit := after.Revision.Commit
 		message := fmt.Sprintf("%s is ready for the %s.", cmp.Or(short(commit), "It"), destination(s.Spec))
 		out = append(out, about(s, &consolev1.Event{
@@ -105,7 +105,8 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
 		out = append(out, about(s, e, now, s.Spec.Cluster, sequence))
 	}
-	if after.AppliedDigest != "" && after.AppliedDigest != was.AppliedDigest {
+	asked := was.AppliedDigest != "" && after.AppliedTime.Equal(was.AppliedTime) && !was.AppliedTime.IsZero() // for tests: nothing else is applied
+	if after.AppliedDigest != "" && after.AppliedDigest != was.AppliedDigest && !asked {
 		tell(&consolev1.Event{
 			Type: ServiceApplied, Severity: info, Digest: after.AppliedDigest, Commit: after.AppliedCommit, Count: after.ObjectsTotal,
 			Message: fmt.Sprintf("%s is applied: %d objects.", cmp.Or(short(after.AppliedCommit), "What the hub says"), after.ObjectsTotal),
@@ -148,6 +149,43 @@ func phase(was, is catalog.Report) *consolev1.Event {
 		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, "Its objects are removed from the cluster.")}
 	}
 	return nil
+}
+
+// maxFailing is how many tests that failed an event names.
+const maxFailing = 5
+
+// TestsEnded implements catalog.Observer. A run that a newer revision ended, or that had nothing to run, tells nothing.
+func (r *Recorder) TestsEnded(s catalog.Service, run catalog.TestRun) []store.Event {
+	e := &consolev1.Event{
+		Severity: info, Digest: run.Digest, Commit: run.Commit, Count: run.Passed, Duration: span(run.StartTime, run.EndTime),
+		Type: ServiceTestsPassed, Message: fmt.Sprintf("All %d tests passed.", run.Passed),
+	}
+	switch run.Outcome {
+	case catalog.TestsPassed:
+		if run.Passed == 1 {
+			e.Message = "Its test passed."
+		}
+	case catalog.TestsFailed, catalog.TestsTimedOut, catalog.TestsError:
+		e.Type, e.Severity, e.Count, e.Message = ServiceTestsFailed, failing, run.Failed, failed(run)
+	default:
+		return nil
+	}
+	return []store.Event{about(s, e, r.Now(), s.Spec.Cluster, run.ID)}
+}
+
+func failed(run catalog.TestRun) string {
+	message := "The tests could not be run."
+	switch n := len(run.Failing); {
+	case n > maxFailing:
+		message = fmt.Sprintf("%d of %d tests failed: %s and others.", run.Failed, run.Passed+run.Failed, strings.Join(run.Failing[:maxFailing], ", "))
+	case n > 0:
+		message = fmt.Sprintf("%d of %d tests failed: %s.", run.Failed, run.Passed+run.Failed, strings.Join(run.Failing, ", "))
+	case run.Outcome == catalog.TestsTimedOut:
+		message = "The tests took too long."
+	case run.Outcome == catalog.TestsFailed:
+		message = "The tests failed."
+	}
+	return strings.TrimSpace(message + " " + run.Message)
 }
 
 // RolledBack implements catalog.Observer.

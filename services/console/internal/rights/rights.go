@@ -591,7 +591,7 @@ func (k *Keeper) Clear(ctx context.Context, _ *store.Tx, by catalog.By, current 
 	return k.MayDelete(ctx, by, current)
 }
 
-// onlyLevers tells whether nothing of a service changed but what sync, hold, resume, pin and rollback set.
+// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set.
 func onlyLevers(before, after *store.Resource) bool {
 	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
 		return false
@@ -607,6 +607,7 @@ func withoutLevers(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	delete(spec, "unpinAfter")
+	delete(spec, "testRequest")
 	if sync, ok := spec["sync"].(map[string]any); ok {
 		for _, lever := range []string{"mode", "reason", "pin", "requestTime"} {
 			delete(sync, lever)

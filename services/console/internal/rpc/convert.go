@@ -209,6 +209,7 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
 		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
 		UnpinAfter: spec.GetUnpinAfter(), Catalog: spec.GetCatalog(), ServiceAccount: spec.GetServiceAccount(),
+		Tests: optionText(spec.GetTests()),
 	}
 }
 
@@ -218,6 +219,7 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
 		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
 		UnpinAfter: s.UnpinAfter, Catalog: s.Catalog, ServiceAccount: s.ServiceAccount,
+		Tests: option(s.Tests, &deliveryv1.TestSpec{}), TestRequest: option(s.TestRequest, &deliveryv1.TestRequest{}),
 	}
 }
 
@@ -282,7 +284,7 @@ func encodeState(s catalog.State) consolev1.ServiceState {
 
 func decodeHub(h *consolev1.HubTruth) catalog.HubTruth {
 	return catalog.HubTruth{
-		Digest: h.GetDigest(), Revision: decodeRevision(h.GetRevision()),
+		Digest: h.GetDigest(), Content: h.GetContentDigest(), Revision: decodeRevision(h.GetRevision()),
 		Artifact:    catalog.Artifact{Digest: h.GetArtifact().GetDigest(), Size: h.GetArtifact().GetSize(), Files: h.GetArtifact().GetFiles()},
 		ResolveTime: moment(h.GetResolveTime()), Problem: decodeProblem(h.GetProblem()),
 	}
@@ -290,7 +292,7 @@ func decodeHub(h *consolev1.HubTruth) catalog.HubTruth {
 
 func encodeHub(h catalog.HubTruth) *consolev1.HubTruth {
 	out := &consolev1.HubTruth{
-		Digest: h.Digest, Revision: encodeRevision(h.Revision), ResolveTime: stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
+		Digest: h.Digest, ContentDigest: h.Content, Revision: encodeRevision(h.Revision), ResolveTime: stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
 	}
 	if h.Artifact != (catalog.Artifact{}) {
 		out.Artifact = &artifactv1.Artifact{Digest: h.Artifact.Digest, Size: h.Artifact.Size, Files: h.Artifact.Files}
@@ -321,7 +323,7 @@ func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
 		AppliedTime: moment(r.GetAppliedTime()), ObservedTime: moment(r.GetObservedTime()), Message: r.GetMessage(),
 		ObjectsTotal: r.GetObjectsTotal(), ObjectsHealthy: r.GetObjectsHealthy(), Traceparent: r.GetTraceparent(),
 		Objects: each(r.GetObjects(), decodeObjectReport), Guard: decodeGuard(r.GetGuard()), ObjectsDrifted: r.GetObjectsDrifted(),
-		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()),
+		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()), Tests: decodeTestSummary(r.GetTests()),
 	}
 	if r.GetRepaired() != nil {
 		repaired := decodeObjectReport(r.GetRepaired())
@@ -340,7 +342,7 @@ func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
 		AppliedTime: stamp(r.AppliedTime), ObservedTime: stamp(r.ObservedTime), Message: r.Message,
 		ObjectsTotal: r.ObjectsTotal, ObjectsHealthy: r.ObjectsHealthy, Traceparent: r.Traceparent,
 		Objects: each(r.Objects, encodeObjectReport), Guard: encodeGuard(r.Guard), ObjectsDrifted: r.ObjectsDrifted,
-		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime),
+		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime), Tests: encodeTestSummary(r.Tests),
 	}
 	if r.Repaired != nil {
 		out.Repaired = encodeObjectReport(*r.Repaired)

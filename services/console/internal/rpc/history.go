@@ -102,6 +102,7 @@ func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {
 		Number: d.Number, Cause: encodeCause(d.Cause), Author: d.Author, Commit: encodeRevision(d.Commit), SpecRevision: d.SpecRevision,
 		ConfigRevision: d.ConfigRevision, Digest: d.Digest, Outcome: encodeOutcomeOf(d), Message: d.Message,
 		FetchTime: stamp(d.FetchTime), DeliverTime: stamp(d.DeliverTime), ApplyTime: stamp(d.ApplyTime), HealthyTime: stamp(d.HealthyTime), EndTime: stamp(d.EndTime),
+		Tests: encodeTestSummary(d.Tests),
 	}
 	if !d.HealthyTime.IsZero() && !d.Commit.CommitTime.IsZero() {
 		out.Total = durationpb.New(d.HealthyTime.Sub(d.Commit.CommitTime))

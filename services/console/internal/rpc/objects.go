@@ -34,6 +34,12 @@ type objects struct{ Deps }
 
 func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetailsRequest) (*consolev1.RecordDetailsResponse, error) {
 	in := req.GetDetail()
+	if run := in.GetTestRun(); run != nil {
+		if err := s.recordTestRun(ctx, req.GetCluster(), in); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		return &consolev1.RecordDetailsResponse{}, nil
+	}
 	kind := store.DetailObjects
 	if in.GetDiff() != nil {
 		kind = store.DetailDiff

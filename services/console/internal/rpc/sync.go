@@ -25,6 +25,9 @@ func syncMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.ObjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewObjectServiceHandler(&objects{d}, o...)
 		}),
+		server.RPC(consolev1connect.TestServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewTestServiceHandler(&tests{d}, o...)
+		}),
 		server.RPC(consolev1connect.RevisionServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewRevisionServiceHandler(&histories{d}, o...)
 		}),
@@ -39,6 +42,10 @@ func syncPolicy() identity.Policy {
 		consolev1connect.SyncServicePinServiceProcedure:    judged,
 		consolev1connect.SyncServiceRequestSyncProcedure:   judged,
 		consolev1connect.SyncServiceConfirmPruneProcedure:  judged,
+
+		consolev1connect.TestServiceRunTestsProcedure:     judged,
+		consolev1connect.TestServiceListTestRunsProcedure: identity.RoleUser | identity.RoleHub,
+		consolev1connect.TestServiceGetTestRunProcedure:   identity.RoleUser | identity.RoleHub,
 
 		consolev1connect.RevisionServiceListRevisionsProcedure:   judged,
 		consolev1connect.RevisionServiceListDeploymentsProcedure: judged,

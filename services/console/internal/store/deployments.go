@@ -18,12 +18,16 @@ type Deployment struct {
 	// Number counts from 1. Filled in by the store.
 	Number int64
 	Digest string
-	// State is JSON, and does not change.
+	// Content is its digest without what is said of tests; empty: as Digest.
+	Content string
+	// State is JSON.
 	State []byte
 	// Times are zero for what was not reached. EndTime is when the next one came.
 	DeliverTime, ApplyTime, HealthyTime, EndTime time.Time
 	// Outcome is what the cluster said last; empty: nothing yet.
 	Outcome, Message string
+	// Tests is JSON of the last run of its tests; empty: there was none.
+	Tests []byte
 }
 
 // Step is what a cluster says of the deployment of a digest.
@@ -36,11 +40,11 @@ type Step struct {
 	Trace string
 }
 
-const deploymentColumns = "service_uid, number, digest, state, deliver_time, apply_time, healthy_time, end_time, outcome, message"
+const deploymentColumns = "service_uid, number, digest, state, deliver_time, apply_time, healthy_time, end_time, outcome, message, content_digest, tests"
 
 func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
-	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message)
+	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message, &d.Content, &d.Tests)
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
 	return d, err
 }
@@ -59,7 +63,8 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 	})
 }
 
-// addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over.
+// addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over, and of
+// one with the same content the current one gets the digest.
 func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
@@ -70,12 +75,19 @@ func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 		args func(d *Deployment) []any
 	}{
 		{
-			"INSERT INTO deployments (service_uid, number, digest, state, deliver_time)" +
-				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT)" +
+			"UPDATE deployments SET digest = CAST($2 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
+				" AND (content_digest = CAST($3 AS TEXT) OR content_digest = '' AND digest = CAST($3 AS TEXT))",
+			func(d *Deployment) []any {
+				return []any{d.Service, d.Digest, cmp.Or(d.Content, d.Digest), string(d.State)}
+			},
+		},
+		{
+			"INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
+				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT), CAST($5 AS TEXT)" +
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
 				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime)}
+				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), cmp.Or(d.Content, d.Digest)}
 			},
 		},
 		{

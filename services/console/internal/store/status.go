@@ -143,8 +143,8 @@ func (t *Tx) touchAll(ctx context.Context, list []Resource) error {
 
 // ForgetReports removes what clusters said about a service: it moved.
 func (t *Tx) ForgetReports(ctx context.Context, service string) error {
-	for _, table := range []string{"reports", "service_details"} {
-		if _, err := t.tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE service_uid = $1", service); err != nil { //nolint:gosec // table is one of two constants
+	for _, table := range []string{"reports", "service_details", "test_runs"} {
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE service_uid = $1", service); err != nil { //nolint:gosec // table is one of these constants
 			return fmt.Errorf("delete from %s: %w", table, err)
 		}
 	}

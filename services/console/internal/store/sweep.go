@@ -21,6 +21,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		{"seen", "cluster_uid"},
 		{"service_details", "service_uid"},
 		{"deployments", "service_uid"},
+		{"test_runs", "service_uid"},
 	} {
 		for after, more := "", true; more; {
 			var err error

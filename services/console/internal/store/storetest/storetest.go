@@ -55,6 +55,8 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"APITokensAreFoundAndRevoked":         testAPITokens,
 		"LoginsAreOnce":                       testLogins,
 		"DetailsReplaceThoseBefore":           testDetails,
+		"TestRunsKeepTheirEnds":               testTestRuns,
+		"TestsAreNoDeploymentsOfTheirOwn":     testTestsOfDeployments,
 		"PlacesGoWithTheirBackend":            testPlaces,
 		"OneSendsToASinkAtATime":              testSinks,
 		"EventsComeOnceAndWithWhatTheyTell":   testEvents,

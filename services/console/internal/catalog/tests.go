@@ -1,0 +1,213 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"fairlead.dev/platform/cron"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// TestCause is what made a run of tests.
+type TestCause string
+
+// The causes.
+const (
+	TestsRequested  TestCause = "request"
+	TestsOfRevision TestCause = "revision"
+	TestsScheduled  TestCause = "schedule"
+)
+
+// TestOutcome is how a run of tests went.
+type TestOutcome string
+
+// The outcomes.
+const (
+	TestsRunning  TestOutcome = "running"
+	TestsPassed   TestOutcome = "passed"
+	TestsFailed   TestOutcome = "failed"
+	TestsTimedOut TestOutcome = "timedOut"
+	TestsAborted  TestOutcome = "aborted"
+	TestsError    TestOutcome = "error"
+	TestsSkipped  TestOutcome = "skipped"
+)
+
+// TestSummary is a run of a service's tests in few words.
+type TestSummary struct {
+	ID      string      `json:"id"`
+	Cause   TestCause   `json:"cause,omitempty"`
+	Outcome TestOutcome `json:"outcome,omitempty"`
+	// Digest is the content's that was applied when the run began.
+	Digest    string    `json:"digest,omitempty"`
+	Passed    int32     `json:"passed,omitempty"`
+	Failed    int32     `json:"failed,omitempty"`
+	StartTime time.Time `json:"startTime,omitzero"`
+	EndTime   time.Time `json:"endTime,omitzero"`
+}
+
+// TestRun is a run of a service's tests as its agent told it.
+type TestRun struct {
+	TestSummary
+	Commit, Message string
+	// Failing are the names of the tests that did not pass.
+	Failing []string
+	// Time of the observation.
+	Time time.Time
+	// Data is all of it, packed.
+	Data []byte
+}
+
+// RecordTestRun keeps what a cluster says of a run. One about a service that is gone or not meant for the cluster is passed over.
+func (c *Catalog) RecordTestRun(ctx context.Context, cluster, service string, run TestRun) error {
+	of, err := c.meantFor(ctx, cluster, service)
+	if err != nil || of == nil {
+		return err
+	}
+	// Times decide what is newest and is kept: none may be of tomorrow.
+	now := c.now()
+	for _, t := range []*time.Time{&run.Time, &run.StartTime} {
+		if t.IsZero() || t.After(now) {
+			*t = now
+		}
+	}
+	summary, err := json.Marshal(run.TestSummary)
+	if err != nil {
+		return fmt.Errorf("encode tests of service %q: %w", service, err)
+	}
+	var events []store.Event
+	if c.observer != nil && !run.EndTime.IsZero() {
+		events = c.observer.TestsEnded(*of, run)
+	}
+	return c.store.PutTestRun(ctx, store.TestRun{
+		Service: of.Meta.UID, ID: run.ID, Digest: run.Digest, Start: run.StartTime, End: run.EndTime, Time: run.Time, Summary: summary, Data: run.Data,
+	}, events...)
+}
+
+// TestRuns returns up to limit of the runs of a service's tests that are kept, the newest first, packed. An id that is not empty chooses one.
+func (c *Catalog) TestRuns(ctx context.Context, name, id string, limit int) (service Service, runs []store.TestRun, err error) {
+	if service, err = c.GetService(ctx, name); err != nil {
+		return service, nil, err
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		runs, err = v.TestRuns(ctx, service.Meta.UID, id, limit)
+		return err
+	})
+	return service, runs, err
+}
+
+// TestRequest is somebody's asking for a run.
+type TestRequest struct {
+	ID     string    `json:"id"`
+	Time   time.Time `json:"time"`
+	Author string    `json:"author,omitempty"`
+}
+
+// RunTests asks the agent of a service for a run of its tests. Of a run that was asked for already it changes nothing.
+func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service, error) {
+	for attempt := 1; ; attempt++ {
+		s, runs, err := c.TestRuns(ctx, name, id, 1)
+		if err != nil {
+			return Service{}, err
+		}
+		if s.Spec.testRequest().ID != id && len(runs) == 0 {
+			if err := s.testable(); err != nil {
+				return Service{}, err
+			}
+			if s.Spec.TestRequest, err = json.Marshal(TestRequest{ID: id, Time: c.now().UTC(), Author: by.Subject}); err != nil {
+				return Service{}, fmt.Errorf("encode request: %w", err)
+			}
+		}
+		e, err := s.Draft(Expectation{ETag: s.Meta.ETag})
+		if err != nil {
+			return Service{}, err
+		}
+		e.requests = true
+		out, _, err := update(ctx, c, by, e, c.services)
+		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
+			continue
+		}
+		return out, err
+	}
+}
+
+// testable refuses to ask for what could not be run.
+func (s *Service) testable() error {
+	name := s.Meta.Name
+	switch r := s.Status.Cluster.Report; {
+	case s.Spec.Catalog:
+		return refuse(Precondition, "service %q has no tests: its folder goes to the catalog, not to a cluster", name)
+	case s.Spec.wishes().Mode == modeSuspend:
+		return refuse(Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
+	case r == nil || r.AppliedDigest == "":
+		return refuse(Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
+	}
+	return nil
+}
+
+func (s *ServiceSpec) testRequest() (r TestRequest) {
+	if s.TestRequest != nil && json.Unmarshal(s.TestRequest, &r) != nil {
+		return TestRequest{}
+	}
+	return r
+}
+
+// keepTestRequest leaves the asking for tests in a service as it is, whatever is written: RunTests alone asks. Another cluster was not asked.
+func (e *Edit) keepTestRequest(current *store.Resource) error {
+	spec, ok := e.spec.(ServiceSpec)
+	if !ok || e.requests {
+		return nil
+	}
+	spec.TestRequest = nil
+	if current != nil {
+		var is ServiceSpec
+		if err := decode(*current, &is); err != nil {
+			return err
+		}
+		if is.Cluster == spec.Cluster {
+			spec.TestRequest = is.TestRequest
+		}
+	}
+	e.spec = spec
+	return nil
+}
+
+// validateTests refuses tests that never could run, and brings the path into its stored form.
+func (s *ServiceSpec) validateTests() error {
+	if s.Tests == nil {
+		return nil
+	}
+	var tests struct{ Path, Schedule, TimeZone, ServiceAccount string }
+	if err := json.Unmarshal(s.Tests, &tests); err != nil {
+		return fmt.Errorf("decode tests: %w", err)
+	}
+	path, err := cleanFolder("tests.path", tests.Path)
+	switch {
+	case err != nil:
+		return err
+	case tests.Path != "" && path == "":
+		return refuse(Invalid, "spec.tests.path %q: is the whole folder of the service: name one below it, such as tests", tests.Path)
+	case tests.ServiceAccount != "" && !dnsSubdomain.MatchString(tests.ServiceAccount):
+		return refuse(Invalid, "spec.tests.serviceAccount %q: is not a name of a service account in Kubernetes", tests.ServiceAccount)
+	case tests.TimeZone != "" && tests.Schedule == "":
+		return refuse(Invalid, "spec.tests.timeZone: goes with spec.tests.schedule, which is empty")
+	case tests.Schedule != "":
+		if _, err := cron.Parse(tests.Schedule, tests.TimeZone); err != nil {
+			return refuse(Invalid, "spec.tests: %s", err)
+		}
+	}
+	if path == tests.Path {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(s.Tests, &fields); err != nil {
+		return fmt.Errorf("decode tests: %w", err)
+	}
+	if fields["path"], err = json.Marshal(path); err != nil {
+		return fmt.Errorf("encode path of tests: %w", err)
+	}
+	s.Tests, err = json.Marshal(fields)
+	return err
+}
