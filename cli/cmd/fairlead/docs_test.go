@@ -78,7 +78,7 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 		t.Fatalf("the page has %d resources only", len(written))
 	}
 	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
-		shows(t, m, seen, "namespace", "render", "sync") // these are about objects, not about sources
+		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // these are about objects, not about sources
 	}
 }
 
@@ -88,7 +88,7 @@ func TestSyncingPageCanBeApplied(t *testing.T) {
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
 	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time") // which a lever sets
 	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")       // which is another page's
-	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore")
+	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore", "tests", "test_request")
 }
 
 // applyPage applies what a page shows, and expects it back as it was written. seen are the fields that are set.

@@ -61,7 +61,7 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 func (a *app) values(ctx context.Context, flag, usage, begun string) []string {
 	switch flag {
 	case "output":
-		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, func(format string) bool {
+		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJUnit}, func(format string) bool {
 			return !regexp.MustCompile(`\b` + format + `\b`).MatchString(usage)
 		})
 	case "context":

@@ -98,6 +98,9 @@ func asWritten(m manifest.Message) manifest.Message {
 	if status := r.Descriptor().Fields().ByName("status"); status != nil {
 		r.Clear(status)
 	}
+	if s, ok := m.(*consolev1.Service); ok {
+		s.GetSpec().TestRequest = nil
+	}
 	head := m.GetMetadata()
 	r.Set(r.Descriptor().Fields().ByName("metadata"), protoreflect.ValueOfMessage(
 		(&consolev1.Metadata{Name: head.GetName(), Labels: head.GetLabels()}).ProtoReflect()))

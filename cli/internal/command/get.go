@@ -35,9 +35,9 @@ func (a *app) get() *cobra.Command {
 Of a service, three truths stand side by side, each with its age: GIT, the newest commit at the ref;
 HUB, the digest of what is handed out to the cluster; APPLIED, the commit that runs there. Below
 the table stands what is wrong, since when, and what to do.
-With a name, or with -o wide, the objects that are not healthy are listed, too.
+With a name, or with -o wide, the objects that are not healthy are listed, too, and how the latest run of the tests went.
 With -o wide HUB and APPLIED are both "digest of commit", so that they can be compared, HEALTH is what the
-cluster says of the objects and since when, SEEN when its agent was heard of last. What is older than it
+cluster says of the objects and since when, TESTS how the latest run of the tests went, SEEN when its agent was heard of last. What is older than it
 should be says so: "stale 5m" (Git can't be asked since), "held up 5m" (the newest commit can't be handed
 out since), "unknown, was ..." (the cluster is not connected). "fairlead trace service NAME" says all of one.
 
@@ -201,6 +201,9 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool, 
 	text := v.notes(notes)
 	if k.kind == manifest.Service && (named || v.wide) {
 		text += v.objects(found)
+	}
+	if k.kind == manifest.Service && named && !v.wide {
+		text += v.tested(found)
 	}
 	return a.printf("%s", text)
 }

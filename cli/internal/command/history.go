@@ -26,7 +26,7 @@ func (a *app) history() *cobra.Command {
 		Use:   "history service NAME",
 		Short: "Show what was delivered of a service, and how long each step took",
 		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
-each step took after the one before: from the commit until it was fetched, delivered, applied and healthy. "fairlead rollback service NAME NUMBER" goes back to one.
+each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went. "fairlead rollback service NAME NUMBER" goes back to one.
 
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
@@ -66,7 +66,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		return nil
 	}
 	v := view{now: a.Now()}
-	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY"})
+	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS"})
 	for _, d := range got.GetDeployments() {
 		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
@@ -78,7 +78,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		}
 		v.row(t, []string{
 			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
-			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()),
+			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
 		})
 	}
 	return t.Write(a.Stdout)

@@ -24,7 +24,7 @@ func (a *app) trace() *cobra.Command {
 
 Each step says how it is (ok, wait, stale, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
 repository and when; COMMIT, what the ref points to; HUB, what is handed out; DELIVERY, whether the cluster's
-agent asks; CLUSTER, what it applied and how the objects are. The last line says where the service stands, and
+agent asks; CLUSTER, what it applied and how the objects are; TESTS, how their latest run went, if there was one. The last line says where the service stands, and
 what to do next.
 
 It works with parts of the hub down, and says which did not answer. Only the console must be there.`,

@@ -114,6 +114,21 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	}
 }
 
+// testsStep is how the latest run of the tests went. What failed before something newer came is told, and stops nothing.
+func (t *trail) testsStep() step {
+	tests, name := t.service.GetStatus().GetCluster().GetReport().GetTests(), t.service.GetMetadata().GetName()
+	s := step{name: "TESTS", mark: markOK, since: cmp.Or(tests.GetEndTime(), tests.GetStartTime())}
+	s.say("%s", t.since("run "+tests.GetId()+" "+summed(tests), s.since))
+	if !ofCurrent(t.service, tests) {
+		s.say("with what was handed out before")
+		return s
+	}
+	if s.cause = failedTests(t.service); s.cause != "" {
+		s.mark, s.next = markFail, fmt.Sprintf("see `fairlead test results service %s`", name)
+	}
+	return s
+}
+
 // guarded lists what a guard keeps from being removed.
 func guarded(g *deliveryv1.Guard) []*deliveryv1.ObjectReport {
 	var list []*deliveryv1.ObjectReport

@@ -35,7 +35,11 @@ type step struct {
 }
 
 func (t *trail) steps() []step {
-	return []step{t.sourceStep(), t.commitStep(), t.hubStep(), t.deliveryStep(), t.clusterStep()}
+	steps := []step{t.sourceStep(), t.commitStep(), t.hubStep(), t.deliveryStep(), t.clusterStep()}
+	if t.service.GetStatus().GetCluster().GetReport().GetTests().GetId() != "" {
+		steps = append(steps, t.testsStep())
+	}
+	return steps
 }
 
 func (s *step) say(format string, args ...any) {

@@ -14,7 +14,7 @@ import (
 )
 
 func (v view) services(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "HEALTH", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
+	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "HEALTH", "TESTS", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
 	var notes []note
 	for _, m := range found {
 		s := m.(*consolev1.Service)
@@ -29,7 +29,7 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 		if v.wide {
 			copy(cells[3:], v.truths(status))
 		}
-		v.row(t, cells, v.health(s), v.ago(v.seen[spec.GetCluster()]),
+		v.row(t, cells, v.health(s), v.tests(s), v.ago(v.seen[spec.GetCluster()]),
 			spec.GetSource(), refOf(spec), spec.GetPath(), spec.GetNamespace())
 		notes = append(notes, serviceNotes(s)...)
 	}
@@ -102,6 +102,60 @@ func (v view) health(s *consolev1.Service) string {
 	return fmt.Sprintf("%s (%s)", said, table.Age(v.now, r.GetObservedTime().AsTime()))
 }
 
+// tests is how the latest run of the tests went, and whether that was of something older.
+func (v view) tests(s *consolev1.Service) string {
+	t := s.GetStatus().GetCluster().GetReport().GetTests()
+	text := summed(t)
+	if text == "" {
+		return ""
+	}
+	var about []string
+	if at := cmp.Or(t.GetEndTime(), t.GetStartTime()); isSet(at) {
+		about = append(about, table.Age(v.now, at.AsTime()))
+	}
+	if !ofCurrent(s, t) {
+		about = append(about, "older revision")
+	}
+	if len(about) == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s (%s)", text, strings.Join(about, ", "))
+}
+
+// tested lists how the latest runs of tests went.
+func (v view) tested(found []manifest.Message) string {
+	var b strings.Builder
+	for _, m := range found {
+		s := m.(*consolev1.Service)
+		if text := v.tests(s); text != "" {
+			fmt.Fprintf(&b, "\ntests of %s: %s\n", s.GetMetadata().GetName(), text)
+		}
+	}
+	return b.String()
+}
+
+// ofCurrent says whether tests ran with what is handed out now.
+func ofCurrent(s *consolev1.Service, t *deliveryv1.TestSummary) bool {
+	hub := s.GetStatus().GetHub()
+	return t.GetDigest() == cmp.Or(hub.GetContentDigest(), hub.GetDigest())
+}
+
+// failedTests is what a person should know of tests that failed, unless it is said already.
+func failedTests(s *consolev1.Service) string {
+	t := s.GetStatus().GetCluster().GetReport().GetTests()
+	if !wentWrong(t.GetOutcome()) || t.GetOutcome() == deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED || !ofCurrent(s, t) {
+		return ""
+	}
+	text := "its tests " + testOutcome(t.GetOutcome())
+	switch {
+	case t.GetOutcome() == deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
+		text = "its tests could not run"
+	case t.GetFailed() > 0:
+		text = fmt.Sprintf("%d of its %d tests failed", t.GetFailed(), t.GetPassed()+t.GetFailed())
+	}
+	return text
+}
+
 // appliedCommit is the newest commit whose content runs in the cluster: one that changed nothing in the
 // folder needs no applying.
 func appliedCommit(r *deliveryv1.ServiceReport) string {
@@ -144,6 +198,9 @@ func serviceNotes(s *consolev1.Service) []note {
 		if p.GetMessage() != "" && !strings.Contains(said, p.GetMessage()) {
 			notes = append(notes, about(p.GetMessage(), p.GetSince()))
 		}
+	}
+	if text := failedTests(s); text != "" && status.GetState() == consolev1.ServiceState_SERVICE_STATE_HEALTHY {
+		notes = append(notes, about(fmt.Sprintf("%s: see `fairlead test results service %s`", text, name), status.GetCluster().GetReport().GetTests().GetEndTime()))
 	}
 	return notes
 }

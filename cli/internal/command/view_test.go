@@ -85,8 +85,8 @@ shop-b: for 60m: 401 from git.example.com
 	}
 	wide := squeeze(render(t, view{now: noon(), wide: true}, serviceKind(), services()))
 	for _, want := range []string{
-		"APPLIED HEALTH SEEN SOURCE REF PATH NAMESPACE\n",
-		"\nshop-b b Failed abcdeabc (4m, stale 60m) 01234567 (3m) 12345123 (2d) failed 7/9 (3m) - shop main deploy -\n",
+		"APPLIED HEALTH TESTS SEEN SOURCE REF PATH NAMESPACE\n",
+		"\nshop-b b Failed abcdeabc (4m, stale 60m) 01234567 (3m) 12345123 (2d) failed 7/9 (3m) - - shop main deploy -\n",
 	} {
 		if !strings.Contains(wide, want) {
 			t.Errorf("no %q in\n%s", want, wide)
@@ -104,8 +104,8 @@ func TestWideServicesShowWhatCanBeComparedAndHowOldItIs(t *testing.T) {
 	v := view{now: noon(), wide: true, seen: map[string]*timestamppb.Timestamp{"a": before(20 * time.Second), "b": before(10 * time.Minute)}}
 	got := squeeze(render(t, v, serviceKind(), []manifest.Message{held, gone}))
 	for _, want := range []string{
-		"a Healthy fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) 20s ago shop main deploy -\n",
-		"b Unknown fedcba98 (5m) 01234567 of fedcba98 (3m) 01234567 of fedcba98 (3m) unknown, was healthy 3/3 10m ago 10m ago shop main deploy -\n",
+		"a Healthy fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) - 20s ago shop main deploy -\n",
+		"b Unknown fedcba98 (5m) 01234567 of fedcba98 (3m) 01234567 of fedcba98 (3m) unknown, was healthy 3/3 10m ago - 10m ago shop main deploy -\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

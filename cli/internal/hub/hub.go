@@ -56,6 +56,7 @@ type Hub struct {
 	Levers   consolev1connect.SyncServiceClient
 	Objects  consolev1connect.ObjectServiceClient
 	History  consolev1connect.RevisionServiceClient
+	Tests    consolev1connect.TestServiceClient
 	Admin    consolev1connect.AdminServiceClient
 }
 
@@ -111,6 +112,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
 		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
 		History:  consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
+		Tests:    consolev1connect.NewTestServiceClient(hc, c.URL, opts...),
 		Admin:    consolev1connect.NewAdminServiceClient(hc, c.URL, opts...),
 	}, nil
 }
