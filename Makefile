@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help up test race e2e smoke checklist chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
 
-MODULES  := gen platform deploy services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
+MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Programs, tests and tools are compiled in one way, so that each package is compiled once. The race detector alone needs cgo.
@@ -32,11 +32,13 @@ up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--em
 
 build: ## Build all deployables into bin/
 	@mkdir -p bin
+	@echo "build web" >&2; tools/web.sh
 	@for s in $(PROGRAMS); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
 	@echo "build agent-render" >&2; $(GOBUILD) -o bin/agent-render ./services/agent/cmd/agent-render
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 
 images: ## Make the container images (ARGS=-try-out: also those of docker-compose.yml; PLATFORMS=linux/amd64,linux/arm64)
+	@tools/web.sh
 	@kubelocal=; case " $(ARGS) " in *try-out*) kubelocal=$$(tools/kubelocal/build.sh);; esac; \
 	cd tools/images && KUBELOCAL=$$kubelocal GOWORK=off go run . -root ../.. -out ../../bin/images $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(ARGS)
 
@@ -53,6 +55,7 @@ test: ## Run every test (installs what they need)
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
 	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build Vault" tools/vaultlocal/build.sh
+	@$(STEP) "test the pages" tools/web.sh --test
 	@$(STEP) "look at what modules link" tools/checks.sh
 	@$(STEP) vet go vet $(PACKAGES)
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
@@ -104,10 +107,11 @@ fmt: ## Format Go and proto
 	@tools/buf.sh format -w proto
 	@lint=$$(tools/lint/build.sh); for m in $(filter-out gen,$(MODULES)); do (cd $$m && "$$lint" fmt); done
 
-lint: ## Lint Go and proto, and look for breaking changes of the contracts
+lint: ## Lint Go, proto and the pages, and look for breaking changes of the contracts
 	@tools/buf.sh lint
 	@tools/buf.sh format --diff --exit-code proto
 	@tools/buf.sh breaking-main
+	@tools/web.sh --test
 	@lint=$$(tools/lint/build.sh); for m in $(filter-out gen,$(MODULES)); do echo "lint $$m" >&2; (cd $$m && "$$lint" run); done
 
 tidy: ## Tidy every module, at the versions that all of them together build with
@@ -119,4 +123,4 @@ check: gen fmt lint race ## Everything that must hold before a change lands
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean: commit or ignore these files" >&2; exit 1; }
 
 clean: ## Remove what was built here (the caches outside stay)
-	@rm -rf bin .cache tools/node_modules
+	@rm -rf bin .cache tools/node_modules web/node_modules web/dist/assets

@@ -7,6 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 protovalidate=github.com/bufbuild/protovalidate@v1.2.0
 
+exec 9<tools/package.json # One at a time in this tree.
+flock 9
 [ tools/node_modules/.bin/buf -nt tools/package.json ] || (cd tools && npm install --silent >&2 && touch node_modules/.bin/buf)
 rules=.cache/protovalidate/buf/validate
 if [ ! -e "$rules/validate.proto" ]; then
@@ -14,6 +16,7 @@ if [ ! -e "$rules/validate.proto" ]; then
   module=$(cd tools && GOWORK=off go mod download -json "$protovalidate" | sed -n 's/.*"Dir": "\(.*\)",*$/\1/p')
   install -m 0644 "$module/proto/protovalidate/buf/validate/validate.proto" "$rules/"
 fi
+exec 9<&-
 export PATH="$PWD/tools/node_modules/.bin:$PATH"
 
 case "${1:-}" in

@@ -21,6 +21,7 @@ import (
 	trail "fairlead.dev/platform/audit"
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/flags"
+	identities "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/audit"
@@ -31,6 +32,7 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/pages"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
@@ -38,6 +40,7 @@ import (
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
+	"fairlead.dev/web"
 )
 
 const (
@@ -231,6 +234,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Cookies: cfg.Server.Secure(),
 		Log:     deps.Log,
 	})
+	shown, err := pages.New(web.Pages())
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(mounts, server.HTTP("/", shown, identities.RoleOpen))
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
 		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready,

@@ -178,6 +178,7 @@ type api struct {
 	admin    consolev1connect.AdminServiceClient
 	backends consolev1connect.BackendServiceClient
 	sinks    consolev1connect.SinkServiceClient
+	live     consolev1connect.LiveServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -224,6 +225,7 @@ func (r *running) as(t testing.TB, token string) api {
 		admin:    consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
 		backends: consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
 		sinks:    consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
+		live:     consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
 	}
 }
 

@@ -40,6 +40,7 @@ require (
 	connectrpc.com/grpchealth v1.5.0 // indirect
 	connectrpc.com/grpcreflect v1.3.1 // indirect
 	connectrpc.com/validate v0.7.0 // indirect
+	fairlead.dev/web v0.0.0
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -100,3 +101,5 @@ replace (
 	fairlead.dev/gen => ../../gen
 	fairlead.dev/platform => ../../platform
 )
+
+replace fairlead.dev/web => ../../web

@@ -536,3 +536,63 @@ func within(t testing.TB, check func() error) {
 		}
 	}
 }
+
+// Pages draw a fleet from one such answer.
+func TestResourcesAreCountedByTheirFields(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	for _, cluster := range []string{"edge-1", "edge-2"} {
+		admin.putCluster(t, cluster)
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1), map[string]string{"env": []string{"prod", "test"}[i%2]})
+	}
+	admin.putLabelled(t, "plain", "edge-2", nil)
+	ask := func(filter string, by ...string) string {
+		t.Helper()
+		resp, err := admin.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !resp.GetObservedTime().IsValid() {
+			t.Error("the answer does not say when it was counted")
+		}
+		var out []string
+		for _, c := range resp.GetCounts() {
+			out = append(out, fmt.Sprintf("%s:%d", strings.Join(c.GetValues(), "/"), c.GetCount()))
+		}
+		return strings.Join(out, " ")
+	}
+	for _, c := range []struct {
+		filter, want string
+		by           []string
+	}{
+		{"", ":4", nil},
+		{"", "edge-1/pending:2 edge-2/pending:2", []string{"cluster", "state"}},
+		{"", ":1 prod:2 test:1", []string{"labels.env"}},
+		{"labels.env = prod", "edge-1:2", []string{"cluster"}},
+		{"name = nobody", "", []string{"state"}},
+	} {
+		if got := ask(c.filter, c.by...); got != c.want {
+			t.Errorf("%q by %v: got %q, want %q", c.filter, c.by, got, c.want)
+		}
+	}
+	for words, req := range map[string]*consolev1.CountResourcesRequest{
+		"group_by: there is no field \"nme\"":           {Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"nme"}},
+		"group_by: update_time: only fields with texts": {Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"update_time"}},
+		"filter: ": {Kind: consolev1.Kind_KIND_SERVICE, Filter: "state >"},
+	} {
+		_, err := admin.live.CountResources(t.Context(), req)
+		wantCode(t, err, connect.CodeInvalidArgument, words)
+	}
+	nobody := r.user(t, "nobody")
+	resp, err := nobody.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.GetCounts()) != 0 {
+		t.Errorf("a person without a grant learns how many services there are: %v", resp.GetCounts())
+	}
+}

@@ -7,7 +7,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	hubapi "fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
 )
 
 // live brings everything up and stays until ctx ends or a part of the hub fails. Failed ends in the
@@ -36,11 +38,23 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 	defer die()
 	group.Go(func() { u.passOnPushes(living, api) })
 	group.Go(func() { u.stayLoggedIn(living) })
+	if u.link, err = loginLink(living, api); err != nil {
+		return err
+	}
 	if err := u.announce(clusters, previous); err != nil {
 		return err
 	}
 	<-rising.Done()
 	return nil
+}
+
+// loginLink makes a link that logs the person of this machine in with a browser.
+func loginLink(ctx context.Context, api *hubapi.Hub) (string, error) {
+	made, err := api.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: api.Context.User, Groups: []string{identity.AdminsGroup}})
+	if err != nil {
+		return "", err
+	}
+	return made.GetLink(), nil
 }
 
 // rise starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the

@@ -81,6 +81,7 @@ type up struct {
 	git     *gitserver.Server
 	hub     *hub
 	pushes  chan string
+	link    string // Link that logs a person in, once.
 
 	children *children // The clusters.
 	agents   *children

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,6 +22,175 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type CountResourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.console.v1.Kind" json:"kind,omitempty"`
+	// As in the lists.
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Fields that hold a text or a word: state, cluster, labels.region. None: all are counted together.
+	GroupBy       []string `protobuf:"bytes,3,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountResourcesRequest) Reset() {
+	*x = CountResourcesRequest{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountResourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountResourcesRequest) ProtoMessage() {}
+
+func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountResourcesRequest.ProtoReflect.Descriptor instead.
+func (*CountResourcesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CountResourcesRequest) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *CountResourcesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *CountResourcesRequest) GetGroupBy() []string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return nil
+}
+
+type CountResourcesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their values; what nothing has is not here.
+	Counts []*ResourceCount `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	// When it was counted, by the console's clock.
+	ObservedTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=observed_time,json=observedTime,proto3" json:"observed_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountResourcesResponse) Reset() {
+	*x = CountResourcesResponse{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountResourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountResourcesResponse) ProtoMessage() {}
+
+func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountResourcesResponse.ProtoReflect.Descriptor instead.
+func (*CountResourcesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CountResourcesResponse) GetCounts() []*ResourceCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *CountResourcesResponse) GetObservedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ObservedTime
+	}
+	return nil
+}
+
+type ResourceCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of group_by; empty: the resources have no such thing.
+	Values        []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	Count         int32    `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceCount) Reset() {
+	*x = ResourceCount{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceCount) ProtoMessage() {}
+
+func (x *ResourceCount) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceCount.ProtoReflect.Descriptor instead.
+func (*ResourceCount) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ResourceCount) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *ResourceCount) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
 
 type WatchResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +206,7 @@ type WatchResourcesRequest struct {
 
 func (x *WatchResourcesRequest) Reset() {
 	*x = WatchResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +218,7 @@ func (x *WatchResourcesRequest) String() string {
 func (*WatchResourcesRequest) ProtoMessage() {}
 
 func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +231,7 @@ func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesRequest.ProtoReflect.Descriptor instead.
 func (*WatchResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WatchResourcesRequest) GetKinds() []Kind {
@@ -102,7 +272,7 @@ type WatchResourcesResponse struct {
 
 func (x *WatchResourcesResponse) Reset() {
 	*x = WatchResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +284,7 @@ func (x *WatchResourcesResponse) String() string {
 func (*WatchResourcesResponse) ProtoMessage() {}
 
 func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +297,7 @@ func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesResponse.ProtoReflect.Descriptor instead.
 func (*WatchResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchResourcesResponse) GetEvent() isWatchResourcesResponse_Event {
@@ -219,7 +389,7 @@ type LiveChanges struct {
 
 func (x *LiveChanges) Reset() {
 	*x = LiveChanges{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +401,7 @@ func (x *LiveChanges) String() string {
 func (*LiveChanges) ProtoMessage() {}
 
 func (x *LiveChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +414,7 @@ func (x *LiveChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveChanges.ProtoReflect.Descriptor instead.
 func (*LiveChanges) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LiveChanges) GetResources() []*Resource {
@@ -265,7 +435,18 @@ var File_fairlead_console_v1_live_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\"\xa1\x01\n" +
+	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x01\n" +
+	"\x15CountResourcesRequest\x129\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12 \n" +
+	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12,\n" +
+	"\bgroup_by\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x03\"\ar\x05\x10\x01\x18\xac\x02R\agroupBy\"\x95\x01\n" +
+	"\x16CountResourcesResponse\x12:\n" +
+	"\x06counts\x18\x01 \x03(\v2\".fairlead.console.v1.ResourceCountR\x06counts\x12?\n" +
+	"\robserved_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\"=\n" +
+	"\rResourceCount\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\xa1\x01\n" +
 	"\x15WatchResourcesRequest\x129\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\x12 \n" +
 	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12+\n" +
@@ -280,9 +461,10 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\x05event\"\x82\x01\n" +
 	"\vLiveChanges\x12;\n" +
 	"\tresources\x18\x01 \x03(\v2\x1d.fairlead.console.v1.ResourceR\tresources\x126\n" +
-	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2|\n" +
+	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2\xec\x01\n" +
 	"\vLiveService\x12m\n" +
-	"\x0eWatchResources\x12*.fairlead.console.v1.WatchResourcesRequest\x1a+.fairlead.console.v1.WatchResourcesResponse\"\x000\x01B\xc9\x01\n" +
+	"\x0eWatchResources\x12*.fairlead.console.v1.WatchResourcesRequest\x1a+.fairlead.console.v1.WatchResourcesResponse\"\x000\x01\x12n\n" +
+	"\x0eCountResources\x12*.fairlead.console.v1.CountResourcesRequest\x1a+.fairlead.console.v1.CountResourcesResponse\"\x03\x90\x02\x01B\xc9\x01\n" +
 	"\x17com.fairlead.console.v1B\x10LiveServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -297,33 +479,42 @@ func file_fairlead_console_v1_live_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_live_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_fairlead_console_v1_live_service_proto_goTypes = []any{
-	(*WatchResourcesRequest)(nil),  // 0: fairlead.console.v1.WatchResourcesRequest
-	(*WatchResourcesResponse)(nil), // 1: fairlead.console.v1.WatchResourcesResponse
-	(*LiveChanges)(nil),            // 2: fairlead.console.v1.LiveChanges
-	(Kind)(0),                      // 3: fairlead.console.v1.Kind
-	(*SnapshotBegin)(nil),          // 4: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),            // 5: fairlead.console.v1.SnapshotEnd
-	(*Heartbeat)(nil),              // 6: fairlead.console.v1.Heartbeat
-	(*Resource)(nil),               // 7: fairlead.console.v1.Resource
-	(*Deleted)(nil),                // 8: fairlead.console.v1.Deleted
+	(*CountResourcesRequest)(nil),  // 0: fairlead.console.v1.CountResourcesRequest
+	(*CountResourcesResponse)(nil), // 1: fairlead.console.v1.CountResourcesResponse
+	(*ResourceCount)(nil),          // 2: fairlead.console.v1.ResourceCount
+	(*WatchResourcesRequest)(nil),  // 3: fairlead.console.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil), // 4: fairlead.console.v1.WatchResourcesResponse
+	(*LiveChanges)(nil),            // 5: fairlead.console.v1.LiveChanges
+	(Kind)(0),                      // 6: fairlead.console.v1.Kind
+	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
+	(*SnapshotBegin)(nil),          // 8: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),            // 9: fairlead.console.v1.SnapshotEnd
+	(*Heartbeat)(nil),              // 10: fairlead.console.v1.Heartbeat
+	(*Resource)(nil),               // 11: fairlead.console.v1.Resource
+	(*Deleted)(nil),                // 12: fairlead.console.v1.Deleted
 }
 var file_fairlead_console_v1_live_service_proto_depIdxs = []int32{
-	3, // 0: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
-	4, // 1: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	5, // 2: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	2, // 3: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
-	6, // 4: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	7, // 5: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
-	8, // 6: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
-	0, // 7: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
-	1, // 8: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	6,  // 0: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
+	2,  // 1: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
+	7,  // 2: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	6,  // 3: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
+	8,  // 4: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	9,  // 5: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	5,  // 6: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
+	10, // 7: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	11, // 8: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
+	12, // 9: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
+	3,  // 10: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
+	0,  // 11: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
+	4,  // 12: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
+	1,  // 13: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_live_service_proto_init() }
@@ -333,7 +524,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 	}
 	file_fairlead_console_v1_apply_service_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_init()
-	file_fairlead_console_v1_live_service_proto_msgTypes[1].OneofWrappers = []any{
+	file_fairlead_console_v1_live_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*WatchResourcesResponse_SnapshotBegin)(nil),
 		(*WatchResourcesResponse_SnapshotEnd)(nil),
 		(*WatchResourcesResponse_Changes)(nil),
@@ -345,7 +536,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_live_service_proto_rawDesc), len(file_fairlead_console_v1_live_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -10,6 +10,7 @@ package filter
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,6 +48,21 @@ func Levels(words ...string) Type { return Type{kind: level, levels: words} }
 
 // Fields are those of a kind of row.
 type Fields map[string]Type
+
+// Worded says why rows can't be counted by the values of a field; nil: it holds texts or words.
+func (f Fields) Worded(name string) error {
+	t, ok := f[name]
+	if key, label := strings.CutPrefix(name, "labels."); label && key != "" && f["labels"].kind == labels {
+		t, ok = Text, true
+	}
+	switch {
+	case !ok:
+		return errors.New(unknown(name, f))
+	case t.kind != text && t.kind != level:
+		return fmt.Errorf("%s: only fields with texts or words can be counted by", name)
+	}
+	return nil
+}
 
 // Value is what a row has in a field: a text or a level in Text, a number or the microseconds of a time in Number.
 type Value struct {

@@ -20,8 +20,8 @@ button.onclick = async () => {
   try {
     const answer = await fetch(location.pathname, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({code})});
     if (!answer.ok) { say(await answer.text()); return; }
-    history.replaceState(null, "", location.pathname);
     say("You are logged in as " + (await answer.json()).user + ".");
+    location.replace("/");
   } catch (e) { button.disabled = false; say("The hub can't be reached: " + e.message); }
 };
 `
@@ -32,7 +32,7 @@ const (
 	onceHTML = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Log in to Fairlead</title><meta name="viewport" content="width=device-width"><style>` + pageStyle +
 		`</style><h1>Fairlead</h1><p>This link logs you in, once.</p><p><button id="go">Log in</button></p><p id="said" role="status"></p><script>` + onceScript + `</script></html>`
 	doneHTML = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Logged in to Fairlead</title><meta name="viewport" content="width=device-width"><style>` + pageStyle +
-		`</style><h1>Fairlead</h1><p>You are logged in as {{.}}.</p></html>`
+		`</style><h1>Fairlead</h1><p>You are logged in as {{.}}. <a href="/">Go to the fleet</a></p></html>`
 )
 
 func inlineHash(text string) string {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -36,6 +39,7 @@ func readMounts(d Deps) []server.Mount {
 func readPolicy() identity.Policy {
 	return identity.Policy{
 		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
+		consolev1connect.LiveServiceCountResourcesProcedure: identity.RoleUser,
 
 		consolev1connect.EventServiceListEventsProcedure:  identity.RoleUser,
 		consolev1connect.EventServiceWatchEventsProcedure: identity.RoleUser,
@@ -71,6 +75,18 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
 	}
 	return s.fail(ctx, err)
+}
+
+func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResourcesRequest) (*consolev1.CountResourcesResponse, error) {
+	now := time.Now()
+	groups, err := s.Board.Count(ctx, decodeKind(req.GetKind()), req.GetFilter(), req.GetGroupBy())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	counts := each(groups, func(g live.Group) *consolev1.ResourceCount {
+		return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))} //nolint:gosec // It is bounded.
+	})
+	return &consolev1.CountResourcesResponse{Counts: counts, ObservedTime: timestamppb.New(now)}, nil
 }
 
 func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchResourcesResponse, error) {

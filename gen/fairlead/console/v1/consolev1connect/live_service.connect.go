@@ -36,6 +36,9 @@ const (
 	// LiveServiceWatchResourcesProcedure is the fully-qualified name of the LiveService's
 	// WatchResources RPC.
 	LiveServiceWatchResourcesProcedure = "/fairlead.console.v1.LiveService/WatchResources"
+	// LiveServiceCountResourcesProcedure is the fully-qualified name of the LiveService's
+	// CountResources RPC.
+	LiveServiceCountResourcesProcedure = "/fairlead.console.v1.LiveService/CountResources"
 )
 
 // LiveServiceClient is a client for the fairlead.console.v1.LiveService service.
@@ -46,6 +49,10 @@ type LiveServiceClient interface {
 	// latest state counts: states in between may be left out. Errors: InvalidArgument (filter), Unavailable (the
 	// console stops: dial again).
 	WatchResources(context.Context, *v1.WatchResourcesRequest) (*connect.ServerStreamForClient[v1.WatchResourcesResponse], error)
+	// CountResources counts what the caller may see of a kind, by the values of fields, such as services by cluster and
+	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
+	// values).
+	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
 }
 
 // NewLiveServiceClient constructs a client for the fairlead.console.v1.LiveService service. By
@@ -65,17 +72,34 @@ func NewLiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(liveServiceMethods.ByName("WatchResources")),
 			connect.WithClientOptions(opts...),
 		),
+		countResources: connect.NewClient[v1.CountResourcesRequest, v1.CountResourcesResponse](
+			httpClient,
+			baseURL+LiveServiceCountResourcesProcedure,
+			connect.WithSchema(liveServiceMethods.ByName("CountResources")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // liveServiceClient implements LiveServiceClient.
 type liveServiceClient struct {
 	watchResources *connect.Client[v1.WatchResourcesRequest, v1.WatchResourcesResponse]
+	countResources *connect.Client[v1.CountResourcesRequest, v1.CountResourcesResponse]
 }
 
 // WatchResources calls fairlead.console.v1.LiveService.WatchResources.
 func (c *liveServiceClient) WatchResources(ctx context.Context, req *v1.WatchResourcesRequest) (*connect.ServerStreamForClient[v1.WatchResourcesResponse], error) {
 	return c.watchResources.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// CountResources calls fairlead.console.v1.LiveService.CountResources.
+func (c *liveServiceClient) CountResources(ctx context.Context, req *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error) {
+	response, err := c.countResources.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // LiveServiceHandler is an implementation of the fairlead.console.v1.LiveService service.
@@ -86,6 +110,10 @@ type LiveServiceHandler interface {
 	// latest state counts: states in between may be left out. Errors: InvalidArgument (filter), Unavailable (the
 	// console stops: dial again).
 	WatchResources(context.Context, *v1.WatchResourcesRequest, *connect.ServerStream[v1.WatchResourcesResponse]) error
+	// CountResources counts what the caller may see of a kind, by the values of fields, such as services by cluster and
+	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
+	// values).
+	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
 }
 
 // NewLiveServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -101,10 +129,19 @@ func NewLiveServiceHandler(svc LiveServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(liveServiceMethods.ByName("WatchResources")),
 		connect.WithHandlerOptions(opts...),
 	)
+	liveServiceCountResourcesHandler := connect.NewUnaryHandlerSimple(
+		LiveServiceCountResourcesProcedure,
+		svc.CountResources,
+		connect.WithSchema(liveServiceMethods.ByName("CountResources")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.LiveService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LiveServiceWatchResourcesProcedure:
 			liveServiceWatchResourcesHandler.ServeHTTP(w, r)
+		case LiveServiceCountResourcesProcedure:
+			liveServiceCountResourcesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -116,4 +153,8 @@ type UnimplementedLiveServiceHandler struct{}
 
 func (UnimplementedLiveServiceHandler) WatchResources(context.Context, *v1.WatchResourcesRequest, *connect.ServerStream[v1.WatchResourcesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.WatchResources is not implemented"))
+}
+
+func (UnimplementedLiveServiceHandler) CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.CountResources is not implemented"))
 }

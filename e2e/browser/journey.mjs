@@ -1,0 +1,91 @@
+// Walks through the pages in Chromium as a person does: journey.mjs CHROMIUM LINK SERVICE. It prints a line when something has to
+// happen outside of the browser, and goes on when a line comes back.
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+const { chromium } = createRequire(process.env.NODE_MODULES + "/")("playwright-core");
+
+const [executablePath, link, service] = process.argv.slice(2);
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const outside = async (what) => {
+  console.log(what);
+  await lines.next();
+};
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); // tests run as root, too
+const wrong = [];
+try {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  const page = await context.newPage();
+  page.setDefaultTimeout(60_000);
+  page.on("pageerror", (e) => wrong.push(`script: ${e.message}`));
+  page.on("console", (m) => m.type() === "error" && !/status of 40[14]/.test(m.text()) && wrong.push(`console: ${m.text()}`));
+
+  // An address from a chat, before the login.
+  const hub = new URL(link).origin;
+  await page.goto(`${hub}/service/${service}`);
+  await page.getByLabel("Login link").waitFor();
+
+  await page.goto(link);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
+  const cookies = await context.cookies();
+  const session = cookies.find((c) => c.name === "__Host-fairlead");
+  if (!session?.httpOnly || !session.secure || session.sameSite !== "Strict") wrong.push(`cookie: ${JSON.stringify(session)}`);
+  const stored = await page.evaluate(() => JSON.stringify(localStorage) + document.cookie + location.href);
+  if (stored.includes(session?.value) || stored.includes("fairlead-login-")) wrong.push(`a script can read the credential: ${stored}`);
+
+  // From the fleet to one service, by keyboard.
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await page.getByRole("heading", { name: "Services" }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type(service);
+  await page.waitForURL(new RegExp(`q=${service}`));
+  await page.getByRole("link", { name: service, exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: `${service} healthy` }).waitFor();
+  await page.getByText("same content as the hub").waitFor();
+
+  // Held by a person, with a reason that everybody sees; and resumed.
+  await page.getByRole("button", { name: "Hold" }).click();
+  await page.getByLabel("Reason").fill("looks odd <b>today</b>");
+  await page.locator("dialog[open]").getByRole("button", { name: "Hold" }).click();
+  await page.getByText("looks odd <b>today</b>").waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator("dialog[open]").getByRole("button", { name: "Resume" }).click();
+  await page.getByText("looks odd").waitFor({ state: "detached" });
+
+  await page.getByRole("link", { name: "Objects" }).click();
+  await page.locator("summary", { hasText: "ConfigMap" }).waitFor();
+  await page.getByRole("link", { name: "History" }).click();
+  await page.getByRole("button", { name: "Roll back" }).first().waitFor();
+
+  // A bad commit shows by itself, with file and cause, on the page that is open.
+  await page.getByRole("link", { name: "Overview" }).click();
+  await outside("break");
+  await page.getByRole("heading", { name: `${service} failed` }).waitFor();
+  await page.getByRole("region", { name: "Why" }).getByText("broken.yaml").waitFor();
+  await page.goto(hub);
+  await page.getByRole("link", { name: service, exact: true }).first().waitFor();
+  await outside("mend");
+  await page.goto(`${hub}/service/${service}?tab=yaml`);
+  await page.getByRole("heading", { name: `${service} healthy` }).waitFor();
+  await page.getByText(`name: ${service}`).waitFor();
+
+  await page.goto(`${hub}/clusters/local-a/api/v1/namespaces`);
+  await page.waitForURL(`${hub}/cluster/local-a`);
+  await page.getByText("fairlead kubeconfig local-a").waitFor();
+  await page.goto(`${hub}/service/no-such-service`);
+  await page.getByRole("alert").getByText("no-such-service").waitFor();
+
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Login link").waitFor();
+  if (wrong.length) throw new Error(wrong.join("\n"));
+  console.log("done");
+} catch (e) {
+  const pages = browser.contexts().flatMap((c) => c.pages());
+  for (const p of pages) console.error(p.url(), await p.innerText("body").catch(String));
+  throw e;
+} finally {
+  await browser.close();
+  process.stdin.destroy(); // which would keep this process alive
+}

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A person logs in by a link, finds a service, holds and resumes it, and sees a bad commit come and go, on the real product.
+func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("no browser: run tools/install.sh")
+	}
+	if text, err := exec.CommandContext(ctx, "../tools/buf.sh", "--prepare").CombinedOutput(); err != nil {
+		t.Fatalf("install playwright: %v\n%s", err, text)
+	}
+	modules, err := filepath.Abs("../tools/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ship, err := s.NewShip(ctx, "seen", "seen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ship.WaitApplied(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
+	link, err := s.Fairlead(ctx, "admin", "login-link", "ada", "--group", "fairlead:admins")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, "node", "browser/journey.mjs", chromium, strings.TrimSpace(link), ship.Service(s.Clusters[0]))
+	cmd.Env = append(os.Environ(), "NODE_MODULES="+modules, "HOME="+t.TempDir())
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	answers, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		files := map[string]map[string]string{"break": {"broken.yaml": "kind: [\n"}, "mend": {"broken.yaml": ""}}[lines.Text()]
+		if files == nil {
+			done = lines.Text() == "done"
+			continue
+		}
+		if _, err := ship.PushFiles(ctx, lines.Text(), files); err != nil {
+			t.Error(err)
+		}
+		if _, err := answers.Write([]byte("\n")); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil || !done {
+		t.Fatalf("%v\n%s", err, &failure)
+	}
+}

@@ -1,0 +1,120 @@
+package pages_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"fairlead.dev/services/console/internal/pages"
+)
+
+func built() fstest.MapFS {
+	return fstest.MapFS{
+		"index.html":            {Data: []byte("<!doctype html>the document")},
+		"assets/app-1a2b.js":    {Data: []byte("the script")},
+		"assets/app-1a2b.js.br": {Data: []byte("br")},
+		"assets/app-1a2b.js.gz": {Data: []byte("gz")},
+		"icon.svg":              {Data: []byte("<svg/>")},
+	}
+}
+
+const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+
+func get(t *testing.T, files fstest.MapFS, method, path string, headers ...string) *http.Response {
+	t.Helper()
+	h, err := pages.New(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	var text strings.Builder
+	if err := resp.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(text.String(), "\r\n\r\n")
+	return after
+}
+
+func TestEveryAddressOfPeopleIsThePage(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/", "/services?q=state%20%3E%3D%20degraded", "/service/web", "/clusters", "/no/such/page", "/service/web.js"} {
+		resp := get(t, built(), "GET", path, "Accept", browser)
+		if text := body(t, resp); resp.StatusCode != http.StatusOK || !strings.Contains(text, "the document") {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
+		}
+		if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", path, policy)
+		}
+		if resp.Header.Get("Cache-Control") != "no-cache" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, resp.Header)
+		}
+	}
+}
+
+func TestProgramsThatAskForNothingGetNotFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"GET", "/services", "application/json"},
+		{"GET", "/v1/no-such", browser},
+		{"GET", "/fairlead.console.v1.NoSuchService/Get", browser},
+		{"GET", "/assets/app-0000.js", browser},
+		{"POST", "/", browser},
+		{"GET", "/assets/", browser},
+		{"GET", "/assets/../../../../etc/passwd", "*/*"},
+	} {
+		if resp := get(t, built(), c[0], c[1], "Accept", c[2]); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%v: %d", c, resp.StatusCode)
+		}
+	}
+}
+
+func TestAssetsAreKeptForEverAndSentSmall(t *testing.T) {
+	t.Parallel()
+	for accepted, want := range map[string]string{"gzip, deflate, br, zstd": "br", "gzip": "gz", "br;q=0, gzip": "gz", "": "the script"} {
+		resp := get(t, built(), "GET", "/assets/app-1a2b.js", "Accept-Encoding", accepted)
+		if got := body(t, resp); got != want || !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") || !strings.Contains(resp.Header.Get("Content-Type"), "javascript") {
+			t.Errorf("%q: %q %v", accepted, got, resp.Header)
+		}
+	}
+}
+
+func TestUnchangedPageIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	tag := get(t, built(), "GET", "/", "Accept", browser).Header.Get("Etag")
+	if resp := get(t, built(), "GET", "/services", "Accept", browser, "If-None-Match", tag); resp.StatusCode != http.StatusNotModified {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+func TestPersonAtAClustersAPIIsLedToItsPage(t *testing.T) {
+	t.Parallel()
+	resp := get(t, built(), "GET", "/clusters/edge-1/api/v1/pods", "Accept", browser)
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/cluster/edge-1" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+	// What follows the host of an address must never name another host.
+	resp = get(t, built(), "GET", "/clusters//evil.example/x", "Accept", browser)
+	if to := resp.Header.Get("Location"); to != "/cluster/" {
+		t.Errorf("led to %q", to)
+	}
+}
+
+func TestConsoleWithoutPagesSaysHowToBuildThem(t *testing.T) {
+	t.Parallel()
+	resp := get(t, fstest.MapFS{".gitkeep": {}}, "GET", "/services", "Accept", browser)
+	if text := body(t, resp); resp.StatusCode != http.StatusNotFound || !strings.Contains(text, "make build") {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+}

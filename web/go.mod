@@ -1,0 +1,3 @@
+module fairlead.dev/web
+
+go 1.26.0

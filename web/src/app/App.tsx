@@ -1,0 +1,62 @@
+import { useQuery } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import { Route, Routes } from 'react-router'
+import { failureOf } from '../hub/errors'
+import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
+import { Activity } from '../pages/activity/Activity'
+import { Cluster } from '../pages/cluster/Cluster'
+import { Clusters } from '../pages/clusters/Clusters'
+import { Fleet } from '../pages/fleet/Fleet'
+import { Missing } from '../pages/missing/Missing'
+import { Service } from '../pages/service/Service'
+import { Services } from '../pages/services/Services'
+import { Sources } from '../pages/sources/Sources'
+import { Failed, Waiting } from '../ui/Panel'
+import { Login } from './Login'
+import { Shell } from './Shell'
+
+export function App() {
+  const session = useQuery({ queryKey: ['session'], queryFn: getSession, refetchInterval: 30_000 })
+  const { data, error, refetch } = session
+  const renewal = data?.expireTime
+  useEffect(() => {
+    if (!data || !renewal) return
+    const timer = setTimeout(
+      () =>
+        void renewSession().then(
+          () => refetch(),
+          () => refetch(),
+        ),
+      renewAfter(data, Date.now()),
+    )
+    return () => clearTimeout(timer)
+  }, [data, renewal, refetch])
+
+  // Typed text stays where a session is over: the login stands in place of the page only when nobody was logged in before.
+  if (error instanceof SignedOut) return <Login done={() => void refetch()} />
+  if (!data) {
+    return error ? (
+      <div className="login">
+        <Failed failure={failureOf(error)} again={() => void refetch()} />
+      </div>
+    ) : (
+      <div className="login">
+        <Waiting what="your session" />
+      </div>
+    )
+  }
+  return (
+    <Shell session={data} away={error ? failureOf(error).message : ''}>
+      <Routes>
+        <Route path="/" element={<Fleet />} />
+        <Route path="/services" element={<Services />} />
+        <Route path="/service/:name" element={<Service />} />
+        <Route path="/clusters" element={<Clusters />} />
+        <Route path="/cluster/:name" element={<Cluster />} />
+        <Route path="/sources" element={<Sources />} />
+        <Route path="/activity" element={<Activity />} />
+        <Route path="*" element={<Missing />} />
+      </Routes>
+    </Shell>
+  )
+}

@@ -1,0 +1,37 @@
+// A session is a cookie that no script can read; the hub tells whose it is and how long it lasts.
+export type Session = { user: string; groups: string[]; expireTime: string; endTime: string }
+
+const path = '/v1/session'
+const marked = { 'Fairlead-Csrf': '1' }
+
+export class SignedOut extends Error {}
+
+async function sessionOf(answer: Response): Promise<Session> {
+  if (answer.status === 401) throw new SignedOut()
+  if (!answer.ok) throw new Error((await answer.text()).trim())
+  return answer.json()
+}
+
+export const getSession = () => fetch(path).then(sessionOf)
+export const renewSession = () => fetch(path, { method: 'POST', headers: marked }).then(sessionOf)
+
+export async function endSession(): Promise<void> {
+  const answer = await fetch(path, { method: 'DELETE', headers: marked })
+  if (!answer.ok && answer.status !== 401) throw new Error((await answer.text()).trim())
+}
+
+// The code of a login link begins the session. People paste the whole link or the code.
+export async function useLoginLink(typed: string): Promise<void> {
+  const code = typed.trim().replace(/^.*#/, '')
+  const answer = await fetch('/v1/login/once', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ code }),
+  })
+  if (!answer.ok) throw new Error((await answer.text()).trim())
+}
+
+// A session is renewed when half of what is left of it is over, and never more often than once a minute.
+export function renewAfter(session: Session, now: number): number {
+  return Math.max(60_000, (Date.parse(session.expireTime) - now) / 2)
+}

@@ -1,0 +1,15 @@
+import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { age } from './ages'
+import { useNow } from './asked'
+
+// How long ago something was; the exact time comes with the pointer.
+export function Age({ of }: { of: Timestamp | undefined }) {
+  const now = useNow()
+  if (!of) return <span className="quiet">never</span>
+  const date = timestampDate(of)
+  return (
+    <time dateTime={date.toISOString()} title={`${date.toLocaleString()} (${date.toISOString()})`}>
+      {age(now - date.getTime())}
+    </time>
+  )
+}

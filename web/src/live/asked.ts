@@ -1,0 +1,42 @@
+import { useEffect, useState } from 'react'
+import { type Failure, failureOf } from '../hub/errors'
+
+// Pages ask again this often while they are seen.
+export const every = 5_000
+// An answer that is older is shown as stale.
+export const staleAfter = 25_000
+
+export type Freshness = { asOf: number; stale: boolean; failure?: Failure }
+
+type Answered = { dataUpdatedAt: number; error: unknown; failureReason?: unknown }
+
+// What a page shows is as old as its oldest answer.
+export function freshness(answers: Answered[], now: number): Freshness {
+  const asOf = Math.min(...answers.map((a) => a.dataUpdatedAt))
+  const failed = answers.map((a) => a.error ?? a.failureReason).find((e) => e != null)
+  const stale = asOf > 0 && now - asOf > staleAfter
+  return failed == null ? { asOf, stale } : { asOf, stale, failure: failureOf(failed) }
+}
+
+// One clock for the whole page; its ticks cost a render of the small parts that show ages.
+const tickers = new Set<() => void>()
+let timer: ReturnType<typeof setInterval> | undefined
+
+export function useNow(): number {
+  const [now, setNow] = useState(Date.now)
+  useEffect(() => {
+    const tick = () => setNow(Date.now())
+    tickers.add(tick)
+    timer ??= setInterval(() => {
+      for (const t of tickers) t()
+    }, 1000)
+    return () => {
+      tickers.delete(tick)
+      if (tickers.size === 0) {
+        clearInterval(timer)
+        timer = undefined
+      }
+    }
+  }, [])
+  return now
+}

@@ -1,0 +1,102 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { Link, useParams } from 'react-router'
+import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
+import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
+import { failureOf } from '../../hub/errors'
+import { quote } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { freshness, useNow } from '../../live/asked'
+import { State } from '../../state/State'
+import { isState, worstFirst } from '../../state/states'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { plain } from '../../ui/text'
+import { Events } from '../activity/Events'
+
+export function Cluster() {
+  const { name = '' } = useParams()
+  const got = useQuery(ClusterService.method.getCluster, { name })
+  const filter = `cluster = ${quote(name)}`
+  const services = useQuery(LiveService.method.countResources, {
+    kind: Kind.SERVICE,
+    filter,
+    groupBy: ['state'],
+  })
+  const fresh = freshness([got], useNow())
+  const status = got.data?.cluster?.status
+  return (
+    <>
+      <Title tab={name}>
+        {plain(name, 80)} {status && <State of={status.connected ? 'healthy' : 'unknown'} />}
+      </Title>
+      {got.error && !got.data ? (
+        <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
+      ) : null}
+      {got.data && <Stale of={fresh} again={() => void got.refetch()} />}
+      {got.isPending && <Waiting what="the cluster" />}
+      {got.data && (
+        <div className={fresh.stale || fresh.failure ? 'columns stale' : 'columns'}>
+          <section className="panel">
+            <h2>Agent</h2>
+            <dl>
+              <dt>Connection</dt>
+              <dd>
+                {status?.connected ? (
+                  'connected'
+                ) : (
+                  <>
+                    not connected; what its services say is as of then. Is the agent running?{' '}
+                    <code>kubectl -n fairlead-system get pods</code>
+                  </>
+                )}
+              </dd>
+              <dt>Last seen</dt>
+              <dd>
+                <Age of={status?.lastSeenTime} />
+              </dd>
+              <dt>Joined</dt>
+              <dd>
+                <Age of={status?.joinTime} />
+              </dd>
+              <dt>Kubernetes</dt>
+              <dd>{plain(status?.kubernetesVersion ?? '') || 'not known'}</dd>
+              <dt>Agent</dt>
+              <dd>
+                {plain(status?.agentVersion ?? '') || 'not known'}{' '}
+                {status?.skew && <span className="quiet">{plain(status.skew)}</span>}
+              </dd>
+              <dt>kubectl</dt>
+              <dd>
+                <code>fairlead kubeconfig {name}</code>
+              </dd>
+            </dl>
+          </section>
+          <section className="panel">
+            <h2>Services</h2>
+            <div className="counters">
+              {worstFirst.map((s) => {
+                const count = services.data?.counts.find((c) => c.values[0] === s)?.count
+                return count ? (
+                  <Link key={s} to={`/services?q=${encodeURIComponent(`${filter} AND state = ${s}`)}`}>
+                    <State of={s} />
+                    <strong style={{ marginLeft: 8 }}>{count}</strong>
+                  </Link>
+                ) : null
+              })}
+            </div>
+            {services.data?.counts.every((c) => !isState(c.values[0] ?? '')) && (
+              <p>None is delivered here.</p>
+            )}
+            <p>
+              <Link to={`/services?q=${encodeURIComponent(filter)}`}>All services of this cluster</Link>
+            </p>
+          </section>
+        </div>
+      )}
+      <section className="panel">
+        <h2>Events</h2>
+        <Events filter={filter} size={25} />
+      </section>
+    </>
+  )
+}

@@ -1,0 +1,217 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { Link, useSearchParams } from 'react-router'
+import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
+import { EventService } from '../../gen/fairlead/console/v1/event_service_pb'
+import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
+import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
+import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
+import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { freshness, useNow } from '../../live/asked'
+import { State } from '../../state/State'
+import { stateOf, worstFirst } from '../../state/states'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { plain } from '../../ui/text'
+import { type Cell, cellsOf, groups, sums } from './cells'
+
+// The grid draws so many cells; beyond, only the clusters that are not well.
+const most = 400
+
+export function Fleet() {
+  const [params] = useSearchParams()
+  const group = params.get('group') ?? ''
+  const services = useQuery(LiveService.method.countResources, {
+    kind: Kind.SERVICE,
+    groupBy: ['cluster', 'state'],
+  })
+  const by = group ? [`labels.${group}`] : []
+  const clusters = useQuery(LiveService.method.countResources, {
+    kind: Kind.CLUSTER,
+    groupBy: ['name', 'connected', ...by],
+  })
+  const asked = [services, clusters]
+  const fresh = freshness(asked, useNow())
+  const again = () => {
+    for (const a of asked) void a.refetch()
+  }
+  const failed = asked.find((a) => a.error && !a.data)
+  if (failed) return <Failed failure={failureOf(failed.error)} again={again} />
+  if (!services.data || !clusters.data)
+    return (
+      <>
+        <Title tab="Fleet">Fleet</Title>
+        <Waiting what="the fleet" />
+      </>
+    )
+  const byState = sums(services.data.counts)
+  const cells = cellsOf(clusters.data.counts, services.data.counts)
+  return (
+    <>
+      <Title tab={byState.get('failed') ? '✕ Fleet' : 'Fleet'}>Fleet</Title>
+      <Stale of={fresh} again={again} />
+      <div className={fresh.stale || fresh.failure ? 'counters stale' : 'counters'}>
+        {worstFirst
+          .filter((s) => byState.get(s))
+          .map((s) => (
+            <Link key={s} to={`/services?q=${encodeURIComponent(`state = ${s}`)}`}>
+              <State of={s} />
+              <strong style={{ marginLeft: 8 }}>{byState.get(s)?.toLocaleString()}</strong>
+            </Link>
+          ))}
+        {byState.size === 0 && <span>No service is in the catalog yet.</span>}
+      </div>
+      <div className="columns">
+        <NeedsAPerson />
+        <Clusters cells={cells} group={group} />
+        <Changed />
+        <Trouble />
+      </div>
+    </>
+  )
+}
+
+function NeedsAPerson() {
+  const list = useQuery(ServiceService.method.listServices, {
+    filter: 'state >= waiting',
+    orderBy: 'state desc, state_since desc',
+    pageSize: 12,
+    readMask: {
+      paths: ['metadata.name', 'spec.cluster', 'status.state', 'status.state_message', 'status.state_since'],
+    },
+  })
+  return (
+    <section className="panel">
+      <h2>Needs a person</h2>
+      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      {list.data?.services.length === 0 && <p>Nothing does.</p>}
+      <ul className="lines">
+        {list.data?.services.map((s) => (
+          <li key={s.metadata?.name}>
+            <State of={stateOf(s.status?.state)} />{' '}
+            <Link to={`/service/${s.metadata?.name}`}>{s.metadata?.name}</Link>{' '}
+            <span className="quiet">
+              {s.spec?.cluster} · <Age of={s.status?.stateSince} />
+            </span>
+            <div className="quiet">{plain(s.status?.stateMessage ?? '', 240)}</div>
+          </li>
+        ))}
+      </ul>
+      {list.data?.nextPageToken && (
+        <Link to={`/services?q=${encodeURIComponent('state >= waiting')}`}>All of them</Link>
+      )}
+    </section>
+  )
+}
+
+function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
+  const labels = useQuery(ClusterService.method.listClusters, {
+    pageSize: 100,
+    readMask: { paths: ['metadata.labels'] },
+  })
+  const keys = [
+    ...new Set(labels.data?.clusters.flatMap((c) => Object.keys(c.metadata?.labels ?? {})) ?? []),
+  ].sort()
+  const [, setParams] = useSearchParams()
+  return (
+    <section className="panel">
+      <div className="head">
+        <h2>Clusters {cells.length.toLocaleString()}</h2>
+        {(keys.length > 0 || group) && (
+          <label>
+            by{' '}
+            <select
+              value={group}
+              onChange={(e) => setParams(e.target.value ? { group: e.target.value } : {})}
+              aria-label="Group the clusters by a label"
+            >
+              <option value="">nothing</option>
+              {[...new Set([...keys, ...(group ? [group] : [])])].map((k) => (
+                <option key={k}>{k}</option>
+              ))}
+            </select>
+          </label>
+        )}
+      </div>
+      {cells.length === 0 && (
+        <p>
+          No cluster has joined. <code>fairlead cluster join NAME</code> joins the one that kubectl speaks to.
+        </p>
+      )}
+      {groups(cells).map(([name, list]) => (
+        <div key={name}>
+          {group && (
+            <div>
+              <strong>{name || 'without it'}</strong> {list.length.toLocaleString()}
+            </div>
+          )}
+          <div className="grid">
+            {list
+              .filter((c) => cells.length <= most || c.state !== 'healthy')
+              .slice(0, 2000)
+              .map((c) => (
+                <Link key={c.name} to={`/cluster/${c.name}`} title={`${c.name}: ${c.words}`}>
+                  <State of={c.state} note={`${c.name}: ${c.words}`} />
+                  <span className="state">
+                    <span className="word">{c.name}</span>
+                  </span>
+                </Link>
+              ))}
+            {cells.length > most && (
+              <span className="quiet">+{list.filter((c) => c.state === 'healthy').length} well</span>
+            )}
+          </div>
+        </div>
+      ))}
+    </section>
+  )
+}
+
+function Changed() {
+  const list = useQuery(EventService.method.listEvents, {
+    filter: 'time > 1h AND type : service',
+    pageSize: 10,
+  })
+  return (
+    <section className="panel">
+      <h2>Changed in the last hour</h2>
+      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      {list.data?.events.length === 0 && <p>Nothing did.</p>}
+      <ul className="lines">
+        {list.data?.events.map((e) => (
+          <li key={e.id}>
+            <Age of={e.time} /> {e.service ? <Link to={`/service/${e.service}`}>{e.service}</Link> : null}{' '}
+            <span className="quiet">{e.cluster}</span> {plain(e.message, 200)}
+          </li>
+        ))}
+      </ul>
+      <Link to="/activity">All activity</Link>
+    </section>
+  )
+}
+
+function Trouble() {
+  const list = useQuery(SourceService.method.listSources, {
+    filter: 'state = failing',
+    orderBy: 'state_since desc',
+    pageSize: 10,
+  })
+  return (
+    <section className="panel">
+      <h2>Sources in trouble</h2>
+      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      {list.data?.sources.length === 0 && <p>None is.</p>}
+      <ul className="lines">
+        {list.data?.sources.map((s) => (
+          <li key={s.metadata?.name}>
+            <Link to={`/sources?q=${encodeURIComponent(`name = ${s.metadata?.name}`)}`}>
+              {s.metadata?.name}
+            </Link>{' '}
+            <Age of={s.status?.problem?.since} />
+            <div className="quiet">{plain(s.status?.problem?.message ?? '', 300)}</div>
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}

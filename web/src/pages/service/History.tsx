@@ -1,0 +1,137 @@
+import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
+import { useQuery } from '@connectrpc/connect-query'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import {
+  type Deployment,
+  DeploymentCause,
+  DeploymentOutcome,
+  RevisionService,
+} from '../../gen/fairlead/console/v1/revision_service_pb'
+import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { State } from '../../state/State'
+import type { State as Name } from '../../state/states'
+import { Pager, usePages } from '../../ui/Pager'
+import { Failed, Waiting } from '../../ui/Panel'
+import { plain, shortCommit } from '../../ui/text'
+import { Ask, useLever } from './Levers'
+
+const outcomes: Record<number, [Name, string]> = {
+  [DeploymentOutcome.RUNNING]: ['progressing', 'on its way'],
+  [DeploymentOutcome.HEALTHY]: ['healthy', ''],
+  [DeploymentOutcome.DEGRADED]: ['degraded', ''],
+  [DeploymentOutcome.FAILED]: ['failed', ''],
+  [DeploymentOutcome.OVERTAKEN]: ['pending', 'a newer one came first'],
+}
+const causes: Record<number, string> = {
+  [DeploymentCause.COMMIT]: 'commit',
+  [DeploymentCause.SPEC]: 'spec',
+  [DeploymentCause.CONFIG]: 'configuration',
+  [DeploymentCause.ROLLBACK]: 'rollback',
+  [DeploymentCause.PIN]: 'pin',
+}
+
+// What was delivered, how long each step took, and the way back to it.
+export function History({ of, changed }: { of: Service; changed: () => void }) {
+  const service = of.metadata?.name ?? ''
+  const pages = usePages(service)
+  const list = useQuery(RevisionService.method.listDeployments, {
+    service,
+    pageSize: 30,
+    pageToken: pages.token,
+  })
+  const rollback = useLever(RevisionService.method.rollbackService, changed)
+  if (list.error && !list.data)
+    return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
+  if (!list.data) return <Waiting what="the history" />
+  if (list.data.deployments.length === 0) return <p>Nothing was delivered yet.</p>
+  return (
+    <>
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              {[
+                '#',
+                'Outcome',
+                'When',
+                'Cause',
+                'Commit',
+                'Fetched',
+                'Delivered',
+                'Applied',
+                'Healthy',
+                '',
+              ].map((t) => (
+                <th scope="col" key={t}>
+                  {t}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {list.data.deployments.map((d) => {
+              const [state, note] = outcomes[d.outcome] ?? ['unknown', '']
+              return (
+                <tr key={String(d.number)}>
+                  <td>{String(d.number)}</td>
+                  <td>
+                    <State of={state} /> {note && <span className="quiet">{note}</span>}
+                    {d.message && <div className="cause">{plain(d.message, 400)}</div>}
+                  </td>
+                  <td>
+                    <Age of={d.deliverTime ?? d.fetchTime} />
+                  </td>
+                  <td>
+                    {causes[d.cause] ?? ''} {plain(d.author, 100)}
+                  </td>
+                  <td>
+                    <span className="mono">{shortCommit(d.commit?.commit)}</span>{' '}
+                    {plain(d.commit?.subject ?? '', 120)}
+                  </td>
+                  {steps(d).map(([name, text]) => (
+                    <td key={name}>{text}</td>
+                  ))}
+                  <td>
+                    <Ask
+                      verb="Roll back"
+                      title={`Roll ${service} back to #${d.number}`}
+                      words={`Commit ${shortCommit(d.commit?.commit)} with the spec of then is delivered, and stays until the ref moves on.`}
+                      lever={rollback}
+                      request={(reason) => ({ service, deployment: d.number, reason })}
+                    />
+                  </td>
+                </tr>
+              )
+            })}
+          </tbody>
+        </table>
+      </div>
+      <Pager pages={pages} next={list.data.nextPageToken} size={30} total={undefined} />
+    </>
+  )
+}
+
+// How long each step took after the one before it.
+function steps(d: Deployment): [string, string][] {
+  const order: [string, Timestamp | undefined][] = [
+    ['fetched', d.fetchTime],
+    ['delivered', d.deliverTime],
+    ['applied', d.applyTime],
+    ['healthy', d.healthyTime],
+  ]
+  let before = d.commit?.commitTime
+  return order.map(([name, at]) => {
+    const text = at && before ? took(timestampMs(at) - timestampMs(before)) : ''
+    before = at ?? before
+    return [name, text]
+  })
+}
+
+export function took(ms: number): string {
+  if (ms < 0) return '0s'
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)}s`
+  if (ms < 600_000) return `${Math.round(ms / 1000)}s`
+  if (ms < 36_000_000) return `${Math.round(ms / 60_000)}m`
+  return `${Math.round(ms / 3_600_000)}h`
+}

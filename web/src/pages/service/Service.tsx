@@ -1,0 +1,145 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { Link, useParams } from 'react-router'
+import type { Service as Resource } from '../../gen/fairlead/console/v1/resources_pb'
+import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
+import { failureOf } from '../../hub/errors'
+import { quote } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { freshness, useNow } from '../../live/asked'
+import { State } from '../../state/State'
+import { stateOf } from '../../state/states'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Tabs, useTab } from '../../ui/Tabs'
+import { plain, shortCommit, shortDigest } from '../../ui/text'
+import { Events } from '../activity/Events'
+import { Configured } from './Configured'
+import { Diff } from './Diff'
+import { History } from './History'
+import { Lever, Levers } from './Levers'
+import { Objects, Troubled } from './Objects'
+
+const tabs = ['overview', 'objects', 'diff', 'events', 'history', 'yaml']
+
+export function Service() {
+  const { name = '' } = useParams()
+  const got = useQuery(ServiceService.method.getService, { name })
+  const tab = useTab(tabs)
+  const fresh = freshness([got], useNow())
+  const service = got.data?.service
+  const again = () => void got.refetch()
+  if (got.error && !service)
+    return (
+      <>
+        <Title tab={name}>{plain(name, 80)}</Title>
+        <Failed failure={failureOf(got.error)} again={again} />
+        <p>
+          <Link to="/services">All services</Link>
+        </p>
+      </>
+    )
+  if (!service)
+    return (
+      <>
+        <Title tab={name}>{plain(name, 80)}</Title>
+        <Waiting what="the service" />
+      </>
+    )
+  const state = stateOf(service.status?.state)
+  const cluster = service.spec?.cluster ?? ''
+  return (
+    <>
+      <div className="head">
+        <Title tab={`${state === 'failed' || state === 'degraded' ? '✕ ' : ''}${name}`}>
+          {name} <State of={state} />
+        </Title>
+        <span className="quiet">
+          <Age of={service.status?.stateSince} />
+          {cluster && (
+            <>
+              {' · '}
+              <Link to={`/cluster/${cluster}`}>{cluster}</Link>
+            </>
+          )}
+          {service.spec?.project && ` · ${service.spec.project}`}
+        </span>
+        <Levers of={service} changed={again} />
+      </div>
+      <Stale of={fresh} again={again} />
+      <Lever of={service} />
+      <div className={fresh.stale || fresh.failure ? 'stale' : ''}>
+        <Truths of={service} />
+      </div>
+      {service.status?.stateMessage && (
+        <section className="panel" aria-label="Why">
+          <h2>Why</h2>
+          <pre>{plain(service.status.stateMessage)}</pre>
+        </section>
+      )}
+      <Tabs names={tabs} />
+      {tab === 'overview' && <Troubled of={service} />}
+      {tab === 'objects' && <Objects service={name} />}
+      {tab === 'diff' && <Diff service={name} />}
+      {tab === 'events' && <Events filter={`service = ${quote(name)}`} size={50} />}
+      {tab === 'history' && <History of={service} changed={again} />}
+      {tab === 'yaml' && <Configured of={service} />}
+    </>
+  )
+}
+
+// What Git says, what the hub hands out, and what the cluster has: three truths, each with its own age.
+function Truths({ of }: { of: Resource }) {
+  const { git, hub, cluster, configProblem } = of.status ?? {}
+  const report = cluster?.report
+  return (
+    <div className="truths">
+      <section className="panel">
+        <h2>Git</h2>
+        <div>
+          <span className="mono">{shortCommit(git?.revision?.commit) || 'nothing fetched yet'}</span>{' '}
+          {git?.revision?.commitTime && <Age of={git.revision.commitTime} />}
+        </div>
+        <div>{plain(git?.revision?.subject ?? '', 200)}</div>
+        <div className="quiet">
+          {plain(git?.revision?.author ?? '', 100)} {of.spec?.source} {of.spec?.ref || 'default branch'}{' '}
+          {of.spec?.path}
+        </div>
+        {git?.problem && <div className="notice bad">{plain(git.problem.message, 600)}</div>}
+      </section>
+      <section className="panel">
+        <h2>Hub</h2>
+        <div>
+          <span className="mono">{shortCommit(hub?.revision?.commit) || 'nothing to deliver yet'}</span>{' '}
+          {hub?.resolveTime && <Age of={hub.resolveTime} />}
+        </div>
+        <div className="quiet mono">{shortDigest(hub?.digest)}</div>
+        {(hub?.problem ?? configProblem) && (
+          <div className="notice bad">{plain((hub?.problem ?? configProblem)?.message ?? '', 600)}</div>
+        )}
+      </section>
+      <section className="panel">
+        <h2>Cluster</h2>
+        <div>
+          <span className="mono">{shortCommit(report?.appliedCommit) || 'nothing applied yet'}</span>{' '}
+          {report?.appliedTime && <Age of={report.appliedTime} />}
+        </div>
+        <div>
+          {report && `${report.objectsHealthy} of ${report.objectsTotal} objects healthy`}
+          {report && report.objectsDrifted > 0 && `, ${report.objectsDrifted} drifted`}
+        </div>
+        <div className="quiet">
+          {hub?.digest && report?.appliedDigest === hub.digest
+            ? 'same content as the hub'
+            : report
+              ? 'another content than the hub'
+              : ''}
+          {cluster?.receiveTime && (
+            <>
+              {' · heard '}
+              <Age of={cluster.receiveTime} />
+            </>
+          )}
+        </div>
+      </section>
+    </div>
+  )
+}

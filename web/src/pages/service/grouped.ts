@@ -1,0 +1,25 @@
+import type { ClusterObject } from '../../gen/fairlead/console/v1/object_service_pb'
+import { healthState, type State, worst, worstFirst } from '../../state/states'
+
+export type Group = { kind: string; list: ClusterObject[]; worst: State }
+
+const stateOf = (o: ClusterObject): State => healthState[o.report?.health ?? ''] ?? 'unknown'
+
+// Objects by kind, the kinds and within them the objects that are worst first.
+export function grouped(objects: ClusterObject[]): Group[] {
+  const kinds = new Map<string, ClusterObject[]>()
+  for (const o of objects) {
+    const kind = o.object?.kind ?? ''
+    const list = kinds.get(kind)
+    if (list) list.push(o)
+    else kinds.set(kind, [o])
+  }
+  const rank = (s: State) => worstFirst.indexOf(s)
+  return [...kinds]
+    .map(([kind, list]) => ({
+      kind,
+      list: list.toSorted((a, b) => rank(stateOf(a)) - rank(stateOf(b))),
+      worst: worst(list.map(stateOf)) ?? 'healthy',
+    }))
+    .sort((a, b) => rank(a.worst) - rank(b.worst) || a.kind.localeCompare(b.kind))
+}

@@ -1,0 +1,137 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { keepPreviousData } from '@tanstack/react-query'
+import { Link, useSearchParams } from 'react-router'
+import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
+import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
+import { failureOf } from '../../hub/errors'
+import { toFilter } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { freshness, useNow } from '../../live/asked'
+import { State } from '../../state/State'
+import { needsWords, stateOf } from '../../state/states'
+import { Column } from '../../ui/Column'
+import { Pager, usePages } from '../../ui/Pager'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Search } from '../../ui/Search'
+import { plain, shortCommit } from '../../ui/text'
+
+const size = 100
+const worstAndNewest = 'state desc, state_since desc'
+// What a row shows and nothing else: of a service with a hundred failing objects the list wants a sentence.
+const paths = [
+  'metadata.name',
+  'spec.cluster',
+  'spec.source',
+  'spec.sync',
+  'status.state',
+  'status.state_message',
+  'status.state_since',
+  'status.git.revision.commit',
+  'status.hub.revision.commit',
+  'status.cluster.report.applied_commit',
+  'status.cluster.report.applied_time',
+]
+
+export function Services() {
+  const [params] = useSearchParams()
+  const filter = toFilter(params.get('q') ?? '')
+  const orderBy = params.get('sort') ?? worstAndNewest
+  const pages = usePages(`${filter}\n${orderBy}`)
+  const list = useQuery(
+    ServiceService.method.listServices,
+    { filter, orderBy, pageSize: size, pageToken: pages.token, readMask: { paths } },
+    { placeholderData: keepPreviousData },
+  )
+  const counted = useQuery(
+    LiveService.method.countResources,
+    { kind: Kind.SERVICE, filter },
+    { placeholderData: keepPreviousData },
+  )
+  const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
+  const fresh = freshness([list], useNow())
+  return (
+    <>
+      <div className="head">
+        <Title tab="Services">Services</Title>
+        {total !== undefined && <span className="quiet">{total.toLocaleString()} fit</span>}
+        <Search hint="name, or a filter: state >= degraded AND cluster = edge-1" />
+      </div>
+      {list.error && !list.data ? (
+        <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
+      ) : null}
+      {list.data && <Stale of={fresh} again={() => void list.refetch()} />}
+      {list.isPending && <Waiting what="services" />}
+      {list.data?.services.length === 0 && <Nothing filter={filter} />}
+      {list.data && list.data.services.length > 0 && (
+        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+          <table>
+            <thead>
+              <tr>
+                <Column title="Name" field="name" first={worstAndNewest} />
+                <Column title="Cluster" field="cluster" first={worstAndNewest} />
+                <Column title="State" field="state" first={worstAndNewest} />
+                <Column title="Since" field="state_since" first={worstAndNewest} />
+                <th scope="col">Git</th>
+                <th scope="col">Hub</th>
+                <th scope="col">Applied</th>
+                <Column title="Source" field="source" first={worstAndNewest} />
+              </tr>
+            </thead>
+            <tbody>
+              {list.data.services.map((s) => (
+                <Row key={s.metadata?.name} of={s} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={total} />
+    </>
+  )
+}
+
+function Row({ of }: { of: Service }) {
+  const name = of.metadata?.name ?? ''
+  const state = stateOf(of.status?.state)
+  const message = of.status?.stateMessage ?? ''
+  const report = of.status?.cluster?.report
+  const cluster = of.spec?.cluster ?? ''
+  return (
+    <tr>
+      <td className="name">
+        <Link to={`/service/${name}`}>{name}</Link>
+        {needsWords(state) && message && <div className="cause">{plain(message, 300)}</div>}
+      </td>
+      <td>{cluster && <Link to={`/cluster/${cluster}`}>{cluster}</Link>}</td>
+      <td>
+        <State of={state} note={message} />
+      </td>
+      <td>
+        <Age of={of.status?.stateSince} />
+      </td>
+      <td className="mono">{shortCommit(of.status?.git?.revision?.commit)}</td>
+      <td className="mono">{shortCommit(of.status?.hub?.revision?.commit)}</td>
+      <td>
+        <span className="mono">{shortCommit(report?.appliedCommit)}</span>{' '}
+        {report?.appliedTime && <Age of={report.appliedTime} />}
+      </td>
+      <td>{of.spec?.source}</td>
+    </tr>
+  )
+}
+
+function Nothing({ filter }: { filter: string }) {
+  if (filter === '')
+    return (
+      <p>
+        There is no service that you may see. <code>fairlead init</code> writes a first one.
+      </p>
+    )
+  return (
+    <p>
+      No service fits <code>{plain(filter)}</code>. <Link to="/services">Show all</Link>
+    </p>
+  )
+}

@@ -1,0 +1,105 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { keepPreviousData } from '@tanstack/react-query'
+import { Link, useSearchParams } from 'react-router'
+import type { Source } from '../../gen/fairlead/console/v1/resources_pb'
+import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
+import { failureOf } from '../../hub/errors'
+import { quote, toFilter } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { freshness, useNow } from '../../live/asked'
+import { State } from '../../state/State'
+import { Column } from '../../ui/Column'
+import { Pager, usePages } from '../../ui/Pager'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Search } from '../../ui/Search'
+import { plain, shortCommit } from '../../ui/text'
+
+const size = 100
+const worstFirst = 'state desc, name'
+
+export function Sources() {
+  const [params] = useSearchParams()
+  const filter = toFilter(params.get('q') ?? '')
+  const orderBy = params.get('sort') ?? worstFirst
+  const pages = usePages(`${filter}\n${orderBy}`)
+  const list = useQuery(
+    SourceService.method.listSources,
+    { filter, orderBy, pageSize: size, pageToken: pages.token },
+    { placeholderData: keepPreviousData },
+  )
+  const fresh = freshness([list], useNow())
+  return (
+    <>
+      <div className="head">
+        <Title tab="Sources">Sources</Title>
+        <Search hint="name, or a filter: state = failing" />
+      </div>
+      {list.error && !list.data ? (
+        <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
+      ) : null}
+      {list.data && <Stale of={fresh} again={() => void list.refetch()} />}
+      {list.isPending && <Waiting what="sources" />}
+      {list.data?.sources.length === 0 && (
+        <p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>
+      )}
+      {list.data && list.data.sources.length > 0 && (
+        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+          <table>
+            <thead>
+              <tr>
+                <Column title="Name" field="name" first={worstFirst} />
+                <Column title="State" field="state" first={worstFirst} />
+                <Column title="Repository" field="url" first={worstFirst} />
+                <th scope="col">Refs</th>
+                <th scope="col">Owner</th>
+                <th scope="col">Services</th>
+              </tr>
+            </thead>
+            <tbody>
+              {list.data.sources.map((s) => (
+                <Row key={s.metadata?.name} of={s} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
+    </>
+  )
+}
+
+function Row({ of }: { of: Source }) {
+  const name = of.metadata?.name ?? ''
+  const problem = of.status?.problem
+  const heads = of.status?.heads ?? []
+  return (
+    <tr>
+      <td className="name">
+        {name}
+        {problem && (
+          <div className="cause">
+            {plain(problem.message, 500)} Last good commits are served since <Age of={problem.since} />.
+          </div>
+        )}
+      </td>
+      <td>
+        <State of={problem ? 'failed' : heads.length ? 'healthy' : 'pending'} />{' '}
+        {problem ? 'failing' : heads.length ? 'ready' : ''}
+      </td>
+      <td className="mono">{plain(of.spec?.git?.url ?? '', 300)}</td>
+      <td>
+        {heads.slice(0, 8).map((h) => (
+          <div key={h.ref}>
+            {plain(h.ref, 120)} <span className="mono">{shortCommit(h.revision?.commit)}</span>{' '}
+            <Age of={h.fetchTime} />
+          </div>
+        ))}
+        {heads.length > 8 && <div className="quiet">and {heads.length - 8} more</div>}
+      </td>
+      <td>{plain(of.status?.owner ?? '')}</td>
+      <td>
+        <Link to={`/services?q=${encodeURIComponent(`source = ${quote(name)}`)}`}>Show</Link>
+      </td>
+    </tr>
+  )
+}

@@ -1,0 +1,50 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { failureOf } from '../hub/errors'
+import { both, quote, toFilter } from '../hub/filter'
+import { renewAfter } from '../hub/session'
+import { eventFilter } from '../pages/activity/filter'
+
+describe('what a person types becomes a filter of the hub', () => {
+  test.each([
+    ['', ''],
+    ['  ', ''],
+    ['web', 'name : web'],
+    ['web api', 'name : web AND name : api'],
+    ['état', 'name : "état"'],
+    ['state >= degraded', 'state >= degraded'],
+    ['NOT labels.env = prod', 'NOT labels.env = prod'],
+    ['"two words"', '"two words"'],
+  ])('%j', (typed, want) => expect(toFilter(typed)).toBe(want))
+  test('operators side by side get parentheses', () =>
+    expect(both('a = 1 OR b = 2', 'c = 3')).toBe('(a = 1 OR b = 2) AND (c = 3)'))
+  test('nothing typed leaves the other condition', () => expect(both('', 'c = 3')).toBe('c = 3'))
+  test('a quote in a name stays in its quotes', () =>
+    expect(quote('a" OR name : "b')).toBe('"a\\" OR name : \\"b"'))
+  test('events are looked for by type', () => expect(eventFilter('drift')).toBe('type : drift'))
+})
+
+describe('an error tells the hub’s own sentence', () => {
+  test('of a call', () => {
+    const f = failureOf(new ConnectError('a grant is missing', Code.PermissionDenied))
+    expect(f).toMatchObject({
+      message: 'a grant is missing',
+      code: 'PermissionDenied',
+      signedOut: false,
+      away: false,
+    })
+  })
+  test('of a hub that is away', () =>
+    expect(failureOf(new TypeError('Failed to fetch'))).toMatchObject({
+      away: true,
+      message: expect.stringContaining('does not answer'),
+    }))
+  test('of a session that is over', () =>
+    expect(failureOf(new ConnectError('', Code.Unauthenticated)).signedOut).toBe(true))
+})
+
+test('a session is renewed in time, and not in a loop', () => {
+  const session = { user: 'ada', groups: [], endTime: '', expireTime: '2026-11-21T12:00:00Z' }
+  expect(renewAfter(session, Date.parse('2026-11-21T11:00:00Z'))).toBe(30 * 60_000)
+  expect(renewAfter(session, Date.parse('2026-11-21T13:00:00Z'))).toBe(60_000)
+})

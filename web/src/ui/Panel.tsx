@@ -1,0 +1,63 @@
+import { useEffect, useRef } from 'react'
+import type { Failure } from '../hub/errors'
+import { age, clock } from '../live/ages'
+import { type Freshness, useNow } from '../live/asked'
+import { plain } from './text'
+
+// The heading of a page. It takes the focus when a person comes to the page, so that a screen reader says where one is.
+export function Title({ children, tab }: { children: React.ReactNode; tab: string }) {
+  const at = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    document.title = `${tab} · Fairlead`
+  }, [tab])
+  useEffect(() => at.current?.focus({ preventScroll: true }), [])
+  return (
+    <h1 ref={at} tabIndex={-1}>
+      {children}
+    </h1>
+  )
+}
+
+// Words that an error needs: the hub's sentence, its code, and a way to ask again.
+export function Failed({ failure, again }: { failure: Failure; again?: () => void }) {
+  return (
+    <div className="notice bad" role="alert">
+      <div>{plain(failure.message)}</div>
+      <div className="actions">
+        <span className="quiet">{failure.code}</span>
+        {again && (
+          <button type="button" onClick={again}>
+            Ask again
+          </button>
+        )}
+      </div>
+    </div>
+  )
+}
+
+// Says how old a page is, once that is no longer seconds.
+export function Stale({ of, again }: { of: Freshness; again: () => void }) {
+  const now = useNow()
+  if (!of.failure && !of.stale) return null
+  return (
+    <div className="notice bad" role="status">
+      {of.asOf > 0 ? (
+        <>
+          Shown as of {clock(of.asOf)}, {age(now - of.asOf)} ago.{' '}
+        </>
+      ) : null}
+      {of.failure ? plain(of.failure.message) : 'No newer answer has come.'}{' '}
+      <button type="button" onClick={again}>
+        Ask again
+      </button>
+    </div>
+  )
+}
+
+export function Waiting({ what }: { what: string }) {
+  return (
+    <p className="quiet" role="status">
+      Asking the console for {what}…
+    </p>
+  )
+}

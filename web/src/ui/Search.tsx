@@ -1,0 +1,37 @@
+import { useEffect, useState } from 'react'
+import { useSearchParams } from 'react-router'
+
+// The filter of a list is part of the address. Typing replaces it there, so that one step back leaves the page.
+export function Search({ hint }: { hint: string }) {
+  const [params, setParams] = useSearchParams()
+  const q = params.get('q') ?? ''
+  const [typed, setTyped] = useState(q)
+  useEffect(() => setTyped(q), [q])
+  useEffect(() => {
+    if (typed === q) return
+    const wait = setTimeout(() => {
+      setParams(
+        (before) => {
+          const next = new URLSearchParams(before)
+          next.delete('page')
+          if (typed === '') next.delete('q')
+          else next.set('q', typed)
+          return next
+        },
+        { replace: true },
+      )
+    }, 250)
+    return () => clearTimeout(wait)
+  }, [typed, q, setParams])
+  return (
+    <input
+      type="search"
+      data-search
+      value={typed}
+      placeholder={hint}
+      aria-label="Filter"
+      spellCheck={false}
+      onChange={(e) => setTyped(e.target.value)}
+    />
+  )
+}

@@ -1,0 +1,27 @@
+import { Link, useSearchParams } from 'react-router'
+
+// The tab stands in the address, so that a copied link opens it.
+export function Tabs({ names }: { names: string[] }) {
+  const [params] = useSearchParams()
+  const current = useTab(names)
+  const to = (name: string) => {
+    const next = new URLSearchParams(params)
+    next.set('tab', name)
+    return `?${next}`
+  }
+  return (
+    <nav className="tabs" aria-label="Parts of this page">
+      {names.map((name) => (
+        <Link key={name} to={to(name)} aria-current={name === current ? 'page' : undefined}>
+          {name[0]?.toUpperCase() + name.slice(1)}
+        </Link>
+      ))}
+    </nav>
+  )
+}
+
+export function useTab(names: string[]): string {
+  const [params] = useSearchParams()
+  const asked = params.get('tab') ?? ''
+  return names.includes(asked) ? asked : (names[0] ?? '')
+}

@@ -1,0 +1,12 @@
+// Foreign text never decides how the page reads: control characters and those that turn the direction of writing are shown as codes.
+const odd = /(?![\n\t])[\p{Cc}\p{Cf}]/gu
+const most = 4096
+
+export function plain(text: string, max = most): string {
+  const cut = text.length > max ? `${text.slice(0, max)}… (${text.length - max} more characters)` : text
+  return cut.replace(odd, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`)
+}
+
+export const shortCommit = (id: string | undefined) => (id ? id.slice(0, 7) : '')
+export const shortDigest = (digest: string | undefined) =>
+  (digest ?? '').replace(/^[a-z0-9]+:/, '').slice(0, 8)
