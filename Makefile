@@ -2,14 +2,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test race e2e smoke checklist chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Programs, tests and tools are compiled in one way, so that each package is compiled once. The race detector alone needs cgo.
 export CGO_ENABLED := 0
-export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
+export GOFLAGS := $(filter-out -trimpath -toolexec=%,$(shell go env GOFLAGS)) -trimpath $(if $(word 2,$(CURDIR)),,-toolexec=$(CURDIR)/tools/compile.sh)
 GOBUILD  := go build -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
 # Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
 # `make lint` vet them.
@@ -53,20 +53,31 @@ test: ## Run every test (installs what they need)
 	@$(STEP) "install what the tests need" tools/install.sh
 	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
-	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
-	@$(STEP) "build Vault" tools/vaultlocal/build.sh
-	@$(STEP) "test the pages" tools/web.sh --test
-	@$(STEP) "look at what modules link" tools/checks.sh
-	@$(STEP) vet go vet $(PACKAGES)
-	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
-	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
+	@$(MAKE) --no-print-directory -j 2 test-modules test-beside
+	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
 	$(STEP) "test across services" $(E2E); \
 	export GOWORK=off; \
-	$(STEP) "test images" go -C tools/images test -timeout 20m .; \
-	$(STEP) "test manifests" go -C tools/manifests test -timeout 15m ./...; \
 	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...; \
 	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./...
 	@$(STEP) --end
+
+# Parts of `make test`. The tests of the modules wait much, and compute little; the steps beside them compute only, at a low
+# priority. The test of Vault waits until Vault is built.
+test-modules:
+	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES))
+
+test-beside:
+	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
+	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
+	@$(STEP) "build the Collector" nice tools/collector/build.sh
+	@$(STEP) "build docker compose" nice tools/docker/build.sh
+	@$(STEP) "test the pages" nice tools/web.sh --test
+	@$(STEP) "look at what modules link" nice tools/checks.sh
+	@$(STEP) vet nice go vet $(PACKAGES)
+	@export GOWORK=off; \
+	$(STEP) "test images" nice go -C tools/images test -timeout 20m .; \
+	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 15m ./...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \

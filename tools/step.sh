@@ -30,15 +30,17 @@ case "$1" in
   shift
   echo "== $name"
   began=$(date +%s) status=0
-  "$@" 2>&1 | tee "$dir/output" || status=$?
+  output=$dir/output.$$ # steps may run side by side
+  "$@" 2>&1 | tee "$output" || status=$?
   seconds=$(($(date +%s) - began))
   if [ "$status" != 0 ]; then
     echo "== $name failed after $(minutes "$seconds"):"
-    grep -E '^ *--- FAIL|^FAIL|^panic: ' "$dir/output" || true # what go test said, above other packages' lines
+    grep -E '^ *--- FAIL|^FAIL|^panic: ' "$output" || true # what go test said, above other packages' lines
     exit "$status"
   fi
   echo "$seconds $name" >>"$dir/steps"
-  awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ { print $3 + 0, $2 }' "$dir/output" >>"$dir/packages"
+  awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ { print $3 + 0, $2 }' "$output" >>"$dir/packages"
+  rm -f "$output"
   echo "== $name: $(minutes "$seconds")"
   ;;
 esac
