@@ -127,7 +127,7 @@ func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		f := &follower{Watcher: w, gvk: kind, end: cancel, wake: make(chan struct{}, 1)}
+		f := &follower{Watcher: w, gvk: kind, end: cancel, wake: make(chan struct{}, 1), asks: make(chan struct{}, 1), asked: map[object.Key]bool{}}
 		w.followers[kind] = f
 		running.Go(func() { f.run(ctx) })
 	}
@@ -205,6 +205,13 @@ type follower struct {
 	told    string // the last problem that was logged
 	backoff hub.Backoff
 	down    time.Time // since when there is no stream
+
+	// asks gets a value when there is an object to be asked for.
+	asks chan struct{}
+	mu   sync.Mutex // guards asked
+	// asked are objects that the stream says are gone. A stream is read on meanwhile: where very many went the news of others would wait
+	// for as long as all these questions take.
+	asked map[object.Key]bool
 }
 
 // again has the kind read anew.
@@ -230,6 +237,9 @@ func (f *follower) retry() {
 
 func (f *follower) run(ctx context.Context) {
 	defer f.memory.Unsure(f.gvk, "")
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { f.askAll(ctx) })
 	f.backoff = hub.Backoff{Floor: retryFloor, Max: retryMax}
 	for {
 		heard, err := f.once(ctx)
@@ -322,7 +332,7 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 		metadataOnly: cluster.DataOnly(f.gvk) || !kind.Status && !f.ruled(f.gvk.GroupKind()),
 		begin:        func() { f.memory.Sweep(f.gvk) },
 		saw:          f.saw,
-		gone:         func(obj metav1.Object) { f.gone(ctx, obj) },
+		gone:         f.gone,
 		complete: func() {
 			for _, key := range f.memory.Unnamed(f.gvk) {
 				if known, _ := f.memory.Get(key); known.UID != "" || known.Manifest != 0 { // else it is about to be made, and the answer to that tells
@@ -365,8 +375,8 @@ func (f *follower) saw(obj metav1.Object) {
 	}
 }
 
-// gone checks that an object that left the stream left the cluster.
-func (f *follower) gone(ctx context.Context, obj metav1.Object) {
+// gone has it checked that an object that left the stream left the cluster.
+func (f *follower) gone(obj metav1.Object) {
 	key := object.Key{Group: f.gvk.Group, Kind: f.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	known, ok := f.memory.Get(key)
 	if whole, isWhole := obj.(*unstructured.Unstructured); ok && isWhole && known.UID == obj.GetUID() {
@@ -379,7 +389,34 @@ func (f *follower) gone(ctx context.Context, obj metav1.Object) {
 	case known.Manifest == 0: // on its way out: who prunes it looks for itself
 		f.memory.NotFound(key, known.Version)
 	default:
-		f.ask(ctx, key, false)
+		f.mu.Lock()
+		f.asked[key] = true
+		f.mu.Unlock()
+		select {
+		case f.asks <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// askAll asks for the objects that the stream says are gone, until ctx ends.
+func (f *follower) askAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.asks:
+		}
+		f.mu.Lock()
+		keys := slices.Collect(maps.Keys(f.asked))
+		clear(f.asked)
+		f.mu.Unlock()
+		for _, key := range keys {
+			if ctx.Err() != nil {
+				return
+			}
+			f.ask(ctx, key, false)
+		}
 	}
 }
 

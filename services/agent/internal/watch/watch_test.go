@@ -46,7 +46,8 @@ type api struct {
 	options   map[schema.GroupVersionKind]metav1.ListOptions
 	refuse    func(gvk schema.GroupVersionKind, opts metav1.ListOptions) error
 	refreshed []string
-	away      error // of reads of one object
+	away      error         // of reads of one object
+	stall     chan struct{} // reads of one object wait until it is closed; nil: they don't
 }
 
 func newAPI(kinds ...schema.GroupVersionKind) *api {
@@ -89,7 +90,17 @@ func (a *api) List(_ context.Context, gvk schema.GroupVersionKind, _ bool, _ met
 	return "50", nil
 }
 
-func (a *api) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+func (a *api) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	a.mu.Lock()
+	stall := a.stall
+	a.mu.Unlock()
+	if stall != nil {
+		select {
+		case <-stall:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, "get "+ref.Name)
@@ -193,6 +204,30 @@ func mustState(t *testing.T, m *memory.Memory, k object.Key, want memory.State) 
 	if known, _ := m.Get(k); known.State != want {
 		t.Errorf("%s is %v, want %v", k, known.State, want)
 	}
+}
+
+// Whoever deletes thousands of objects keeps nobody from hearing of the others.
+func TestNewsComeWhileWhatIsGoneIsAskedFor(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "gone", "other"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		stall := make(chan struct{})
+		a.mu.Lock()
+		a.stall = stall
+		a.mu.Unlock()
+		a.stream(configMaps).Add(live(configMaps, "gone", 2))
+		a.stream(configMaps).Add(live(configMaps, "other", 3))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(4, true))
+		mustState(t, m, key(configMaps, "other"), memory.Present)
+		a.stream(configMaps).Delete(live(configMaps, "gone", 5))
+		changed := live(configMaps, "other", 6)
+		changed.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{}`)
+		a.stream(configMaps).Modify(changed)
+		mustState(t, m, key(configMaps, "other"), memory.Drifted)
+		mustState(t, m, key(configMaps, "gone"), memory.Present)
+		close(stall)
+		mustState(t, m, key(configMaps, "gone"), memory.Gone)
+	})
 }
 
 func TestEmptyInitialListIsAnAnswer(t *testing.T) {
