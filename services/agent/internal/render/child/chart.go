@@ -11,10 +11,9 @@ import (
 	"fairlead.dev/platform/artifact"
 )
 
-// chartFiles are the files of the chart's folder by their names in the chart, with links to files and folders
+// chartFiles are the files of a chart's folder by their names in the chart, with links to files and folders
 // followed as Helm does. What .helmignore leaves out is not followed: it may lead anywhere.
-func (j *job) chartFiles(contents map[string][]byte) (map[string][]byte, error) {
-	root := j.folder.Root()
+func (j *job) chartFiles(root string, contents map[string][]byte) (map[string][]byte, error) {
 	rules := ignore.Empty()
 	if at, err := j.folder.Follow(path.Join(root, ignore.HelmIgnore)); err == nil {
 		if rules, err = ignore.Parse(bytes.NewReader(contents[at])); err != nil {

@@ -38,7 +38,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 	debug.SetMaxStack(maxStack)
 	http.DefaultTransport = noNetwork{}
 	w := bufio.NewWriterSize(out, 64<<10)
-	j := &job{out: w, answers: bufio.NewReader(answers)}
+	j := &job{out: w, answers: bufio.NewReader(answers), beside: map[string]string{}}
 	j.kept = newAnswers(j.recall)
 	err := j.run(in)
 	if err != nil && !errors.Is(err, errGone) {
@@ -76,6 +76,8 @@ type job struct {
 	// depends: a template reads what the cluster can do.
 	depends  bool
 	warnings []string
+	// beside are the folders of dependencies that are not in charts/, by where they would be there.
+	beside map[string]string
 	// unanswered: the cluster did not answer a lookup, or refused it.
 	unanswered bool
 	// kept are the answers of random functions.

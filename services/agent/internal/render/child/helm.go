@@ -38,7 +38,7 @@ func (j *job) helm() error {
 	if err != nil {
 		return err
 	}
-	files, err := j.chartFiles(contents)
+	files, err := j.chartFiles(j.folder.Root(), contents)
 	if err != nil {
 		return err
 	}
@@ -47,6 +47,9 @@ func (j *job) helm() error {
 		return j.mistake(j.folder.Root(), err.Error())
 	}
 	j.outdated(loaded)
+	if err := j.addLocal(loaded, []string{j.folder.Root()}, contents); err != nil {
+		return err
+	}
 	values, err := j.values(loaded, contents)
 	if err != nil {
 		return err
@@ -269,5 +272,10 @@ func capable(c *chart.Chart) bool {
 // fileOf is where the service's folder has what the engine calls by the chart's name: "web/templates/a.yaml".
 func (j *job) fileOf(loaded *chart.Chart, name string) string {
 	name = strings.TrimPrefix(name, loaded.Name()+"/")
+	for in, folder := range j.beside {
+		if inner, ok := strings.CutPrefix(name, in+"/"); ok {
+			return path.Join(folder, inner)
+		}
+	}
 	return path.Join(j.folder.Root(), name)
 }

@@ -136,3 +136,37 @@ func TestAPackedDependencyIsRenderedAndHeldAgainstTheLock(t *testing.T) {
 		t.Errorf("got %q %v, want %q", warnings, err, want)
 	}
 }
+
+// What `helm dependency build` would take from a folder need not be in charts/.
+func TestADependencyIsTakenFromAFolderOfTheService(t *testing.T) {
+	t.Parallel()
+	spec := &deliveryv1.RenderSpec{Path: "web"}
+	files := map[string]string{
+		"web/Chart.yaml":            chartYAML + "dependencies:\n- {name: db, version: 1.x, alias: first, repository: 'file://../parts/db'}\n- {name: db, version: '>=1.0.0', alias: second, repository: 'file://../parts/db'}\n- {name: cache, version: 1.x, repository: 'file://../cache', condition: cache.enabled}\n",
+		"web/values.yaml":           "second: {size: 7}\ncache: {enabled: false}\n",
+		"parts/db/Chart.yaml":       "apiVersion: v2\nname: db\nversion: 1.2.0\ndependencies:\n- {name: base, version: 1.x, repository: 'file://../../base'}\n",
+		"parts/db/values.yaml":      "size: 1\n",
+		"parts/db/.helmignore":      "*.bak\n",
+		"parts/db/x.bak":            "-> /nowhere",
+		"parts/db/templates/a":      "",
+		"parts/db/templates/b.yaml": configMap("{{ .Chart.Name }}", `{{ include "base" . | quote }}`),
+		"base/Chart.yaml":           "apiVersion: v2\nname: base\nversion: 1.0.0\ntype: library\n",
+		"base/templates/_b.tpl":     `{{ define "base" }}{{ .Values.size }}{{ end }}`,
+		"cache/Chart.yaml":          "apiVersion: v2\nname: cache\nversion: 1.0.0\n",
+		"cache/templates/c.yaml":    configMap("cache", "1"),
+	}
+	got, err := run(t, spec, files, nil)
+	if err != nil || len(got) != 2 || !strings.Contains(got["ConfigMap first"], `"1"`) || !strings.Contains(got["ConfigMap second"], `"7"`) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	with := func(name, text string) map[string]string {
+		changed := maps.Clone(files)
+		changed[name] = text
+		return changed
+	}
+	refuses(t, spec, with("parts/db/Chart.yaml", "apiVersion: v2\nname: db\nversion: 2.0.0\n"), "apps/web/Chart.yaml: wants db 1.x of file://../parts/db, and there is db 2.0.0")
+	refuses(t, spec, with("base/Chart.yaml", "apiVersion: v2\nname: base\nversion: 1.0.0\ndependencies:\n- {name: web, version: 1.x, repository: 'file://../web'}\n"), "dependency web (file://../web) leads back to a chart that it is a dependency of")
+	refuses(t, spec, with("parts/db/templates/b.yaml", "{{ nothing }}"), "function \"nothing\" not defined")
+	refuses(t, spec, with("web/Chart.yaml", chartYAML+"dependencies:\n- {name: db, version: 1.x, repository: 'file://../../out'}\n- {name: etc, version: 1.x, repository: 'file:///etc'}\n- {name: far, version: 1.x, repository: 'https://charts.example.com'}\n"),
+		"dependencies db, etc, far are not in charts/, and nothing is fetched")
+}
