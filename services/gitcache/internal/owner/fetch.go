@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // fetch brings what the plan wants. How many fetch at once, over all and per host, is the budget's to
@@ -106,7 +107,11 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	span.SetStatus(codes.Error, "fetch")
 	var known *fetch.Error
 	if errors.As(err, &known) && known.Kind == fetch.KindContent {
-		t.holds.add(key, err, mostSpoiled) // the same would come again
+		if _, ok := errors.AsType[*pack.LimitError](err); ok {
+			t.holds.exceed(key, err)
+		} else {
+			t.holds.add(key, err, mostSpoiled) // the same would come again
+		}
 	}
 	return err
 }

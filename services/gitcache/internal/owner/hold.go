@@ -42,4 +42,10 @@ func (h holds) add(key string, err error, most time.Duration) {
 	h[key] = hold{err: err, times: before.times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
 }
 
+// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows.
+func (h holds) exceed(key string, err error) {
+	h[key] = hold{err: err, times: 16}
+	h.add(key, err, mostSpoiled)
+}
+
 func (h holds) done(key string) { delete(h, key) }

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -41,8 +43,38 @@ func (o *Objects) Has(id plumbing.Hash) bool {
 // belongs into the index. The sum at the end is not looked at: see Sum. dir is for a temporary file. An
 // error that is ErrDamaged or a *LimitError is the pack's own fault.
 func Check(ctx context.Context, pack io.ReaderAt, size int64, dir string) (*Objects, error) {
+	return checkWithin(ctx, pack, size, dir, checkTime+time.Duration(size)*checkTimePerByte)
+}
+
+// checkWithin is Check within a time. A pack that takes longer is the pack's own fault.
+func checkWithin(ctx context.Context, pack io.ReaderAt, size int64, dir string, limit time.Duration) (*Objects, error) {
+	objects, err := check(timed{ctx, time.Now().Add(limit)}, pack, size, dir)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, overLimit("the history took more than %s to check. Keep manifests in a repository of their own", limit.Round(time.Second))
+	}
+	return objects, err
+}
+
+// timed is a context that is asked, and not waited for, whether its time is over.
+type timed struct {
+	context.Context //nolint:containedctx // for the length of one call
+
+	until time.Time
+}
+
+func (t timed) Err() error {
+	if err := t.Context.Err(); err != nil {
+		return err
+	}
+	if time.Now().After(t.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func check(ctx context.Context, pack io.ReaderAt, size int64, dir string) (*Objects, error) {
 	c := &checker{
-		ctx: ctx, pack: pack, end: size - sumBytes, names: newNamer(),
+		ctx: ctx, pack: pack, end: size - sumBytes, names: newNamer(), most: madeBytes + size*madePerByte,
 		space: space{dir: dir, memory: checkMemory}, buffer: make([]byte, 32<<10),
 	}
 	defer c.space.close()
@@ -74,6 +106,8 @@ type checker struct {
 	byPlace []placed // OFSDeltas by their base
 	byName  []named  // REFDeltas by their base
 	turns   int64
+
+	made, most int64 // bytes of all objects, and the bound of it
 }
 
 // placed and named are deltas, as indices of objects.
@@ -142,6 +176,11 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 		return err
 	}
 	o := object{at: at}
+	if !e.kind.IsDelta() {
+		if err := c.makes(e.size); err != nil {
+			return err
+		}
+	}
 	if e.kind.IsDelta() {
 		if err := c.scanDelta(e, &o, z); err != nil {
 			return err
@@ -154,6 +193,14 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 		o.id = c.names.name()
 	}
 	c.objects = append(c.objects, o)
+	return nil
+}
+
+// makes counts the bytes of an object before any work is done for them.
+func (c *checker) makes(size int64) error {
+	if c.made += size; c.made > c.most {
+		return overLimit("the history has more than %d GiB of files and versions of them in a pack of %d KiB. Keep manifests in a repository of their own", c.most>>30, c.end>>10)
+	}
 	return nil
 }
 
@@ -172,6 +219,9 @@ func (c *checker) scanDelta(e entry, o *object, z *inflater) error {
 	}
 	if result > MaxDeltaBytes {
 		return overLimit("the history has a file of %d MiB, kept as a difference to another, over the limit of %d MiB for such files. Keep manifests in a repository without it", result>>20, MaxDeltaBytes>>20)
+	}
+	if err := c.makes(result); err != nil {
+		return err
 	}
 	o.turn = unresolved
 	i := uint32(len(c.objects))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -154,6 +155,43 @@ func TestALimitIsNamed(t *testing.T) {
 		if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// bomb is a small pack whose deltas each make 512 MiB of a base of 64 KiB.
+func bomb(deltas int) []byte {
+	base := whole(strings.Repeat("b", 64<<10))
+	id := plumbing.ComputeHash(plumbing.BlobObject, []byte(strings.Repeat("b", 64<<10)))
+	objects := [][]byte{base}
+	for range deltas {
+		objects = append(objects, byName(id, delta(64<<10, 512<<20, strings.Repeat(copyOf(0, 64<<10), 8192))))
+	}
+	return crafted(objects...)
+}
+
+func TestAPackThatMakesMuchMoreThanItsSizeIsRefusedBeforeAnyIsMade(t *testing.T) {
+	t.Parallel()
+	b := bomb(12)
+	if len(b) > 16<<10 {
+		t.Fatalf("it has %d bytes", len(b))
+	}
+	_, err := check(t, b)
+	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "more than 4 GiB") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestACheckThatTakesTooLongNamesThePack(t *testing.T) {
+	t.Parallel()
+	b := sealed(bomb(1))
+	_, err := pack.CheckWithin(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), time.Nanosecond)
+	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "to check") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pack.CheckWithin(ctx, bytes.NewReader(b), int64(len(b)), t.TempDir(), time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that gives up: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -39,6 +40,13 @@ const (
 	// MaxDeltaBytes of an object that is stored as a delta. Git makes none of larger ones unless it is
 	// told to (core.bigFileThreshold).
 	MaxDeltaBytes = 512 << 20
+	// madeBytes and madePerByte of the pack bound what all objects of a pack are together: each is made once to be named. Histories of one large
+	// file that changes a little each time reach some hundred bytes per byte of the pack.
+	madeBytes   = 4 << 30
+	madePerByte = 1024
+	// checkTime and checkTimePerByte of the pack bound how long a check takes, and with it its place among the few checks at once.
+	checkTime        = 2 * time.Minute
+	checkTimePerByte = time.Microsecond // 1 MB/s
 	// maxDepth of deltas upon deltas; Git's own limit.
 	maxDepth = 4095
 	// checkMemory bounds the objects in memory while a pack is checked; readMemory while one is read.
