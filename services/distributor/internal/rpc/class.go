@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"fairlead.dev/platform/shares"
 )
 
 // Bounds per sort of calls. What waits costs a goroutine each; both sorts take well under a millisecond when
@@ -16,6 +18,9 @@ import (
 const (
 	syncsAtOnce, syncsWaiting = 64, 4096
 	opensAtOnce, opensWaiting = 64, 16384
+	// callsPerCluster of one sort wait or are worked on at once, and watchesPerCluster stand: a cluster has two agents at most, each of which makes
+	// one call of a sort at a time, and again after one that it gave up.
+	callsPerCluster, watchesPerCluster = 16, 32
 	// Who is turned away comes back after a time between these two.
 	leastPause, mostPause = 2 * time.Second, 15 * time.Second
 )
@@ -26,15 +31,28 @@ type class struct {
 	slots   chan struct{}
 	most    int64
 	waiting atomic.Int64
-	away    func() // counts who is turned away
+	shares  *shares.Shares // of clusters, in slots and line
+	away    func()         // counts who is turned away
 }
 
 func newClass(atOnce int, waiting int64, away func()) *class {
-	return &class{slots: make(chan struct{}, atOnce), most: waiting, away: away}
+	return &class{slots: make(chan struct{}, atOnce), most: waiting, shares: shares.New(callsPerCluster), away: away}
 }
 
-// enter waits for a turn. Leave when the work is done.
-func (c *class) enter(ctx context.Context) error {
+// enter waits for a turn of a cluster. Leave when the work is done.
+func (c *class) enter(ctx context.Context, cluster string) error {
+	if !c.shares.Take(cluster, 1) {
+		c.away()
+		return errTooMany()
+	}
+	err := c.turn(ctx)
+	if err != nil {
+		c.shares.Give(cluster, 1)
+	}
+	return err
+}
+
+func (c *class) turn(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 		return nil
@@ -54,7 +72,10 @@ func (c *class) enter(ctx context.Context) error {
 	}
 }
 
-func (c *class) leave() { <-c.slots }
+func (c *class) leave(cluster string) {
+	<-c.slots
+	c.shares.Give(cluster, 1)
+}
 
 // errTooMany tells when to come back, each caller another time.
 func errTooMany() error {

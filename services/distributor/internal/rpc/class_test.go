@@ -18,24 +18,24 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 		c := newClass(2, 3, func() { away.Add(1) })
 		ctx := context.Background()
 		for range 2 {
-			if err := c.enter(ctx); err != nil {
+			if err := c.enter(ctx, "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 3 {
 			go func() {
-				if err := c.enter(ctx); err != nil {
+				if err := c.enter(ctx, "a"); err != nil {
 					t.Error(err)
 					return
 				}
 				through.Add(1)
-				c.leave()
+				c.leave("a")
 			}()
 		}
 		synctest.Wait()
 		pauses := map[string]bool{}
 		for range 50 {
-			err := c.enter(ctx)
+			err := c.enter(ctx, "a")
 			told, ok := errors.AsType[*connect.Error](err)
 			if !ok || told.Code() != connect.CodeUnavailable {
 				t.Fatalf("one too many: %v", err)
@@ -49,23 +49,44 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 			t.Errorf("%d pauses, %d turned away, %d through", len(pauses), away.Load(), through.Load())
 		}
 		gone, cancel := context.WithCancel(ctx)
-		c.leave()
-		c.leave()
+		c.leave("a")
+		c.leave("a")
 		synctest.Wait()
 		if through.Load() != 3 {
 			t.Errorf("%d of those who waited came through", through.Load())
 		}
 		for range 2 {
-			if err := c.enter(ctx); err != nil {
+			if err := c.enter(ctx, "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- c.enter(gone) }()
+		go func() { ended <- c.enter(gone, "a") }()
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("who went while waiting: %v", err)
 		}
 	})
+}
+
+func TestOneClusterTakesNoMoreThanItsShareOfCalls(t *testing.T) {
+	t.Parallel()
+	var away atomic.Int64
+	c := newClass(2*callsPerCluster, 4096, func() { away.Add(1) })
+	for range callsPerCluster {
+		if err := c.enter(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.enter(t.Context(), "a"); connect.CodeOf(err) != connect.CodeUnavailable || away.Load() != 1 {
+		t.Errorf("got %v", err)
+	}
+	if err := c.enter(t.Context(), "b"); err != nil {
+		t.Errorf("another cluster: %v", err)
+	}
+	c.leave("a")
+	if err := c.enter(t.Context(), "a"); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -55,7 +56,8 @@ type Delivery struct {
 	deps   Deps
 	claims claims
 	syncs  *class
-	opens  *class // of Watch streams, while the first message is found
+	opens  *class         // of Watch streams, while the first message is found
+	stands *shares.Shares // of clusters, in Watch streams
 }
 
 // NewDelivery returns the handler.
@@ -64,6 +66,7 @@ func NewDelivery(d Deps) *Delivery {
 		deps:   d,
 		claims: claims{of: map[string]claim{}},
 		syncs:  newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
+		stands: shares.New(watchesPerCluster),
 		opens:  newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
 	}
 }
@@ -76,10 +79,10 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if !ok {
 		return nil, errNoAgent
 	}
-	if err := d.syncs.enter(ctx); err != nil {
+	if err := d.syncs.enter(ctx, cluster); err != nil {
 		return nil, err
 	}
-	defer d.syncs.leave()
+	defer d.syncs.leave(cluster)
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
 	diff, claimed, err := d.compare(cluster, req, has)

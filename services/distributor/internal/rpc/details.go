@@ -52,10 +52,10 @@ func (d *Details) ReportDetails(ctx context.Context, req *deliveryv1.ReportDetai
 		d.away()
 		return nil, errTooMany()
 	}
-	if err := d.turns.enter(ctx); err != nil {
+	if err := d.turns.enter(ctx, cluster); err != nil {
 		return nil, err
 	}
-	defer d.turns.leave()
+	defer d.turns.leave(cluster)
 	ctx, cancel := context.WithTimeout(ctx, detailTimeout)
 	defer cancel()
 	_, err := d.console.RecordDetails(ctx, &consolev1.RecordDetailsRequest{Cluster: cluster, Detail: req.GetDetail()})

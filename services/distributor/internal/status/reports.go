@@ -16,6 +16,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/shares"
 )
 
 // Console is what is told.
@@ -33,6 +34,9 @@ const (
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
 	maxWaiting      = 4096
 	maxWaitingBytes = 64 << 20
+	// maxClusterBytes and maxClusterCalls bound the part of it that is one cluster's: a cluster's largest call, twice.
+	maxClusterBytes = 8 << 20
+	maxClusterCalls = 64
 	// A call to the console carries at most so many clusters (its own limit) and bytes (half of what
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
@@ -51,6 +55,8 @@ type Reports struct {
 	queue   chan *job
 	log     *slog.Logger
 	bytes   atomic.Int64 // of what waits
+	// What clusters have of the line and its bytes.
+	calls, sizes *shares.Shares
 }
 
 type job struct {
@@ -67,7 +73,9 @@ type outcome struct {
 
 // NewReports returns Reports; Run works.
 func NewReports(c Console, log *slog.Logger) *Reports {
-	return &Reports{console: c, queue: make(chan *job, maxWaiting), log: log}
+	return &Reports{
+		console: c, queue: make(chan *job, maxWaiting), log: log, calls: shares.New(maxClusterCalls), sizes: shares.New(maxClusterBytes),
+	}
 }
 
 // Record returns once the reports are durable, or an error. It keeps reports until it has returned.
@@ -75,6 +83,14 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	said := &consolev1.ClusterReports{Cluster: cluster, Reports: reports}
 	j := &job{size: proto.Size(said), done: make(chan outcome, 1)}
 	j.waiting.Store(said)
+	if !r.calls.Take(cluster, 1) {
+		return nil, ErrBusy
+	}
+	defer r.calls.Give(cluster, 1)
+	if !r.sizes.Take(cluster, int64(j.size)) {
+		return nil, ErrBusy
+	}
+	defer r.sizes.Give(cluster, int64(j.size))
 	defer r.bytes.Add(int64(-j.size))
 	if r.bytes.Add(int64(j.size)) > maxWaitingBytes {
 		return nil, ErrBusy

@@ -126,9 +126,9 @@ func record(t *testing.T, r *status.Reports, calls, message int) (busy int) {
 	t.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	for range calls {
+	for i := range calls {
 		all.Go(func() {
-			if _, err := r.Record(context.Background(), "c", reports("s", message)); errors.Is(err, status.ErrBusy) {
+			if _, err := r.Record(context.Background(), fmt.Sprint("c", i), reports("s", message)); errors.Is(err, status.ErrBusy) {
 				mu.Lock()
 				defer mu.Unlock()
 				busy++
@@ -139,6 +139,35 @@ func record(t *testing.T, r *status.Reports, calls, message int) (busy int) {
 	}
 	all.Wait()
 	return busy
+}
+
+func TestOneClusterTakesNoMoreThanItsShareOfTheLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{took: 5 * time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		var all sync.WaitGroup
+		var busy atomic.Int64
+		for range 100 {
+			all.Go(func() {
+				if _, err := r.Record(context.Background(), "hog", reports("s", 1<<20)); errors.Is(err, status.ErrBusy) {
+					busy.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := busy.Load(); n < 90 {
+			t.Errorf("%d of 100 reports of 1 MiB were refused", n)
+		}
+		if _, err := r.Record(context.Background(), "other", reports("s", 1<<20)); err != nil {
+			t.Errorf("another cluster: %v", err)
+		}
+		all.Wait()
+		stop()
+	})
 }
 
 func TestReportsThatAreTooManyAreRefused(t *testing.T) {
@@ -290,9 +319,9 @@ func TestCallsAreBoundedInBytes(t *testing.T) {
 		r := status.NewReports(c, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
-		for range 20 {
+		for i := range 20 {
 			all.Go(func() {
-				if _, err := r.Record(context.Background(), "c", reports("s", 500<<10)); err != nil {
+				if _, err := r.Record(context.Background(), fmt.Sprint("c", i), reports("s", 500<<10)); err != nil {
 					t.Error(err)
 				}
 			})
