@@ -1,0 +1,61 @@
+package nodes_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/kube"
+	"sigs.k8s.io/yaml"
+)
+
+// helm is the client library of Helm at one namespace of the cluster: what `helm install --wait` and `helm uninstall --wait` do.
+type helm struct {
+	config    *action.Configuration
+	namespace string
+}
+
+func newHelm(kubeconfig, namespace string) (*helm, error) {
+	settings := cli.New()
+	settings.KubeConfig = kubeconfig
+	settings.SetNamespace(namespace)
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.NewTextHandler(io.Discard, nil)))
+	if err := config.Init(settings.RESTClientGetter(), namespace, "secrets"); err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	return &helm{config, namespace}, nil
+}
+
+// install installs a chart of deploy/charts and waits until all of it is ready.
+func (h *helm) install(ctx context.Context, release, chart, values string, limit time.Duration) error {
+	loaded, err := loader.Load(filepath.Join("../../deploy/charts", chart))
+	if err != nil {
+		return err
+	}
+	var set map[string]any
+	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+		return err
+	}
+	install := action.NewInstall(h.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace = release, h.namespace, true
+	install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, limit
+	if _, err := install.RunWithContext(ctx, loaded, set); err != nil {
+		return fmt.Errorf("install the chart %s: %w", chart, err)
+	}
+	return nil
+}
+
+func (h *helm) uninstall(release string, limit time.Duration) error {
+	uninstall := action.NewUninstall(h.config)
+	uninstall.WaitStrategy, uninstall.Timeout = kube.StatusWatcherStrategy, limit
+	if _, err := uninstall.Run(release); err != nil {
+		return fmt.Errorf("uninstall %s: %w", release, err)
+	}
+	return nil
+}

@@ -1,0 +1,513 @@
+// Package nodes_test installs what is shipped as people do, on a real node: pods, volumes, Services and limits are real.
+package nodes_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead.dev/e2e/process"
+	"fairlead.dev/e2e/stack"
+)
+
+const (
+	// patience is for one step, on a machine that does much else.
+	patience = 5 * time.Minute
+	hubURL   = "https://fairlead-console.fairlead.svc:7400"
+	gitHost  = "10.88.0.1" // the lab itself
+	gitURL   = "https://" + gitHost + ":7405/sample.git"
+)
+
+// Both charts come up on a real node, a push gets to running pods, people see them through the tunnel, and all of it survives a
+// power cut of the node.
+func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.installHub(t)
+	w.logIn(t)
+	w.installAgent(t)
+	w.serveGit(t)
+
+	w.push(t, "first")
+	w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
+	w.awaitRunning(t, "first")
+	began := time.Now()
+	w.push(t, "second")
+	w.awaitRunning(t, "second")
+	t.Logf("pushed to running pods in %.1f s", time.Since(began).Seconds())
+
+	w.lookThroughTunnel(t, "second")
+
+	began = time.Now()
+	w.nodelocal(t, "cut", "--node", "node-1")
+	if answer, err := w.get(t.Context()); err == nil {
+		t.Errorf("a node without power answers %q", answer)
+	}
+	w.nodelocal(t, "boot", "--node", "node-1")
+	w.awaitRunning(t, "second")
+	w.await(t, "the hub is well again", func(ctx context.Context) error {
+		_, err := w.tryFairlead(ctx, "", "check")
+		return err
+	})
+	t.Logf("well again %.1f s after the power cut", time.Since(began).Seconds())
+	w.push(t, "third")
+	w.awaitRunning(t, "third")
+	w.await(t, "the tunnel is back", func(ctx context.Context) error {
+		_, err := w.tryFairlead(ctx, "", "kubectl", "edge", "--", "get", "namespaces")
+		return err
+	})
+	w.lookThroughTunnel(t, "third")
+
+	w.uninstall(t)
+}
+
+const catalog = `apiVersion: fairlead.dev/v1
+kind: Source
+metadata: {name: sample}
+spec: {git: {url: "` + gitURL + `", secret: git, interval: 5s}}
+---
+apiVersion: fairlead.dev/v1
+kind: Service
+metadata: {name: web}
+spec: {source: sample, path: apps/web, cluster: edge, namespace: web}
+`
+
+// workload is what is pushed: pods that answer with a text.
+const workload = `apiVersion: v1
+kind: Namespace
+metadata: {name: web}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+        - name: web
+          image: node.local/testpod:1
+          args: [serve, %q]
+          readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+// databases are Redis and PostgreSQL as the users of the hub's chart bring them, with the passwords of "fairlead init".
+const databases = `apiVersion: v1
+kind: Service
+metadata: {name: redis}
+spec: {selector: {app: redis}, ports: [{port: 6379}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: redis}
+spec:
+  serviceName: redis
+  selector: {matchLabels: {app: redis}}
+  template:
+    metadata: {labels: {app: redis}}
+    spec:
+      containers:
+        - name: redis
+          image: redis:7
+          args: [redis-server, --requirepass, $(PASSWORD), --save, ""]
+          env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: passwords, key: redis}}}]
+          readinessProbe: {tcpSocket: {port: 6379}, periodSeconds: 1}
+          volumeMounts: [{name: data, mountPath: /data}]
+      volumes: [{name: data, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: postgres}
+spec: {selector: {app: postgres}, ports: [{port: 5432}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: postgres}
+spec:
+  serviceName: postgres
+  selector: {matchLabels: {app: postgres}}
+  template:
+    metadata: {labels: {app: postgres}}
+    spec:
+      securityContext: {fsGroup: 65532, fsGroupChangePolicy: OnRootMismatch} # else its folder is open to the group after a restart
+      containers:
+        - name: postgres
+          image: postgres:17
+          args: [postgres]
+          env:
+            - {name: PGDATA, value: /var/lib/postgresql/data/inner}
+            - {name: POSTGRES_USER, value: fairlead}
+            - {name: POSTGRES_DB, value: fairlead}
+            - {name: POSTGRES_PASSWORD_FILE, value: /run/passwords/postgres}
+          readinessProbe: {tcpSocket: {port: 5432}, periodSeconds: 1}
+          volumeMounts:
+            - {name: data, mountPath: /var/lib/postgresql/data}
+            - {name: passwords, mountPath: /run/passwords}
+            - {name: sockets, mountPath: /var/run/postgresql}
+      volumes:
+        - {name: passwords, secret: {secretName: passwords}}
+        - {name: sockets, emptyDir: {}}
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`
+
+const hubValues = `
+image: {registry: fairlead, tag: dev}
+secrets: {redis: fairlead-redis, database: fairlead-database, metrics: fairlead-metrics}
+console: {replicas: 2}
+gitcache: {allowAddresses: [10.88.0.0/24]}
+`
+
+func (w *world) installHub(t *testing.T) {
+	t.Helper()
+	w.mustRun(t, nil, "", filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
+		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
+		"--host", "fairlead-gitcache.fairlead.svc", "--host", "*.fairlead-gitcache-pods.fairlead.svc",
+		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost,
+		"--redis-url", "redis://:{password}@redis.data.svc:6379/0", "--database-url", "postgres://fairlead:{password}@postgres.data.svc:5432/fairlead?sslmode=disable")
+	file := func(name string) string { return filepath.Join(w.secrets, name) }
+	w.kubectl(t, "", "create", "namespace", "data")
+	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data", "--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
+	w.kubectl(t, databases, "apply", "--namespace=data", "-f", "-")
+	// As docs/operate/install.md says.
+	w.kubectl(t, "", "create", "namespace", "fairlead")
+	for name, from := range map[string]string{
+		"fairlead-tls": "tls", "fairlead-hub": "hub/hub.secret", "fairlead-master-key": "console/master.key",
+		"fairlead-redis": "redis/url", "fairlead-database": "postgres/url", "fairlead-metrics": "metrics/metrics.token",
+	} {
+		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead", "--from-file="+file(from))
+	}
+	began := time.Now()
+	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", hubValues, patience); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("hub installed and ready in %.1f s", time.Since(began).Seconds())
+}
+
+// logIn uses a link that a console wrote: each that starts before anybody has logged in writes one.
+func (w *world) logIn(t *testing.T) {
+	t.Helper()
+	var links []string
+	for line := range strings.Lines(w.kubectl(t, "", "logs", "--namespace=fairlead", "--selector=app.kubernetes.io/component=console", "--tail=-1")) {
+		if _, link, found := strings.Cut(line, "Log in once, within an hour: "); found {
+			links = append(links, strings.TrimSpace(link))
+		}
+	}
+	if len(links) == 0 {
+		t.Fatal("no console wrote a link to log in with")
+	}
+	w.fairlead(t, "", "login", links[0], "--ca-file", filepath.Join(w.secrets, "tls/ca.crt"))
+	w.fairlead(t, "", "check")
+}
+
+func (w *world) installAgent(t *testing.T) {
+	t.Helper()
+	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: edge}\n", "apply", "-f", "-")
+	values, err := json.Marshal(map[string]any{
+		"image": map[string]any{"repository": "fairlead/agent", "tag": "dev"},
+		"hub":   map[string]any{"url": hubURL, "ca": w.read(t, "tls/ca.crt")},
+		"join":  map[string]any{"tokens": []string{strings.TrimSpace(w.fairlead(t, "", "cluster", "join-token", "edge"))}},
+		"rbac":  map[string]any{"bindAdmins": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", "agent", string(values), patience); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("agent installed and ready in %.1f s", time.Since(began).Seconds())
+}
+
+// serveGit runs a Git server beside the node, with a folder that is told relative to where it runs.
+func (w *world) serveGit(t *testing.T) {
+	t.Helper()
+	secret := func(name string) string { return filepath.Join(w.secrets, name) }
+	server := process.New(w.dir, "git-server", w.program, "exec", "--dir", w.lab, "--", "sh", "-c", `cd "$0" && exec "$@"`, w.dir,
+		filepath.Join(w.bins.Dir, "fairlead"), "git-server", "--data-dir", "git", "--listen", gitHost+":7405",
+		"--tls-cert", secret("tls/tls.crt"), "--tls-key", secret("tls/tls.key"), "--password-file", secret("git/password"))
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	clone := strings.Replace(gitURL, "https://", "https://git:"+w.read(t, "git/password")+"@", 1)
+	w.await(t, "the Git server answers", func(ctx context.Context) error {
+		if ended, _ := server.Ended(); ended {
+			return fmt.Errorf("it has ended: %s", server.Tail())
+		}
+		return errors.Join(os.RemoveAll(w.clone), w.git(ctx, "clone", "--quiet", clone, w.clone))
+	})
+}
+
+// push commits and pushes the workload with a text.
+func (w *world) push(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(w.clone, "apps/web/web.yaml")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, fmt.Appendf(nil, workload, text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, args := range [][]string{{"add", "--all"}, {"commit", "--quiet", "--message=" + text}, {"push", "--quiet"}} {
+		if err := w.git(ctx, append([]string{"-C", w.clone}, args...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitRunning waits until both pods of the workload answer with a text, and no other.
+func (w *world) awaitRunning(t *testing.T, text string) {
+	t.Helper()
+	w.await(t, "pods answer "+text, func(ctx context.Context) error {
+		ready, err := w.tryKubectl(ctx, "", "get", "deployment/web", "--namespace=web",
+			"--output=jsonpath={.status.updatedReplicas} {.status.readyReplicas} {.status.replicas} {.spec.template.spec.containers[0].args[1]}")
+		if err == nil && ready != "2 2 2 "+text {
+			err = fmt.Errorf("updated, ready, all and their text: %s", ready)
+		}
+		if err != nil {
+			services, said := w.tryFairlead(ctx, "", "get", "services")
+			return fmt.Errorf("%w\n%s%v", err, services, said)
+		}
+		answer, err := w.get(ctx)
+		if err == nil && !strings.HasSuffix(strings.TrimSpace(answer), " "+text) {
+			err = fmt.Errorf("a pod answers %q", answer)
+		}
+		return err
+	})
+}
+
+// get asks the workload's Service, from beside the node.
+func (w *world) get(ctx context.Context) (string, error) {
+	return w.inLab(ctx, nil, "", filepath.Join(filepath.Dir(w.program), "testpod"), "get", "http://web.web.svc")
+}
+
+func (w *world) lookThroughTunnel(t *testing.T, text string) {
+	t.Helper()
+	if logs := w.fairlead(t, "", "logs", "edge", "-n", "web", "deployment/web"); !strings.Contains(logs, "line 1 "+text) {
+		t.Errorf("logs through the tunnel: %q", logs)
+	}
+	if said := w.fairlead(t, "one\ntwo\n", "exec", "edge", "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); said != "one\ntwo\n" {
+		t.Errorf("exec through the tunnel echoes %q", said)
+	}
+	_, err := w.tryFairlead(t.Context(), "", "exec", "edge", "-n", "web", "deployment/web", "--", "/testpod", "exit", "7")
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("exec of what exits with 7: %v", err)
+	}
+}
+
+// uninstall takes both charts away; what is the user's stays.
+func (w *world) uninstall(t *testing.T) {
+	t.Helper()
+	for namespace, release := range map[string]string{"fairlead-system": "fairlead-agent", "fairlead": "fairlead"} {
+		if err := w.helm(t, namespace).uninstall(release, patience); err != nil {
+			t.Fatal(err)
+		}
+		w.await(t, "nothing of "+release+" is left", func(ctx context.Context) error { // pods take their time
+			left, err := w.tryKubectl(ctx, "", "get", "pods,services,statefulsets,deployments,configmaps,roles,rolebindings,networkpolicies,serviceaccounts",
+				"--namespace="+namespace, "--selector=app.kubernetes.io/managed-by=Helm", "--output=name")
+			if err == nil && left != "" {
+				err = errors.New(left)
+			}
+			return err
+		})
+	}
+	w.awaitRunning(t, "third")
+}
+
+// world is a lab with one node that has all images, and where things are.
+type world struct {
+	bins                           stack.Binaries
+	program                        string // nodelocal
+	dir, lab, secrets, clone, path string
+	kubeconfig                     string
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("real nodes need root: the charts are installed on none")
+	}
+	bins, err := stack.FindBinaries(t.Context(), "../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{bins: bins, dir: t.TempDir(), program: os.Getenv("NODELOCAL")}
+	w.lab, w.secrets, w.clone, w.path = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets"), filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
+	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
+	if w.program == "" {
+		w.program = strings.TrimSpace(w.mustRun(t, nil, "", "../../tools/nodelocal/build.sh"))
+	}
+	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"start", "--dir", w.lab, "--kubelocal", bins.Kubelocal, "--image", filepath.Join(filepath.Dir(w.program), "testpod.tar")}
+	for _, image := range w.makeImages(t) {
+		args = append(args, "--image", image)
+	}
+	lab := process.New(w.dir, "nodelocal", w.program, args...)
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.tell(t)
+		}
+		if err := lab.Stop(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	began := time.Now()
+	w.await(t, "the node is ready", func(context.Context) error {
+		if ended, err := lab.Ended(); ended {
+			t.Fatalf("nodelocal ended: %v: %s", err, lab.Tail())
+		}
+		if said := lab.Tail(); !strings.Contains(said, "READY name=") {
+			return errors.New(said)
+		}
+		return nil
+	})
+	t.Logf("a node with all images is ready after %.1f s", time.Since(began).Seconds())
+	return w
+}
+
+// makeImages makes the product's images, and Redis and PostgreSQL of the distribution's packages.
+func (w *world) makeImages(t *testing.T) []string {
+	t.Helper()
+	began := time.Now()
+	out := filepath.Join(w.dir, "images")
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustRun(t, []string{"GOWORK=off"}, "", "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
+		"-only", "console,gitcache,distributor,tunnel,agent,redis,postgres")
+	found, err := filepath.Glob(filepath.Join(out, "*.tar"))
+	if err != nil || len(found) != 7 {
+		t.Fatalf("%d images, want 7: %v", len(found), err)
+	}
+	t.Logf("made images in %.1f s", time.Since(began).Seconds())
+	return found
+}
+
+// tell logs what pods say when a test has failed.
+func (w *world) tell(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	for _, args := range [][]string{
+		{"get", "pods,pvc,nodes", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--field-selector=type=Warning"},
+		{"logs", "-n", "fairlead", "--selector=app.kubernetes.io/part-of=fairlead", "--prefix", "--tail=10"},
+		{"logs", "-n", "fairlead-system", "--selector=app.kubernetes.io/managed-by=Helm", "--prefix", "--tail=20"},
+		{"logs", "-n", "data", "redis-0"}, {"logs", "-n", "data", "postgres-0"},
+	} {
+		said, err := w.tryKubectl(ctx, "", args...)
+		t.Logf("kubectl %q: %v\n%s", args, err, said)
+	}
+}
+
+// read returns what "fairlead init" has made, without the end of its last line.
+func (w *world) read(t *testing.T, secret string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.secrets, secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (w *world) helm(t *testing.T, namespace string) *helm {
+	t.Helper()
+	h, err := newHelm(w.kubeconfig, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (w *world) await(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := process.Await(ctx, what, ok); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) mustRun(t *testing.T, env []string, stdin, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := process.Run(ctx, env, stdin, program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) nodelocal(t *testing.T, command string, args ...string) {
+	t.Helper()
+	w.mustRun(t, nil, "", w.program, append([]string{command, "--dir", w.lab}, args...)...)
+}
+
+// inLab runs a program beside the node, where the cluster's names are known.
+func (w *world) inLab(ctx context.Context, env []string, stdin string, command ...string) (string, error) {
+	return process.Run(ctx, env, stdin, w.program, append([]string{"exec", "--dir", w.lab, "--"}, command...)...)
+}
+
+func (w *world) git(ctx context.Context, args ...string) error {
+	env := []string{"GIT_SSL_CAINFO=" + filepath.Join(w.secrets, "tls/ca.crt"), "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0"}
+	_, err := w.inLab(ctx, env, "", append([]string{"git", "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	return err
+}
+
+func (w *world) tryFairlead(ctx context.Context, stdin string, args ...string) (string, error) {
+	env := []string{"FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"), "PATH=" + w.path + ":" + os.Getenv("PATH")}
+	return w.inLab(ctx, env, stdin, append([]string{filepath.Join(w.bins.Dir, "fairlead")}, args...)...)
+}
+
+func (w *world) fairlead(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := w.tryFairlead(ctx, stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) tryKubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	return process.Run(ctx, nil, stdin, w.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", w.kubeconfig}, args...)...)
+}
+
+func (w *world) kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := w.tryKubectl(ctx, stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
