@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/datadir"
+	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
@@ -47,6 +48,7 @@ import (
 	"fairlead.dev/services/agent/internal/repair"
 	"fairlead.dev/services/agent/internal/report"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/trial"
 	"fairlead.dev/services/agent/internal/watch"
 )
 
@@ -339,11 +341,17 @@ func (a *Agent) open() error {
 	if a.reporter, err = report.Open(filepath.Join(a.cfg.DataDir, "reports"), a.distributors, a.telemetry.Registry, a.log); err != nil {
 		return err
 	}
+	if err := durable.Sweep(a.testLogs()); err != nil {
+		return err
+	}
 	if a.details, err = report.OpenDetails(filepath.Join(a.cfg.DataDir, "details"), a.distributors, a.log); err != nil {
 		return err
 	}
 	return nil
 }
+
+// testLogs is the folder of the logs of tests that go on.
+func (a *Agent) testLogs() string { return filepath.Join(a.cfg.DataDir, "tests") }
 
 // wire puts the parts together.
 func (a *Agent) wire() {
@@ -359,6 +367,7 @@ func (a *Agent) wire() {
 	}
 	applier := apply.New(self, a.width, a.memory, a.watcher)
 	applier.Register(a.telemetry.Registry)
+	pruner := prune.New(self, a.inventory, stays, a.width)
 	a.controller = reconcile.New(reconcile.Deps{
 		Desired:   a.desired,
 		Artifacts: deliver.NewDownloader(a.artifacts, a.content, a.desired, tracer),
@@ -371,13 +380,17 @@ func (a *Agent) wire() {
 		Lookup:    a.lookup,
 		Scopes:    a.cluster,
 		Applier:   applier,
-		Pruner:    prune.New(self, a.inventory, stays, a.width),
+		Pruner:    pruner,
 		Memory:    a.memory,
 		Watcher:   a.watcher,
 		Reports:   a.reporter,
 		Details:   a.details,
-		Compare:   a.cluster,
-		Metadata:  a.cluster.Metadata,
+		Trials: trial.New(trial.Deps{
+			API: a.cluster, Applier: applier, Pruner: pruner, Inventories: a.inventory, Details: a.details, Dir: a.testLogs(),
+			Now: time.Now, Tracer: tracer, Metrics: a.telemetry.Registry, Log: a.log,
+		}),
+		Compare:  a.cluster,
+		Metadata: a.cluster.Metadata,
 
 		Environment:          a.environment,
 		RequireImpersonation: a.cfg.RequireImpersonation,

@@ -236,6 +236,8 @@ type apiProxy struct {
 	mu       sync.Mutex // guards what follows
 	requests []string   // "PATCH /api/..."
 	hook     func(*http.Request) (status int)
+	// log answers for the log of a container; nil: the cluster does.
+	log func(w io.Writer, pod string)
 }
 
 func newAPIProxy(t *testing.T, config *rest.Config) *apiProxy {
@@ -264,13 +266,17 @@ func newAPIProxy(t *testing.T, config *rest.Config) *apiProxy {
 			line += "?watch"
 		}
 		p.requests = append(p.requests, line)
-		hook := p.hook
+		hook, log := p.hook, p.log
 		p.mu.Unlock()
 		if hook != nil {
 			if status := hook(r); status != 0 {
 				http.Error(w, "the test says no", status)
 				return
 			}
+		}
+		if pod, ok := strings.CutSuffix(r.URL.Path, "/log"); ok && log != nil {
+			log(w, pod[strings.LastIndexByte(pod, '/')+1:])
+			return
 		}
 		reverse.ServeHTTP(w, r)
 	}))

@@ -244,6 +244,7 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
 	sent.Sync, sent.Rules = h.services[service].GetSync(), h.services[service].GetRules()
+	sent.Tests, sent.TestRequest, sent.Configuration = h.services[service].GetTests(), h.services[service].GetTestRequest(), h.services[service].GetConfiguration()
 	sent.Render, sent.ClusterLabels = h.rendering[service].spec, h.rendering[service].labels
 	seal(sent)
 	h.services[service] = sent
@@ -285,6 +286,16 @@ func seal(sent *deliveryv1.ServiceDelivery) {
 	sent.Digest = delivery.ServiceDigest(delivery.Service{
 		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(), Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
 	})
+	if sent.GetTests() == nil && sent.GetTestRequest() == nil {
+		return
+	}
+	sent.ContentDigest = sent.GetDigest()
+	tests, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Tests: sent.GetTests(), TestRequest: sent.GetTestRequest()})
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(append(tests, sent.GetDigest()...))
+	sent.Digest = string(artifact.SumDigest(sum[:]))
 }
 
 func (h *testHub) ReportDetails(_ context.Context, r *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {

@@ -20,6 +20,7 @@ type streams struct {
 	http     *http.Client
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
+	raw      rest.Interface
 }
 
 func openStreams(config *rest.Config) (*streams, error) {
@@ -35,6 +36,11 @@ func openStreams(config *rest.Config) (*streams, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	if s.metadata, err = metadata.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	plain := dynamic.ConfigFor(config)
+	plain.GroupVersion = &schema.GroupVersion{}
+	if s.raw, err = rest.UnversionedRESTClientForConfigAndClient(plain, client); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	return s, nil

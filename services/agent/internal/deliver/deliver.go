@@ -83,6 +83,9 @@ func (w *wanted) Revision() int64 { return w.Desired.Revision() }
 // label is a DNS label: service names become file names and label values, namespaces parts of URLs.
 func label() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) }
 
+// request is the id of a test request, which becomes a part of a file name.
+func request() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,62}[a-z0-9])?$`) }
+
 func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 	digest, err := artifact.ParseDigest(sent.GetArtifact().GetDigest())
 	if err != nil {
@@ -99,6 +102,8 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		return desired.Service{}, fmt.Errorf("namespace %q is no DNS label", namespace)
 	case sent.GetDigest() == "":
 		return desired.Service{}, errors.New("it has no digest")
+	case sent.GetTestRequest().GetId() != "" && !request().MatchString(sent.GetTestRequest().GetId()):
+		return desired.Service{}, errors.New("the id of its test request is none")
 	}
 	return desired.Service{
 		Name: sent.GetName(), Digest: sent.GetDigest(), Namespace: namespace, Source: sent.GetSource(), Path: sent.GetPath(),
@@ -106,5 +111,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Traceparent: sent.GetRevision().GetTraceparent(), Ticket: sent.GetTicket(),
 		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
 		Configuration: sent.GetConfiguration(), Rules: sent.GetRules(),
+		Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), ContentDigest: sent.GetContentDigest(),
 	}, nil
 }

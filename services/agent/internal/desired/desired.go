@@ -3,6 +3,7 @@
 package desired
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,6 +30,8 @@ type Service struct {
 	Name string `json:"name"`
 	// Digest changes when there is something to do.
 	Digest string `json:"digest"`
+	// ContentDigest stays the same when only tests, or what was asked of them, change; "": it is the digest.
+	ContentDigest string `json:"contentDigest,omitempty"`
 	// Namespace for objects that name none.
 	Namespace string          `json:"namespace"`
 	Source    string          `json:"source"`
@@ -51,7 +54,13 @@ type Service struct {
 	Former []string `json:"former,omitempty"`
 	// Rules bound its objects; nil: nothing does.
 	Rules *deliveryv1.ObjectRules `json:"-"`
+	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Both may be nil.
+	Tests       *deliveryv1.TestSpec    `json:"-"`
+	TestRequest *deliveryv1.TestRequest `json:"-"`
 }
+
+// RevisionDigest names the revision: hooks run once for each, however its tests change.
+func (s Service) RevisionDigest() string { return cmp.Or(s.ContentDigest, s.Digest) }
 
 // Content names all that the service's objects are made from; equal for services that are rendered alike. How they
 // are synced is not in it.
@@ -72,6 +81,9 @@ func (s Service) Content() string {
 		for _, list := range [][]string{r.GetNamespaces(), r.GetKinds(), r.GetDeniedKinds()} {
 			parts = append(append(parts, "list"), list...)
 		}
+	}
+	if tests := s.Tests.GetPath(); tests != "" { // a sync leaves that folder out
+		parts = append(parts, "tests", tests)
 	}
 	sum := sha256.New()
 	for _, part := range parts {
@@ -97,6 +109,8 @@ type kept struct {
 	Sync          json.RawMessage `json:"sync,omitempty"`
 	Configuration json.RawMessage `json:"configuration,omitempty"`
 	Rules         json.RawMessage `json:"rules,omitempty"`
+	Tests         json.RawMessage `json:"tests,omitempty"`
+	TestRequest   json.RawMessage `json:"testRequest,omitempty"`
 }
 
 type plain Service
@@ -104,7 +118,8 @@ type plain Service
 // MarshalJSON writes the options as protojson.
 func (s Service) MarshalJSON() ([]byte, error) {
 	out := kept{plain: (*plain)(&s)}
-	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration, &out.Rules: s.Rules} {
+	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration, &out.Rules: s.Rules,
+		&out.Tests: s.Tests, &out.TestRequest: s.TestRequest} {
 		if !m.ProtoReflect().IsValid() {
 			continue
 		}
@@ -143,6 +158,18 @@ func (s *Service) UnmarshalJSON(data []byte) error {
 	if in.Rules != nil {
 		s.Rules = &deliveryv1.ObjectRules{}
 		if err := read.Unmarshal(in.Rules, s.Rules); err != nil {
+			return err
+		}
+	}
+	if in.Tests != nil {
+		s.Tests = &deliveryv1.TestSpec{}
+		if err := read.Unmarshal(in.Tests, s.Tests); err != nil {
+			return err
+		}
+	}
+	if in.TestRequest != nil {
+		s.TestRequest = &deliveryv1.TestRequest{}
+		if err := read.Unmarshal(in.TestRequest, s.TestRequest); err != nil {
 			return err
 		}
 	}

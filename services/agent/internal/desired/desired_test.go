@@ -58,12 +58,16 @@ func TestOptionsSurviveARestart(t *testing.T) {
 	want := desired.Service{
 		Name: "a", Digest: "1", Commit: "c", Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM, Path: "chart"},
 		Sync:          &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN, RequestTime: timestamppb.New(time.Unix(7, 0))},
-		ClusterLabels: map[string]string{"zone": "a"},
+		ClusterLabels: map[string]string{"zone": "a"}, ContentDigest: "0",
+		Tests: &deliveryv1.TestSpec{Path: "tests", Retries: 2}, TestRequest: &deliveryv1.TestRequest{Id: "one"},
 	}
 	if err := store.Update([]desired.Service{want}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	got, _ := open(t, dir).Get("a")
+	if !proto.Equal(got.Tests, want.Tests) || !proto.Equal(got.TestRequest, want.TestRequest) || got.RevisionDigest() != "0" {
+		t.Errorf("got %+v", got)
+	}
 	if !proto.Equal(got.Render, want.Render) || !proto.Equal(got.Sync, want.Sync) || got.ClusterLabels["zone"] != "a" || got.Commit != "c" {
 		t.Errorf("got %+v", got)
 	}
@@ -102,6 +106,9 @@ func TestContentIsWhatObjectsAreMadeFrom(t *testing.T) {
 		"digest": func(s *desired.Service) { s.Digest = "2" },
 		"commit": func(s *desired.Service) { s.Commit = "2" },
 		"sync":   func(s *desired.Service) { s.Sync = &deliveryv1.SyncSpec{Reason: "x"} },
+		"tests": func(s *desired.Service) {
+			s.Tests, s.TestRequest = &deliveryv1.TestSpec{Retries: 1}, &deliveryv1.TestRequest{Id: "one"}
+		},
 	} {
 		other := one
 		same(&other)

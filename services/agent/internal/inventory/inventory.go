@@ -13,7 +13,9 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -75,7 +77,9 @@ type Progress struct {
 // Applied says what was applied, completely, last.
 type Applied struct {
 	Digest string `json:"digest"`
-	Commit string `json:"commit,omitempty"`
+	// ContentDigest names the revision; "": the digest does.
+	ContentDigest string `json:"contentDigest,omitempty"`
+	Commit        string `json:"commit,omitempty"`
 	// Set names the rendered objects on the agent's disk, see package set.
 	Set  string    `json:"set,omitempty"`
 	Time time.Time `json:"time"`
@@ -128,8 +132,13 @@ type Record struct {
 	Left []object.Key
 	// Repairs counts what was put right.
 	Repairs uint64
+	// Tests is what package trial knows of the service's tests.
+	Tests   json.RawMessage
 	Entries []Entry
 }
+
+// RevisionDigest names the revision that was applied.
+func (a Applied) RevisionDigest() string { return cmp.Or(a.ContentDigest, a.Digest) }
 
 // Has tells whether exactly this digest is in the cluster, as far as the agent is concerned.
 func (r Record) Has(digest string) bool {
@@ -142,7 +151,7 @@ func (r Record) ReleaseOf(digest string) Release {
 	switch {
 	case digest == r.Release.Digest:
 		return r.Release
-	case r.Applied.Digest == "" || r.Applied.Digest == digest && r.Release.Digest == "":
+	case r.Applied.Digest == "" || r.Applied.RevisionDigest() == digest && r.Release.Digest == "":
 		return Release{Digest: digest, Revision: 1, Install: true}
 	}
 	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1}
@@ -462,6 +471,7 @@ func (s *Store) Note(record Record) bool {
 	record.Entries = slices.Clone(record.Entries)
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	record.Applied.Digest, record.Applied.Commit, record.Applied.Time = before.record.Applied.Digest, before.record.Applied.Commit, before.record.Applied.Time
+	record.Applied.ContentDigest = before.record.Applied.ContentDigest
 	record.Release = before.record.Release // nothing was begun for it, so that the next digest may have its revision
 	if !reflect.DeepEqual(record, before.record) {
 		return false

@@ -35,7 +35,7 @@ const (
 	Sync
 	PostSync
 	SyncFail
-	// Never is for hooks of tools that mean nothing here, such as Helm's tests.
+	// Never is for hooks of tools that mean nothing here, such as Argo CD's Skip.
 	Never
 	// PostDelete is when the service was removed.
 	PostDelete
@@ -46,6 +46,8 @@ const (
 	PreUpgrade
 	PostInstall
 	PostUpgrade
+	// Test is a run of the service's tests: no sync, and no removal, makes such an object.
+	Test
 )
 
 // Moments of an operation. A hook of none of them is left alone by it.
@@ -65,7 +67,7 @@ func (h Hook) Moments() []Hook {
 		return []Hook{0}
 	}
 	var moments []Hook
-	for one := PreSync; one <= PostUpgrade; one <<= 1 {
+	for one := PreSync; one <= Test; one <<= 1 {
 		if h&one != 0 {
 			moments = append(moments, one)
 		}
@@ -188,6 +190,7 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	moments := map[string]Hook{
 		HookAnnotation + "pre-sync": PreSync, HookAnnotation + "sync": Sync, HookAnnotation + "post-sync": PostSync,
 		HookAnnotation + "sync-fail": SyncFail, HookAnnotation + "pre-delete": PreDelete, HookAnnotation + "post-delete": PostDelete,
+		HookAnnotation + "test":          Test,
 		"argocd.argoproj.io/hookPreSync": PreSync, "argocd.argoproj.io/hookSync": Sync, "argocd.argoproj.io/hookPostSync": PostSync,
 		"argocd.argoproj.io/hookSyncFail": SyncFail, "argocd.argoproj.io/hookPreDelete": PreDelete, "argocd.argoproj.io/hookPostDelete": PostDelete,
 		"argocd.argoproj.io/hookSkip": Never,
@@ -195,7 +198,7 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	for _, word := range list(value) {
 		moment, known := moments[name+word]
 		if !known {
-			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, pre-delete, post-delete, or one of Argo CD's or Helm's hooks in their own annotation")
+			return wrong(name, value, "of pre-sync, sync, post-sync, sync-fail, pre-delete, post-delete, test, or one of Argo CD's or Helm's hooks in their own annotation")
 		}
 		w.Hook |= moment
 	}
@@ -210,8 +213,9 @@ func ofHelm(value string) Hook {
 	events := map[string]Hook{
 		"pre-install": PreInstall, "pre-upgrade": PreUpgrade, "post-install": PostInstall, "post-upgrade": PostUpgrade,
 		"pre-delete": PreDelete, "post-delete": PostDelete,
-		// A revision that goes back is an upgrade here, and tests are no part of a sync.
-		"pre-rollback": Never, "post-rollback": Never, "test": Never, "test-success": Never,
+		"test": Test, "test-success": Test,
+		// A revision that goes back is an upgrade here.
+		"pre-rollback": Never, "post-rollback": Never,
 	}
 	var hook Hook
 	for word := range strings.SplitSeq(value, ",") {

@@ -39,7 +39,7 @@ type problem struct {
 
 // apply brings the service to its digest. On any problem it reports it and says when to try again.
 func (k *keeper) apply(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	if !k.announced && !record.Has(service.Digest) {
+	if !k.announced && (!record.Complete || record.Applied.RevisionDigest() != service.RevisionDigest()) {
 		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_APPLYING})
 	}
 	k.announced = true
@@ -60,7 +60,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 		k.metrics.applies.WithLabelValues("failed").Inc()
 		span.SetStatus(codes.Error, "not applied")
 		k.Keep(ctx, "agent.apply", begin, "not applied", attribute.String("service", k.name), attribute.String("revision", service.Commit))
-		k.stuck = failure.final
+		k.stuck, k.fault = failure.final, *failure
 		if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
 			record = latest
 		}
@@ -122,9 +122,9 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		return nil, failure
 	}
 	defer func() { _ = objects.Close() }()
-	release := record.ReleaseOf(service.Digest)
-	request := apply.Request{Service: k.name, Digest: service.Digest, Revision: release.Revision, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.Digest, Ran: ran}, release)
+	release := record.ReleaseOf(service.RevisionDigest())
+	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
 	}}
 	if k.progress == nil {
 		if failure := k.begin(ctx, request, service); failure != nil {
@@ -178,8 +178,8 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	if err != nil {
 		return retried(err).because(before)
 	}
-	release, rendered := record.ReleaseOf(service.Digest), items
-	items = apply.Runs(service.Digest, items, momentsOf(release))
+	release, rendered := record.ReleaseOf(service.RevisionDigest()), items
+	items = apply.Runs(service.RevisionDigest(), items, momentsOf(release))
 	all := items
 	items = distinct(all)
 	if failure := guard(service, record, items); failure != nil {
@@ -280,7 +280,7 @@ func distinct(items []set.Item) []set.Item {
 
 // progressOf is which hooks have run for the digest: another one runs its own.
 func progressOf(record inventory.Record, service desired.Service) inventory.Progress {
-	if record.Progress.Digest != service.Digest {
+	if record.Progress.Digest != service.RevisionDigest() {
 		return inventory.Progress{}
 	}
 	return record.Progress
@@ -321,7 +321,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	for _, item := range items {
 		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
 	}
-	rests := restingHooks(items, apply.Runs(service.Digest, items, momentsOf(record.ReleaseOf(service.Digest))))
+	rests := restingHooks(items, apply.Runs(service.RevisionDigest(), items, momentsOf(record.ReleaseOf(service.RevisionDigest()))))
 	var stale []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
@@ -353,15 +353,19 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		k.looks.left(out.Left)
 		record.Kept = few(append(slices.Clone(k.others), out.Kept...))
 	}
-	isNew := record.Applied.Digest != service.Digest
+	before := record.Applied
+	isNew := before.RevisionDigest() != service.RevisionDigest()
 	record.Entries = entries
 	record.Complete, record.Begun = true, ""
-	record.Progress, record.Release = progressOf(record, service), record.ReleaseOf(service.Digest)
+	record.Progress, record.Release = progressOf(record, service), record.ReleaseOf(service.RevisionDigest())
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{
-		Digest: service.Digest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
+		Digest: service.Digest, ContentDigest: service.ContentDigest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
 		Values: service.Values(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
 		PreDelete: hasHooks(items, object.PreDelete), PostDelete: hasHooks(items, object.PostDelete), Time: time.Now().UTC().Truncate(time.Second),
+	}
+	if !isNew && before.Digest != service.Digest { // only its tests are others
+		record.Applied.Commit, record.Applied.Time = before.Commit, before.Time
 	}
 	if !k.Inventory.Note(record) {
 		if err := k.Inventory.Save(ctx, record); err != nil {

@@ -119,7 +119,7 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 	if record.Applied.Digest == "" && len(record.Entries) == 0 {
 		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
 	} else {
-		wait = min(wait, k.observe(patience, service, record))
+		wait = min(wait, k.observe(ctx, patience, service, record))
 	}
 	if k.stance.verdict.Phase == deliveryv1.Phase_PHASE_WAITING {
 		wait = min(wait, hub.Spread(dependencyLook))

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/trial"
 )
 
 const (
@@ -48,7 +49,7 @@ func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max
 
 // observe reports how the objects are, as the memory has it: the watches tell when something changes. It asks the
 // API server for nothing but what is to be removed.
-func (k *keeper) observe(patience context.Context, service desired.Service, record inventory.Record) time.Duration {
+func (k *keeper) observe(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	if k.looks.since.IsZero() {
 		k.looks.since = time.Now()
 	}
@@ -66,6 +67,8 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 	k.backoff.Reset()
 	report := k.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
 	k.tellRepairs(report, record, summary)
+	isHealthy := report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY
+	judgeTests(service, record, report)
 	k.report(service, record, report)
 	k.ripe(service, report)
 	wait := idle
@@ -83,6 +86,9 @@ func (k *keeper) observe(patience context.Context, service desired.Service, reco
 		wait = min(wait, next)
 	}
 	if next := k.noteRepairs(patience, record, summary); next > 0 {
+		wait = min(wait, next)
+	}
+	if next := k.test(ctx, patience, service, isHealthy); next > 0 {
 		wait = min(wait, next)
 	}
 	return wait
@@ -334,6 +340,7 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 	if last := k.Reports.Latest(k.name); last != nil && report.GetRepairs() == 0 {
 		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
+	report.Tests = trial.Summary(record)
 	k.color(service, report)
 	maskReport(service, report)
 	if err := k.Reports.Set(report); err != nil {

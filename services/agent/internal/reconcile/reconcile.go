@@ -37,6 +37,7 @@ import (
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/trial"
 	"fairlead.dev/services/agent/internal/watch"
 )
 
@@ -86,6 +87,7 @@ type Deps struct {
 	Watcher *watch.Watcher
 	Reports Reports
 	Details Details
+	Trials  *trial.Runner
 	// Compare is the cluster, for dry runs.
 	Compare diff.API
 	// Environment is what the cluster can do now, as far as templates see it.
@@ -277,8 +279,9 @@ type keeper struct {
 	// doing is what the fields below are about.
 	doing   want
 	backoff hub.Backoff
-	// stuck: the manifests are at fault, and only another digest is worth a try.
+	// stuck: the manifests are at fault, and only another revision is worth a try. fault is what is wrong.
 	stuck bool
+	fault problem
 	// announced: the hub knows that this digest is being applied.
 	announced bool
 	// progress is how far the digest has come, while something is waited for.
@@ -302,6 +305,7 @@ type keeper struct {
 	unwritten time.Time
 	looks     looks
 	stance    stance
+	trial     *trial.Trial
 	// ripens is since when what was just applied is waited to be healthy; zero: it is, or was not applied by this agent.
 	ripens time.Time
 }
@@ -310,13 +314,19 @@ type keeper struct {
 type want struct {
 	what   desired.Want
 	digest string
+	// content is the same where only tests differ.
+	content string
+}
+
+func wantOf(service desired.Service, what desired.Want) want {
+	return want{what: what, digest: service.Digest, content: service.RevisionDigest() + " " + setOf(service).String()}
 }
 
 func newKeeper(c *Controller, name string) *keeper {
 	return &keeper{
 		Controller: c, name: name, log: c.Log.With("service", name),
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(),
+		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(), trial: c.Trials.Of(name),
 	}
 }
 
@@ -332,7 +342,7 @@ func (k *keeper) ended() bool {
 // look wakes the keeper if something else is wanted than last time.
 func (k *keeper) look() {
 	service, what := k.Desired.Get(k.name)
-	now := want{what: what, digest: service.Digest}
+	now := wantOf(service, what)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now == k.seen {
@@ -367,6 +377,7 @@ func (k *keeper) patience(ctx context.Context, current want) (context.Context, c
 
 func (k *keeper) run(ctx context.Context) {
 	defer func() {
+		k.trial.Close()
 		close(k.closed)
 		select {
 		case k.retired <- struct{}{}:
@@ -402,12 +413,14 @@ const idle = 24 * time.Hour
 // step does what is to be done now, and says when to look again.
 func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	current := want{what: what, digest: service.Digest}
+	current := wantOf(service, what)
 	if current != k.doing {
+		stuck := k.stuck && what == k.doing.what && current.content == k.doing.content
 		k.settled.Store(false)
-		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, false, false, nil, newLooks(), time.Time{}, nil
+		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, stuck, false, nil, newLooks(), time.Time{}, nil
 		k.ripens, k.again, k.rerun, k.through = time.Time{}, false, time.Time{}, map[set.Hook]string{}
 		k.Watcher.Unfollow(k.name)
+		k.trial.Refollow()
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)
@@ -428,20 +441,31 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if record, err = k.noteWishes(ctx, service, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
+	if record, err = k.endTests(ctx, service, record); err != nil {
+		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
+	}
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
 	if !k.judge(service, record).Apply {
 		return k.stand(ctx, patience, service, record)
 	}
 	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.Inventory.Inherits(record) {
-		return k.observe(patience, service, record)
+		return k.observe(ctx, patience, service, record)
 	}
 	if k.stuck {
+		if k.Reports.Latest(k.name).GetDigest() != service.Digest { // of which only tests are new
+			k.failed(service, record, k.fault)
+			k.refuseTests(ctx, patience, service, k.told)
+		}
 		return idle
 	}
 	if wait := time.Until(k.notBefore); wait > 0 && !k.released() {
 		return wait
 	}
-	return k.apply(ctx, patience, service, record)
+	wait := k.apply(ctx, patience, service, record)
+	if k.stuck {
+		k.refuseTests(ctx, patience, service, k.told)
+	}
+	return wait
 }
 
 // released tells that people keep one of the held objects no longer.

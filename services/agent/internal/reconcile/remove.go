@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/repair"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/trial"
 )
 
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
@@ -47,6 +48,12 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		return k.failed(service, record, *failure.because("its objects stay"))
 	}
 	patience = access.As(patience, record.Account)
+	if record, err = k.removeTests(patience, service, record); err != nil {
+		return k.failed(service, record, *retried(err))
+	}
+	if left := k.Pruner.Prune(patience, k.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
+		return k.stillThere(service, record, left)
+	}
 	var trouble string
 	for _, moment := range []set.Hook{object.PreDelete, object.PostDelete} {
 		due := record.Applied.PreDelete && moment == object.PreDelete && !k.skips(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete

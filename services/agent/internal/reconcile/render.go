@@ -80,33 +80,64 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			return nil, err
 		}
 	}
-	lookups := newLookups(k.Lookup(service), service, record)
-	kept := &memo{store: k.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
+	out, err := k.renderInto(ctx, patience, service, record, building, building.Add)
+	if err != nil {
+		return nil, err
+	}
+	if building.Len() == 0 {
+		return nil, &nothingError{out.folder.Renderer}
+	}
+	// A chart that leaves out what it found would have it removed, and made again by the next render.
+	for _, ref := range out.lookups.found {
+		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, out.folder.Root())}); err != nil {
+			return nil, err
+		}
+	}
+	building.For(joinEnvironment(out.environment, out.kept.renewal()))
+	if err := out.kept.save(ctx); err != nil {
+		return nil, err
+	}
+	return building.Commit(ctx)
+}
+
+// rendered is what a render says besides objects.
+type rendered struct {
+	folder  *render.Folder
+	lookups *lookups
+	kept    *memo
+	// environment that the objects depend on.
+	environment string
+}
+
+// renderInto renders a service's folder, and gives its objects to add.
+func (k *keeper) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
+	out.lookups = newLookups(k.Lookup(service), service, record)
+	out.kept = &memo{store: k.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
-		Recall:  kept.recall,
-		Answers: func(used []render.Answer) { kept.used = used },
-		Lookup:  lookups.lookup,
+		Recall:  out.kept.recall,
+		Answers: func(used []render.Answer) { out.kept.used = used },
+		Lookup:  out.lookups.lookup,
 		Warn:    building.Warn,
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
-		return nil, err
+		return out, err
 	}
-	var environment string
+	out.folder = in.Folder
 	if in.Folder.Scoped() {
 		if in.Scope, err = k.Scope(ctx, service); err != nil {
-			return nil, err
+			return out, err
 		}
-		release := record.ReleaseOf(service.Digest)
+		release := record.ReleaseOf(service.RevisionDigest())
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
-			environment = in.Scope.Cluster.Environment()
-			k.sees(environment)
+			out.environment = in.Scope.Cluster.Environment()
+			k.sees(out.environment)
 		}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
 		if in.Scope.ReleaseService, err = k.releaseService(ctx, service, record); err != nil {
-			return nil, err
+			return out, err
 		}
 		if in.Scope.ReleaseService == releasedByHelm {
 			building.ReleasedBy(releasedByHelm)
@@ -115,24 +146,11 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	begin := time.Now()
 	ctx, span := telemetry.Child(ctx, k.Tracer, "agent.render")
 	defer span.End()
-	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return building.Add(ctx, obj, at) }); err != nil {
-		return nil, err
+	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
+		return out, err
 	}
 	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
-	if building.Len() == 0 {
-		return nil, &nothingError{in.Folder.Renderer}
-	}
-	// A chart that leaves out what it found would have it removed, and made again by the next render.
-	for _, ref := range lookups.found {
-		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, in.Folder.Root())}); err != nil {
-			return nil, err
-		}
-	}
-	building.For(joinEnvironment(environment, kept.renewal()))
-	if err := kept.save(ctx); err != nil {
-		return nil, err
-	}
-	return building.Commit(ctx)
+	return out, nil
 }
 
 // appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.
@@ -151,7 +169,7 @@ func (k *keeper) namedSet(name string) (*set.Set, error) {
 // keepSets removes the sets of a service but the applied one, one that was begun with, and the wanted one.
 func (k *keeper) keepSets(record inventory.Record) {
 	service, _ := k.Desired.Get(k.name)
-	keep := []set.ID{setOf(service)}
+	keep := []set.ID{setOf(service), testSetOf(service)}
 	for _, name := range []string{record.Applied.Set, record.Begun} {
 		if id, err := set.ParseID(name); err == nil {
 			keep = append(keep, id)

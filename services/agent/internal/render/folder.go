@@ -26,6 +26,8 @@ type Folder struct {
 	// base is the service's folder in the artifact, "." if the artifact is that folder; else paths in the artifact are those
 	// of the repository. root is the folder that is rendered.
 	base, root string
+	// tests is the folder of the service's tests, which is left out; "": there is none.
+	tests string
 	// nodes are the files, links and folders of the artifact, by path; "." is all of it.
 	nodes map[string]node
 	// marks are the files that are made for a renderer, by the folder that they stand in.
@@ -90,6 +92,12 @@ func (f *Folder) findRoot() error {
 		return f.Mistake(asked, "there is no such folder. Mend render.path, or push the folder")
 	}
 	f.root = root
+	if tests := f.Service.Tests.GetPath(); tests != "" {
+		f.tests = path.Join(f.base, tests)
+		if f.tests == f.root || f.tests == f.base || strings.HasPrefix(f.root, f.tests+"/") {
+			return f.Mistake(f.tests, "is the folder that is applied, and can't be that of the tests. Mend tests.path")
+		}
+	}
 	return nil
 }
 
@@ -135,8 +143,11 @@ func (f *Folder) Unfollowed(name string, err error) error {
 	return f.Mistake(name, artifact.Printable("is a link that can't be followed: "+err.Error())+". Put the file itself in its place, or what the link leads to into the folder")
 }
 
-// below tells whether a file is in the folder that is rendered.
+// below tells whether a file is in the folder that is rendered, and not in that of the tests.
 func (f *Folder) below(name string) bool {
+	if f.tests != "" && strings.HasPrefix(name, f.tests+"/") {
+		return false
+	}
 	return f.root == "." || strings.HasPrefix(name, f.root+"/")
 }
 

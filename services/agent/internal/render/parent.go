@@ -126,7 +126,7 @@ func (c *child) feed(in Input) {
 	}
 	service := in.Folder.Service
 	job, err := json.Marshal(Job{
-		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Scope: in.Scope, Seconds: uint64(c.cpu.Seconds()),
+		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.cpu.Seconds()),
 	})
 	if err != nil {
 		c.kill("the scope can't be encoded: " + err.Error())

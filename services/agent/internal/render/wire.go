@@ -73,6 +73,7 @@ type Job struct {
 	Path      string          `json:"path"`
 	Renderer  int32           `json:"renderer"`
 	Render    json.RawMessage `json:"render"`
+	Tests     string          `json:"tests,omitempty"`
 	Scope     Scope           `json:"scope"`
 	// Seconds of a processor that it may take.
 	Seconds uint64 `json:"seconds"`

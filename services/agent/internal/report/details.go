@@ -26,7 +26,7 @@ import (
 
 const detailSuffix = ".detail"
 
-// Details hands over long lists about services: the latest of each service and kind, which is on disk until a
+// Details hands over long lists about services: the latest of each service and kind, and of each run of its tests, which is on disk until a
 // distributor acknowledges it as durable. It is safe for concurrent use.
 type Details struct {
 	dir          string
@@ -64,11 +64,20 @@ func OpenDetails(dir string, distributors *hub.Distributors, log *slog.Logger) (
 func fileOf(service, kind string) string { return service + "." + kind + detailSuffix }
 
 func kindOf(d *deliveryv1.ServiceDetail) string {
-	if d.GetDiff() != nil {
+	switch {
+	case d.GetDiff() != nil:
 		return "diff"
+	case d.GetTestRun() != nil:
+		return testKind + d.GetTestRun().GetId()
 	}
 	return "objects"
 }
+
+// testKind begins the kinds of runs of tests, each of which is a list of its own.
+const testKind = "test-"
+
+// isTestOf tells the files of a service's runs.
+func isTestOf(service, file string) bool { return strings.HasPrefix(file, service+"."+testKind) }
 
 // Set is told a list. When it returns without an error the list is on disk. One that says nothing new is dropped.
 func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
@@ -113,8 +122,13 @@ func (d *Details) Forget(service string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var failed error
-	for _, kind := range []string{"objects", "diff"} {
-		file := fileOf(service, kind)
+	files := []string{fileOf(service, "objects"), fileOf(service, "diff")}
+	for file := range d.pending {
+		if isTestOf(service, file) {
+			files = append(files, file)
+		}
+	}
+	for _, file := range files {
 		delete(d.last, file)
 		if _, waits := d.pending[file]; waits {
 			failed = errors.Join(failed, durable.Remove(filepath.Join(d.dir, file)))
@@ -224,5 +238,8 @@ func (d *Details) settled(file string, generation uint64) error {
 		return nil
 	}
 	delete(d.pending, file)
+	if service, _, _ := strings.Cut(file, "."); isTestOf(service, file) {
+		delete(d.last, file) // there are ever more of them
+	}
 	return durable.Remove(filepath.Join(d.dir, file))
 }

@@ -169,3 +169,47 @@ func TestDetailThatTheHubDoesNotKeepIsDropped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Each run of tests is a list of its own: a later one does not take the place of one that waits.
+func TestRunsOfTestsAreSentEach(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	d, _ := sendDetails(t, t.TempDir(), distributors)
+	run := func(id, message string) *deliveryv1.ServiceDetail {
+		return &deliveryv1.ServiceDetail{Service: "web", Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, Message: message}}}
+	}
+	for _, one := range []*deliveryv1.ServiceDetail{run("one", "first"), run("two", "x"), run("one", "last")} {
+		if err := d.Set(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func(id string) string {
+		message := ""
+		for _, detail := range hub.got {
+			if detail.GetTestRun().GetId() == id {
+				message = detail.GetTestRun().GetMessage()
+			}
+		}
+		return message
+	}
+	hub.await(t, "both runs come, as they are last", func() bool { return last("one") == "last" && last("two") == "x" })
+}
+
+func TestRunsOfAServiceThatLeftAreForgotten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, distributors := newTaker(t)
+	d, err := report.OpenDetails(dir, distributors, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Set(&deliveryv1.ServiceDetail{Service: "web", Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: "one"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Forget("web"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}

@@ -42,6 +42,8 @@ type Target struct {
 	Scopes    Scopes
 	// Rules bound the objects; nil: nothing does.
 	Rules *deliveryv1.ObjectRules
+	// Tests: the set is of the objects of tests, and of no others.
+	Tests bool
 }
 
 // Scopes says whether a kind lives in namespaces, as the cluster has it. A *cluster.UnknownKindError: the cluster does not serve the kind.
@@ -123,7 +125,13 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	if err != nil {
 		return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
 	}
-	if wishes.Hook == object.Never {
+	isHook := wishes.Hook
+	if b.Tests {
+		wishes.Hook &= object.Test
+	} else {
+		wishes.Hook &^= object.Test
+	}
+	if isHook != 0 && wishes.Hook&^object.Never == 0 || b.Tests && wishes.Hook == 0 {
 		return nil
 	}
 	labels := obj.GetLabels()

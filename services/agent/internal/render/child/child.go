@@ -105,7 +105,7 @@ func (j *job) run(in io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read folder: %w", err)
 	}
-	service := desired.Service{Name: j.Name, Namespace: j.Namespace, Path: j.Path, Render: j.spec}
+	service := desired.Service{Name: j.Name, Namespace: j.Namespace, Path: j.Path, Render: j.spec, Tests: &deliveryv1.TestSpec{Path: j.Tests}}
 	if j.folder, err = render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(tar)), nil }); err != nil {
 		return err
 	}

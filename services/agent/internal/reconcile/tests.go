@@ -1,0 +1,197 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/trial"
+)
+
+// testSetOf names the set of a service's tests.
+func testSetOf(service desired.Service) set.ID {
+	return set.IDOf(service.Content()+" "+service.Tests.GetServiceAccount(), "tests")
+}
+
+// test runs the tests of what is applied, and says when to look again.
+func (k *keeper) test(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
+	record, err := k.Inventory.Get(ctx, k.name) // as it was written last
+	if err != nil || patience.Err() != nil || service.Tests == nil && service.TestRequest == nil && len(record.Tests) == 0 {
+		return 0
+	}
+	in := k.testInput(patience, service, record)
+	in.IsHealthy = isHealthy && in.Why == ""
+	wait, isNews := k.trial.Step(ctx, patience, in)
+	if isNews {
+		k.poke() // for the report
+	}
+	return wait
+}
+
+func (k *keeper) testInput(patience context.Context, service desired.Service, record inventory.Record) trial.Input {
+	in := trial.Input{Service: service, Record: record, Mask: k.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context) (*set.Set, error) { return k.testSet(ctx, patience, service, record) }}
+	if !k.stance.same {
+		in.Why = "The revision that is wanted is not the one that is applied, and its tests can't be run. " + k.stance.verdict.Text
+	}
+	if isSuspended(service) {
+		in.Why = "The service is suspended: no tests are run."
+	}
+	return in
+}
+
+// testMask is maskOf for what tests say.
+func (k *keeper) testMask(service desired.Service, record inventory.Record) func(string) string {
+	mask := sync.OnceValue(func() func(string) string {
+		objects, err := k.Sets.Open(k.name, testSetOf(service))
+		if errors.Is(err, fs.ErrNotExist) {
+			objects, err = k.appliedSet(record)
+		}
+		if err != nil { // then no test has run, and there is no log
+			return func(text string) string { return maskText(service, text) }
+		}
+		defer func() { _ = objects.Close() }() // nothing was written
+		masked := k.maskOf(service, record, objects)
+		masked("") // reads the Secrets while the set is open
+		return masked
+	})
+	return func(text string) string { return mask()(text) }
+}
+
+func isSuspended(service desired.Service) bool {
+	return service.Sync.GetMode() == deliveryv1.SyncMode_SYNC_MODE_SUSPEND
+}
+
+// refuseTests ends what was asked of tests of a revision that can't be applied.
+func (k *keeper) refuseTests(ctx, patience context.Context, service desired.Service, why string) {
+	record, err := k.Inventory.Get(ctx, k.name)
+	if err != nil || service.TestRequest == nil {
+		return
+	}
+	in := k.testInput(patience, service, record)
+	in.Why = "The revision is not applied, so that its tests can't be run: " + why
+	if _, isNews := k.trial.Step(ctx, patience, in); isNews {
+		k.poke()
+	}
+}
+
+// endTests ends a run that is not of what is wanted now.
+func (k *keeper) endTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+	digest, tests, runs := trial.Running(record)
+	switch {
+	case !runs:
+		return record, nil
+	case isSuspended(service):
+		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "The service was suspended.")
+	case digest != service.RevisionDigest():
+		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "A newer revision came.")
+	case tests != testSetOf(service).String():
+		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "Its tests were changed.")
+	}
+	return record, nil
+}
+
+// removeTests ends a run of a service that leaves.
+func (k *keeper) removeTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+	if _, _, runs := trial.Running(record); !runs {
+		return record, nil
+	}
+	return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "The service was removed.")
+}
+
+// judgeTests makes a service Degraded whose last run of tests failed, if it says so.
+func judgeTests(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
+	why := trial.Failing(record)
+	if !service.Tests.GetDegrades() || why == "" {
+		return
+	}
+	switch report.GetPhase() {
+	case deliveryv1.Phase_PHASE_HEALTHY, deliveryv1.Phase_PHASE_PROGRESSING:
+		report.Phase = deliveryv1.Phase_PHASE_DEGRADED
+		report.Message = strings.TrimSpace("Its tests failed: " + why + " " + report.GetMessage())
+	}
+}
+
+// testSet opens the set of a service's tests, and renders it first if that was not done yet.
+func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
+	found, err := k.Sets.Open(k.name, testSetOf(service))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return found, err
+	}
+	if err := k.Artifacts.Prepare(patience, service); err != nil {
+		return nil, err
+	}
+	release, ok := k.slot(patience)
+	if !ok {
+		return nil, patience.Err()
+	}
+	defer release()
+	building, err := k.Sets.Create(set.Target{
+		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Tests: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer building.Discard()
+	add := func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+		if err := trial.Prepare(obj, service.Tests); err != nil {
+			return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
+		}
+		return building.Add(ctx, obj, at)
+	}
+	out, err := k.renderInto(ctx, patience, service, record, building, add)
+	if err != nil {
+		return nil, err
+	}
+	if folder := service.Tests.GetPath(); folder != "" {
+		if node, ok := out.folder.Node(path.Join(out.folder.Base(), folder)); !ok || !node.Folder && node.Link == "" {
+			return nil, out.folder.Mistake(path.Join(out.folder.Base(), folder), "there is no such folder. Mend tests.path, or push the folder")
+		}
+		if _, err := k.renderInto(ctx, patience, ofTests(service), record, building, func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+			markTest(obj)
+			return add(ctx, obj, at)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return building.Commit(ctx)
+}
+
+// ofTests is a service whose folder is that of its tests.
+func ofTests(service desired.Service) desired.Service {
+	spec := &deliveryv1.RenderSpec{}
+	if service.Render != nil {
+		spec = proto.CloneOf(service.Render)
+	}
+	spec.Path = service.Tests.GetPath()
+	if spec.GetRenderer() != deliveryv1.Renderer_RENDERER_TEMPLATE {
+		spec.Renderer = deliveryv1.Renderer_RENDERER_UNSPECIFIED
+	}
+	service.Render, service.Tests = spec, nil
+	return service
+}
+
+// markTest makes an object one of tests, if it is none yet.
+func markTest(obj *unstructured.Unstructured) {
+	annotations := obj.GetAnnotations()
+	if wishes, err := object.WishesOf(annotations); err != nil || wishes.Hook&object.Test != 0 {
+		return // Add says what is wrong
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[object.HookAnnotation] = "test"
+	obj.SetAnnotations(annotations)
+}

@@ -1,0 +1,155 @@
+package trial
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+const (
+	running  = deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING
+	passed   = deliveryv1.TestOutcome_TEST_OUTCOME_PASSED
+	failedIt = deliveryv1.TestOutcome_TEST_OUTCOME_FAILED
+	timedOut = deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT
+	aborted  = deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED
+	cannot   = deliveryv1.TestOutcome_TEST_OUTCOME_ERROR
+	skipped  = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED
+)
+
+func ofOutcomes(outcomes ...deliveryv1.TestOutcome) []test {
+	var tests []test
+	for _, outcome := range outcomes {
+		tests = append(tests, test{Kind: "Job", Namespace: "shop", Name: "a", Outcome: outcome, Message: "why", Attempt: 1, Began: time.Unix(1, 0), End: time.Unix(2, 0)})
+	}
+	return tests
+}
+
+func TestHowTestsWentTogether(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		tests   []test
+		outcome deliveryv1.TestOutcome
+		message string
+	}{
+		{ofOutcomes(passed, passed), passed, ""},
+		{ofOutcomes(passed, aborted, cannot, timedOut, failedIt, skipped), failedIt, "Job shop/a failed: why."},
+		{ofOutcomes(aborted, cannot, timedOut), timedOut, "Job shop/a took too long: why."},
+		{ofOutcomes(aborted, cannot), cannot, "Job shop/a could not run: why."},
+		{ofOutcomes(passed, aborted), aborted, "Job shop/a was ended: why."},
+	} {
+		outcome, message := verdict(test.tests)
+		if outcome != test.outcome || message != test.message {
+			t.Errorf("got %s %q, want %s %q", outcome, message, test.outcome, test.message)
+		}
+	}
+}
+
+func TestWhichObjectsGo(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		flags    object.Flags
+		own, all deliveryv1.TestOutcome
+		goes     bool
+	}{
+		{0, passed, passed, true},
+		{0, passed, failedIt, false},
+		{0, failedIt, failedIt, false},
+		{object.DeleteBefore, passed, passed, false},
+		{object.DeleteBefore, failedIt, failedIt, false},
+		{object.DeleteSucceeded, passed, failedIt, true},
+		{object.DeleteSucceeded, failedIt, failedIt, false},
+		{object.DeleteFailed, failedIt, failedIt, true},
+		{object.DeleteFailed, passed, passed, false},
+		{object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed, timedOut, timedOut, true},
+	} {
+		if got := goes(test.flags, test.own, test.all); got != test.goes {
+			t.Errorf("flags %b, %s of %s: %t", test.flags, test.own, test.all, got)
+		}
+	}
+}
+
+func TestTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	var s state
+	for range 2 * mostSeen {
+		s.begin(run{ID: "before"})
+		s.end(passed, "", at)
+	}
+	s.begin(run{ID: "one", Digest: "sha256:1", Start: at})
+	if len(s.Seen) != mostSeen || s.Seen[mostSeen-1] != "one" {
+		t.Errorf("seen: %v", s.Seen)
+	}
+	s.Run.Tests = append(ofOutcomes(passed), test{Kind: "ConfigMap", Name: "b", Fixture: true, Outcome: passed, End: at}, test{Kind: "Job", Name: "c", Attempt: 1, Began: at}, test{Kind: "Job", Name: "d"})
+	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "")
+	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "uid")
+	record, err := s.write(inventory.Record{Service: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Summary(record); got.GetOutcome() != running || got.GetPassed() != 1 || got.GetFailed() != 0 || got.GetEndTime() != nil {
+		t.Errorf("got %v", got)
+	}
+	if digest, _, ok := Running(record); digest != "sha256:1" || !ok {
+		t.Errorf("got %s, %t", digest, ok)
+	}
+	if s, err = read(record); err != nil {
+		t.Fatal(err)
+	}
+	ended := s.end(failedIt, "Job c failed.", at.Add(time.Minute))
+	if ended.Tests[2].Outcome != failedIt || ended.Tests[3].Outcome != skipped || ended.Tests[0].Outcome != passed {
+		t.Errorf("got %v", ended.Tests)
+	}
+	if record, err = s.write(record); err != nil {
+		t.Fatal(err)
+	}
+	got := Summary(record)
+	if got.GetOutcome() != failedIt || got.GetPassed() != 1 || got.GetFailed() != 1 || !got.GetEndTime().AsTime().Equal(at.Add(time.Minute)) || Failing(record) != "Job c failed." {
+		t.Errorf("got %v, failing %q", got, Failing(record))
+	}
+	if objects := Objects(record); len(objects) != 1 || objects[0].UID != "uid" || !objects[0].Hook {
+		t.Errorf("objects: %v", objects)
+	}
+	// A run that was ended says nothing; one that passes does.
+	s.begin(run{ID: "two"})
+	s.end(aborted, "A newer revision came.", at)
+	if s.Failing == "" {
+		t.Error("a run that was ended made good for one that failed")
+	}
+	s.begin(run{ID: "three"})
+	s.end(passed, "", at)
+	if s.Failing != "" {
+		t.Errorf("got %q", s.Failing)
+	}
+	if strings.Contains(string(record.Tests), `"tests":[`) {
+		t.Errorf("the tests of a run that is over are kept: %s", record.Tests)
+	}
+}
+
+func TestWhatIsNotBegun(t *testing.T) {
+	t.Parallel()
+	of := func(wave int32, name string) set.Item {
+		return set.Item{Ref: object.Ref{Key: object.Key{Kind: "Job", Name: name}}, Wave: wave}
+	}
+	items := []set.Item{of(0, "a"), of(0, "b"), of(1, "c")}
+	for _, one := range []struct {
+		before  []test
+		want    string
+		fixture bool
+	}{
+		{ofOutcomes(failedIt), "", false},
+		{ofOutcomes(passed, failedIt), "was not begun, since Job b before it did not pass", false},
+		{ofOutcomes(passed, skipped), "", false},
+		{ofOutcomes(cannot), "was not begun, since Job a is not there", true},
+	} {
+		one.before[0].Fixture = one.fixture
+		if got := blocked(one.before, items, len(one.before)); got != one.want {
+			t.Errorf("got %q, want %q", got, one.want)
+		}
+	}
+}

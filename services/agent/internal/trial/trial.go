@@ -1,0 +1,755 @@
+// Package trial runs the integration tests of services: Jobs and Pods that no sync applies.
+//
+// A run has an id, and is begun once for each: what goes on is written into the service's inventory in the cluster before the first
+// object of it is made, and so is each attempt of a test. So an agent that is killed, or another one with an empty disk, goes on with
+// the run where it was, and no test runs twice for one asking. Tests run one after the other; what they made is listed until it is
+// gone.
+//
+// A Trial is used by the keeper of its service only. Step does what can be done now, and says when to look again; nothing is waited for
+// in it but the end of logs.
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+const (
+	// usualTimeout of a run.
+	usualTimeout = 10 * time.Minute
+	// mostRuns go on at the same time: each may hold some MiB of logs.
+	mostRuns = 8
+	// mostTests and mostObjects bound a run.
+	mostTests, mostObjects = 200, 500
+	// look is between two looks at a test, if nothing is heard of it.
+	look = 2 * time.Second
+	// refusedPatience is how long an object that the API server refuses for the moment, or a pod that can't start, is tried.
+	refusedPatience = time.Minute
+	// maxWhy bounds the messages that are kept in the inventory, in bytes.
+	maxWhy = 400
+)
+
+// Inventories keeps what is known of tests; *inventory.Store does.
+type Inventories interface {
+	Save(ctx context.Context, record inventory.Record) error
+}
+
+// Details takes runs. Set returns when the run can't be lost any more.
+type Details interface {
+	Set(detail *deliveryv1.ServiceDetail) error
+}
+
+// Deps is what runs work with.
+type Deps struct {
+	API         API
+	Applier     *apply.Applier
+	Pruner      *prune.Pruner
+	Inventories Inventories
+	Details     Details
+	// Dir keeps the logs of runs that go on. It has to be there.
+	Dir     string
+	Now     func() time.Time
+	Tracer  trace.Tracer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Runner runs the tests of all services.
+type Runner struct {
+	Deps
+
+	slots   chan struct{}
+	runs    *prometheus.CounterVec
+	seconds prometheus.Histogram
+}
+
+// New returns a runner.
+func New(deps Deps) *Runner {
+	r := &Runner{
+		Deps: deps, slots: make(chan struct{}, mostRuns),
+		runs: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_test_runs_total", Help: "Runs of services' tests that have ended, by outcome."}, []string{"outcome"}),
+			"passed", "failed", "timed_out", "aborted", "error", "skipped"),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_test_run_seconds", Help: "Duration of runs of services' tests.", Buckets: prometheus.ExponentialBuckets(1, 3, 9)}),
+	}
+	deps.Metrics.MustRegister(r.runs, r.seconds)
+	return r
+}
+
+// Trial is the tests of one service. End it with Close.
+type Trial struct {
+	*Runner
+
+	name string
+	log  *slog.Logger
+	// holds: the trial has a slot.
+	holds bool
+	// progress and collector are of the attempt that goes on.
+	progress  *apply.Progress
+	collector *collector
+	// outputs are what the tests of the run wrote, by their place; of is its id.
+	outputs map[int]output
+	of      string
+	// sure: it is known whether the object of the attempt was made.
+	sure bool
+	// cleaned is when objects that are to go are looked at again.
+	cleaned time.Time
+	backoff hub.Backoff
+	// trouble is since when an attempt can't go on, by no fault of the test's.
+	trouble time.Time
+}
+
+// output is what a test wrote.
+type output struct {
+	log    string
+	isCut  bool
+	report report
+}
+
+// Of returns the trial of a service.
+func (r *Runner) Of(service string) *Trial {
+	return &Trial{Runner: r, name: service, log: r.Log.With("service", service), backoff: hub.Backoff{Floor: 500 * time.Millisecond, Max: time.Minute}}
+}
+
+// Close ends what goes on in this process. The run stays where it is.
+func (t *Trial) Close() {
+	t.pause()
+	if t.holds {
+		<-t.slots
+		t.holds = false
+	}
+}
+
+// Refollow has the object of the attempt followed anew, because nothing is followed any more.
+func (t *Trial) Refollow() { t.progress = nil }
+
+// pause drops what is known of the attempt in this process.
+func (t *Trial) pause() {
+	if t.collector != nil {
+		t.collector.stop()
+	}
+	t.progress, t.collector, t.trouble, t.sure = nil, nil, time.Time{}, false
+}
+
+// Input is what a step is about.
+type Input struct {
+	Service desired.Service
+	Record  inventory.Record
+	// IsHealthy: the revision that is wanted is applied and healthy.
+	IsHealthy bool
+	// Why says in a sentence why no tests can run now; "": they can.
+	Why string
+	// Mask takes secrets out of texts.
+	Mask func(string) string
+	// Set names the set of the tests, and Open opens it. A *manifest.Error is a mistake in them.
+	Set  string
+	Open func(ctx context.Context) (*set.Set, error)
+}
+
+// Step does what is to be done now, and says when to look again; 0: when something changes. patience ends when something else is
+// wanted. isNews: the service has another summary.
+func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duration, isNews bool) {
+	s, err := read(in.Record)
+	if err != nil {
+		t.log.Error("what is known of the tests is damaged; it begins anew", "err", err)
+	}
+	wait = t.clean(ctx, patience, &in, &s)
+	if s.Run == nil {
+		schedule, through := s.Schedule, s.Through
+		next, later := due(&s, in, t.Now())
+		if next != nil && !t.hold() {
+			return look, false
+		}
+		if next == nil {
+			if s.Schedule != schedule || !s.Through.Equal(through) && s.Schedule != "" {
+				t.save(ctx, &in, s)
+			}
+			return soonest(wait, later), false
+		}
+		isNews = true
+		s.begin(*next)
+		if in.Why != "" {
+			return t.finish(ctx, &in, &s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, in.Why, nil)
+		}
+		if !t.save(ctx, &in, s) {
+			return look, false
+		}
+		t.log.Info("tests begin", "run", next.ID, "digest", next.Digest)
+		t.tell(in, *s.Run)
+	}
+	if in.Why != "" {
+		return look, isNews
+	}
+	if !t.hold() {
+		return look, isNews
+	}
+	t.recall(s.Run)
+	later, news := t.goOn(ctx, patience, &in, &s)
+	return soonest(wait, later), isNews || news
+}
+
+// hold takes a slot; false: there is none.
+func (t *Trial) hold() bool {
+	if t.holds {
+		return true
+	}
+	select {
+	case t.slots <- struct{}{}:
+		t.holds = true
+	default:
+	}
+	return t.holds
+}
+
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// save writes the state to the cluster.
+func (t *Trial) save(ctx context.Context, in *Input, s state) bool {
+	record, err := s.write(in.Record)
+	if err == nil {
+		err = t.Inventories.Save(ctx, record)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			t.log.Warn("the inventory does not know yet how the tests are", "err", err)
+		}
+		return false
+	}
+	in.Record = record
+	return true
+}
+
+// clean removes objects that are to go, and says when to try again.
+func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.Duration {
+	going := s.going()
+	if len(going) == 0 {
+		t.backoff.Reset()
+		return 0
+	}
+	if wait := t.cleaned.Sub(t.Now()); wait > 0 {
+		return wait
+	}
+	left := map[object.Key]bool{}
+	for _, one := range t.Pruner.Prune(patience, t.name, going).Left {
+		left[one.Entry.Key] = true
+	}
+	if patience.Err() != nil {
+		return 0
+	}
+	if s.gone(left); len(left) < len(going) {
+		t.save(ctx, in, *s)
+	}
+	if len(left) == 0 {
+		t.backoff.Reset()
+		return 0
+	}
+	wait := t.backoff.Next()
+	t.cleaned = t.Now().Add(wait)
+	return wait
+}
+
+// goOn brings the run on, as far as it can be now.
+func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait time.Duration, isNews bool) {
+	r := s.Run
+	timeout := usualTimeout
+	if set := in.Service.Tests.GetTimeout(); set != nil {
+		timeout = set.AsDuration()
+	}
+	deadline := r.Start.Add(timeout)
+	objects, err := in.Open(patience)
+	if patience.Err() != nil {
+		return 0, false
+	}
+	if mistake := (*manifest.Error)(nil); errors.As(err, &mistake) || err != nil && t.Now().After(deadline) {
+		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, sentence("The tests can't be read: "+err.Error()), nil)
+	}
+	if err != nil {
+		return look, false
+	}
+	defer func() { _ = objects.Close() }() // nothing was written
+	items, err := turn(objects, r)
+	if err != nil {
+		return look, false
+	}
+	if len(r.Tests) == 0 {
+		if wait, isNews, planned := t.plan(ctx, patience, in, s, items, deadline); !planned {
+			return wait, isNews
+		}
+	}
+	if len(r.Tests) != len(items) { // by an agent that reads them in another way
+		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, "Another version of the agent has begun the run. Ask for another one.", items)
+	}
+	for i := range r.Tests {
+		one := &r.Tests[i]
+		if !one.End.IsZero() {
+			continue
+		}
+		if why := blocked(r.Tests[:i], items, i); why != "" {
+			one.Outcome, one.Message, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, why, t.Now()
+			continue
+		}
+		if at := t.Now(); one.Began.IsZero() && !at.Before(deadline) {
+			one.Outcome, one.Message, one.Start, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, "the time of the run was over before it was begun", at, at
+			continue
+		}
+		wait, ended := t.try(ctx, patience, in, s, attemptAt{i, items[i], objects, deadline})
+		if !ended {
+			return wait, isNews
+		}
+		isNews = true
+	}
+	wait, ended := t.finish(ctx, in, s, 0, "", items)
+	return wait, isNews || ended
+}
+
+// turn are the items of a run in the order in which they are made.
+func turn(objects *set.Set, r *run) ([]set.Item, error) {
+	items, err := objects.Items()
+	if err != nil {
+		return nil, err
+	}
+	return apply.TestsInTurn(apply.Runs("test "+r.ID, items, object.Test)), nil
+}
+
+// plan lists the tests, once what the run before has left is gone.
+func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items []set.Item, deadline time.Time) (wait time.Duration, isNews, planned bool) {
+	fail := func(outcome deliveryv1.TestOutcome, text string) (time.Duration, bool, bool) {
+		wait, isNews := t.finish(ctx, in, s, outcome, text, nil)
+		return wait, isNews, false
+	}
+	tests := 0
+	for _, item := range items {
+		if apply.IsTest(item) {
+			tests++
+		}
+	}
+	switch {
+	case tests == 0:
+		return fail(deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, "The service has no tests: no Job or Pod of it is marked by "+object.HookAnnotation+": test.")
+	case tests > mostTests || len(items) > mostObjects:
+		return fail(deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, fmt.Sprintf("There are %d tests and %d objects for them, and there may be %d and %d. Leave some out.", tests, len(items)-tests, mostTests, mostObjects))
+	}
+	if len(s.Objects) > 0 {
+		s.goAll()
+		if !t.save(ctx, in, *s) {
+			return look, false, false
+		}
+		t.clean(ctx, patience, in, s)
+	}
+	if len(s.Objects) > 0 {
+		if t.Now().After(deadline) {
+			return fail(deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, fmt.Sprintf("%s of an earlier run does not go.", s.Objects[0].Key))
+		}
+		return look, false, false
+	}
+	for _, item := range items {
+		s.Run.Tests = append(s.Run.Tests, test{Kind: item.Kind, Namespace: item.Namespace, Name: item.Name, Fixture: !apply.IsTest(item)})
+	}
+	return 0, false, true
+}
+
+// blocked says why a test is not begun; "": it is.
+func blocked(before []test, items []set.Item, at int) string {
+	for i, one := range before {
+		switch {
+		case one.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED || one.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED:
+		case one.Fixture:
+			return fmt.Sprintf("was not begun, since %s is not there", items[i].Key)
+		case items[i].Wave < items[at].Wave:
+			return fmt.Sprintf("was not begun, since %s before it did not pass", items[i].Key)
+		}
+	}
+	return ""
+}
+
+// attemptAt is a test of a run whose turn it is.
+type attemptAt struct {
+	at       int
+	item     set.Item
+	objects  *set.Set
+	deadline time.Time
+}
+
+// try goes on with a test. ended: it is through, and written down.
+func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemptAt) (wait time.Duration, ended bool) {
+	one := &s.Run.Tests[a.at]
+	if why := taken(in.Record, a.item); why != "" {
+		return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
+	}
+	if one.Began.IsZero() {
+		one.Attempt++
+		one.Began, one.Earlier, one.UID = t.Now(), one.UID, ""
+		if one.Start.IsZero() {
+			one.Start = one.Began
+		}
+		s.note(a.item.Ref, "")
+		t.pause()
+		if !t.save(ctx, in, *s) {
+			return look, false
+		}
+		t.sure = true
+		t.tell(*in, *s.Run)
+	}
+	item := a.item
+	item.Flags &^= object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed // its logs come first
+	request := apply.Request{
+		Service: t.name, Digest: fmt.Sprintf("test %s %d", s.Run.ID, one.Attempt), Set: a.objects, Sync: in.Service.Sync, Record: in.Record, Mask: in.Mask,
+		Note: func(context.Context, []object.Run) error { return nil },
+	}
+	if t.progress == nil {
+		t.progress = t.Applier.BeginHooks(request, []set.Item{item}, object.Test)
+	}
+	now := t.Applier.Try(patience, request, t.progress, apply.Attempt{Item: item, Began: one.Began, Resumed: !t.sure, Earlier: one.Earlier, UID: one.UID})
+	t.sure = t.sure && !now.Refused && patience.Err() == nil
+	if patience.Err() != nil {
+		return 0, false
+	}
+	if now.UID != "" && t.collector == nil && !one.Fixture {
+		t.collector = collect(ctx, t.API, item.Ref, now.UID)
+	}
+	if now.UID != one.UID && now.UID != "" {
+		one.UID = now.UID
+		s.note(item.Ref, now.UID)
+		if !t.save(ctx, in, *s) {
+			return look, false
+		}
+	}
+	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING {
+		if wait := t.overdue(&now, one, a); wait > 0 {
+			return wait, false
+		}
+		s.drop(item.Key) // it would go on
+	}
+	if !one.Fixture {
+		t.keepOutput(patience, in, a.at)
+	}
+	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_FAILED && one.Attempt <= in.Service.Tests.GetRetries() && t.Now().Before(a.deadline) {
+		t.pause()
+		one.Began = time.Time{}
+		return t.try(ctx, patience, in, s, a)
+	}
+	return t.through(ctx, in, s, a.at, now.Outcome, now.Text)
+}
+
+// taken says why the object of a test can't be made; "": it can.
+func taken(record inventory.Record, item set.Item) string {
+	if inventory.Own(item.Key) {
+		return "it has the name of what the agent itself keeps; give it another one"
+	}
+	if slices.ContainsFunc(record.Entries, func(entry inventory.Entry) bool { return entry.Key == item.Key && !entry.Hook }) {
+		return "it has the name of an object that the service applies; give it another one"
+	}
+	return ""
+}
+
+// overdue says when to look again at a test that runs; 0: it is ended, and how.
+func (t *Trial) overdue(now *apply.Trial, one *test, a attemptAt) time.Duration {
+	at := t.Now()
+	cannot := now.Refused || cannotStart(now.Text)
+	if !cannot {
+		t.trouble = time.Time{}
+	} else if t.trouble.IsZero() {
+		t.trouble = at
+	}
+	end := a.deadline
+	if own := one.Began.Add(a.item.Timeout); a.item.Timeout > 0 && own.Before(end) {
+		end = own
+	}
+	switch {
+	case !at.Before(end) && !cannot:
+		now.Outcome, now.Text = deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, "it did not end in time: "+now.Text
+	case !at.Before(end) || cannot && at.Sub(t.trouble) >= refusedPatience:
+		now.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_ERROR
+	default:
+		return min(look, end.Sub(at)+time.Millisecond)
+	}
+	return 0
+}
+
+// cannotStart tells the reasons of a pod whose containers can't be started.
+func cannotStart(text string) bool {
+	for _, reason := range []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"} {
+		if strings.Contains(text, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// drop has an object removed.
+func (s *state) drop(key object.Key) {
+	for i := range s.Objects {
+		s.Objects[i].Goes = s.Objects[i].Goes || s.Objects[i].Key == key
+	}
+}
+
+// keepOutput reads the rest of a test's logs.
+func (t *Trial) keepOutput(ctx context.Context, in *Input, at int) {
+	if t.collector == nil {
+		return
+	}
+	t.collector.finish(ctx)
+	var out output
+	out.log, out.isCut, out.report = t.collector.output(in.Mask)
+	if t.collector.trouble != "" {
+		out.log += cut("(agent) "+in.Mask(t.collector.trouble), maxWhy) + "\n"
+	}
+	if t.outputs == nil {
+		t.outputs = map[int]output{}
+	}
+	t.outputs[at] = out
+}
+
+// through notes how a test went. ended: it is written down.
+func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcome deliveryv1.TestOutcome, text string) (wait time.Duration, ended bool) {
+	t.pause()
+	one := &s.Run.Tests[at]
+	one.Outcome, one.Message, one.End = outcome, cut(in.Mask(text), maxWhy), t.Now()
+	if one.Start.IsZero() {
+		one.Start = one.End
+	}
+	t.keep(*s.Run)
+	if !t.save(ctx, in, *s) {
+		return look, false
+	}
+	t.tell(*in, *s.Run)
+	return 0, true
+}
+
+// finish ends the run; with no outcome, as its tests went. ended: it is written down, and handed over.
+func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliveryv1.TestOutcome, message string, items []set.Item) (wait time.Duration, ended bool) {
+	if outcome == 0 {
+		outcome, message = verdict(s.Run.Tests)
+	}
+	through := s.end(outcome, cut(in.Mask(message), maxMessage), t.Now())
+	for i := range s.Objects {
+		one := &s.Objects[i]
+		k := slices.IndexFunc(items, func(item set.Item) bool { return item.Key == one.Key })
+		one.Goes = one.Goes || k < 0 || goes(items[k].Flags, through.Tests[k].Outcome, outcome)
+	}
+	if err := t.hand(*in, through); err != nil {
+		t.log.Error("the end of the tests can't be told", "err", err)
+		return look, false
+	}
+	if !t.save(ctx, in, *s) {
+		return look, false
+	}
+	t.over(*in, through)
+	return 0, true
+}
+
+// goes tells whether an object is removed when its run has ended. One without a policy goes with a run that passed, and else stays to be
+// looked at until the next run.
+func goes(flags object.Flags, own, all deliveryv1.TestOutcome) bool {
+	passed := deliveryv1.TestOutcome_TEST_OUTCOME_PASSED
+	switch {
+	case own == passed && flags&object.DeleteSucceeded != 0, own != passed && flags&object.DeleteFailed != 0:
+		return true
+	}
+	return flags&(object.DeleteBefore|object.DeleteSucceeded|object.DeleteFailed) == 0 && all == passed
+}
+
+// verdict is how the tests of a run went together.
+func verdict(tests []test) (deliveryv1.TestOutcome, string) {
+	for _, outcome := range []deliveryv1.TestOutcome{
+		deliveryv1.TestOutcome_TEST_OUTCOME_FAILED, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT,
+		deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
+	} {
+		for _, one := range tests {
+			if one.Outcome == outcome {
+				return outcome, sentence(fmt.Sprintf("%s %s: %s", one.name(), words(outcome), one.Message))
+			}
+		}
+	}
+	return deliveryv1.TestOutcome_TEST_OUTCOME_PASSED, ""
+}
+
+func (one test) name() string {
+	return object.Key{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}.String()
+}
+
+func words(outcome deliveryv1.TestOutcome) string {
+	switch outcome {
+	case deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT:
+		return "took too long"
+	case deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED:
+		return "was ended"
+	case deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
+		return "could not run"
+	}
+	return "failed"
+}
+
+func sentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
+
+// Abort ends the run of a service, if one goes on, and has all removed that tests made. It returns the record as it is then.
+func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Record, error) {
+	s, err := read(in.Record)
+	if err != nil || s.Run == nil {
+		return in.Record, nil //nolint:nilerr // there is nothing to end
+	}
+	t.recall(s.Run)
+	for i, one := range s.Run.Tests {
+		if one.End.IsZero() && t.collector != nil {
+			reading, cancel := context.WithTimeout(ctx, look)
+			t.keepOutput(reading, &in, i)
+			cancel()
+			break
+		}
+	}
+	t.pause()
+	ended := s.end(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.Now())
+	s.goAll()
+	if err := t.hand(in, ended); err != nil {
+		return in.Record, err
+	}
+	record, err := s.write(in.Record)
+	if err != nil {
+		return in.Record, err
+	}
+	if err := t.Inventories.Save(ctx, record); err != nil {
+		return in.Record, err
+	}
+	t.over(in, ended)
+	return record, nil
+}
+
+// Objects are those of tests that are, or may be, in the cluster: a service that is removed takes them along.
+func Objects(record inventory.Record) []inventory.Entry {
+	s, err := read(record)
+	if err != nil {
+		return nil
+	}
+	s.goAll()
+	return s.going()
+}
+
+// over counts a run that has ended.
+func (t *Trial) over(in Input, ended run) {
+	t.Close()
+	t.outputs, t.of = nil, ""
+	if err := durable.Remove(t.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.log.Warn("the logs of tests stay on disk", "err", err)
+	}
+	outcome := strings.ToLower(strings.TrimPrefix(ended.Outcome.String(), "TEST_OUTCOME_"))
+	t.runs.WithLabelValues(outcome).Inc()
+	t.seconds.Observe(ended.End.Sub(ended.Start).Seconds())
+	_, span := telemetry.Of(context.Background(), in.Service.Traceparent, t.Tracer, "agent.test", trace.WithTimestamp(ended.Start), trace.WithAttributes(
+		attribute.String("service", t.name), attribute.String("digest", ended.Digest), attribute.String("run", ended.ID), attribute.String("outcome", outcome)))
+	span.End(trace.WithTimestamp(ended.End))
+	tell := t.log.Info
+	if failed(ended.Outcome) {
+		tell = t.log.Warn
+	}
+	tell("tests have ended", "run", ended.ID, "digest", ended.Digest, "outcome", outcome, "message", ended.Message)
+}
+
+// tell hands over how a run is; the end of it may be the first that arrives.
+func (t *Trial) tell(in Input, r run) {
+	if err := t.hand(in, r); err != nil {
+		t.log.Warn("how the tests are can't be told now", "err", err)
+	}
+}
+
+func (t *Trial) hand(in Input, r run) error {
+	return t.Details.Set(&deliveryv1.ServiceDetail{
+		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.shown(r)},
+	})
+}
+
+func (t *Trial) file() string { return filepath.Join(t.Dir, t.name+".run") }
+
+// keep writes what tests wrote to the disk, for an agent that is started anew.
+func (t *Trial) keep(r run) {
+	data, err := proto.Marshal(t.shown(r))
+	if err == nil {
+		err = durable.WriteFile(t.file(), data, 0o600)
+	}
+	if err != nil {
+		t.log.Warn("a restart loses the logs of tests", "err", err)
+	}
+}
+
+// recall reads what tests of the run wrote before this agent was started.
+func (t *Trial) recall(r *run) {
+	if t.of == r.ID {
+		return
+	}
+	t.of, t.outputs = r.ID, map[int]output{}
+	data, err := os.ReadFile(t.file())
+	var kept deliveryv1.TestRun
+	if err != nil || proto.Unmarshal(data, &kept) != nil || kept.GetId() != r.ID {
+		return
+	}
+	results := kept.GetResults()
+	for i, one := range r.Tests {
+		if one.Fixture || len(results) == 0 {
+			continue
+		}
+		t.outputs[i] = output{log: results[0].GetLog(), isCut: results[0].GetLogCut(), report: report{
+			cases: results[0].GetCases(), passed: results[0].GetCasesPassed(), failed: results[0].GetCasesFailed(), skipped: results[0].GetCasesSkipped(),
+		}}
+		results = results[1:]
+	}
+}
+
+// shown is a run as the hub is told of it.
+func (t *Trial) shown(r run) *deliveryv1.TestRun {
+	out := &deliveryv1.TestRun{
+		Id: r.ID, Cause: r.Cause, Digest: r.Digest, Commit: r.Commit, Outcome: r.Outcome, Message: r.Message, StartTime: stamp(r.Start), EndTime: stamp(r.End),
+	}
+	var sizes []int
+	for i, one := range r.Tests {
+		if !one.Fixture {
+			sizes = append(sizes, len(t.outputs[i].log))
+		}
+	}
+	room := shares(maxLog, sizes)
+	for i, one := range r.Tests {
+		if one.Fixture {
+			continue
+		}
+		wrote := t.outputs[i]
+		result := &deliveryv1.TestResult{
+			Kind: one.Kind, Namespace: one.Namespace, Name: one.Name, Outcome: one.Outcome, Attempts: one.Attempt, StartTime: stamp(one.Start), EndTime: stamp(one.End),
+			Message: one.Message, Cases: wrote.report.cases, CasesPassed: wrote.report.passed, CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
+		}
+		if one.Attempt > 0 && one.End.IsZero() {
+			result.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING
+		}
+		result.Log, result.LogCut = lastBytes(wrote.log, room[0])
+		result.LogCut = result.LogCut || wrote.isCut
+		room = room[1:]
+		out.Results = append(out.Results, result)
+	}
+	return out
+}
