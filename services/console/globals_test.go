@@ -258,3 +258,40 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 		})
 	}
 }
+
+func TestPreviewOfAGlobalServiceShowsOnlyWhatTheCallerSees(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+		admin.putProject(t, "bank")
+		admin.putProject(t, "toys")
+		foreign := newGlobal("logs", prod())
+		foreign.Spec.Template.Project, foreign.Spec.Template.Path = "bank", "hidden"
+		admin.putGlobal(t, foreign)
+		admin.let(t, "toymakers", "viewer", &consolev1.GrantClusters{Names: []string{"a"}}, "toys")
+		admin.let(t, "tellers", "viewer", &consolev1.GrantClusters{Names: []string{"a"}}, "bank")
+		ask := func(group, name, project string) *consolev1.PreviewGlobalServiceResponse {
+			g := newGlobal(name, prod())
+			g.Spec.Template.Project, g.Spec.Template.Path = project, "x"
+			p, err := r.user(t, "bob", group).globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		taken, free := ask("toymakers", "logs", "toys"), ask("toymakers", "none", "toys")
+		if got, want := strings.ReplaceAll(taken.String(), "logs", "none"), free.String(); got != want {
+			t.Errorf("a foreign name is previewed as %s, and a free one as %s", got, want)
+		}
+		if text := taken.String() + free.String(); strings.Contains(text, "hidden") || strings.Contains(text, `"b"`) {
+			t.Errorf("shown: %s", text)
+		}
+		if p := ask("tellers", "logs", "bank"); p.GetUpdated() != 1 || len(p.GetServices()) != 1 || p.GetServices()[0].GetCluster() != "a" {
+			t.Errorf("the project's own preview is %v", p)
+		}
+		got, err := r.user(t, "bob", "tellers").globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+		if err != nil || got.GetGlobalService().GetStatus().GetClusters() != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}

@@ -269,7 +269,7 @@ func (g Globals) globalWrote(ctx context.Context, tx *store.Tx, by By, before *s
 	if err != nil {
 		return err
 	}
-	planned, err := planAll(ctx, tx.View, global, old)
+	planned, err := planAll(ctx, tx.View, global, old, nil)
 	if err != nil {
 		return err
 	}
@@ -285,11 +285,14 @@ func decodeGlobals(before *store.Resource, after store.Resource) (global GlobalS
 	return global, &was.Spec, err
 }
 
-// planAll says what a global service does to all services.
-func planAll(ctx context.Context, v store.View, global GlobalService, old *GlobalSpec) ([]Planned, error) {
+// planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil where that is all.
+func planAll(ctx context.Context, v store.View, global GlobalService, old *GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
 	clusters, err := v.List(ctx, store.KindCluster, "", maxReferrers)
 	if err != nil {
 		return nil, err
+	}
+	if sees != nil {
+		clusters = slices.DeleteFunc(clusters, func(r store.Resource) bool { return !sees(r) })
 	}
 	names := make([]string, len(clusters))
 	for i, c := range clusters {
@@ -299,7 +302,11 @@ func planAll(ctx context.Context, v store.View, global GlobalService, old *Globa
 	if err != nil {
 		return nil, err
 	}
-	return plan(global, old, clusters, services, false), nil
+	if sees == nil {
+		return plan(global, old, clusters, services, false), nil
+	}
+	maps.DeleteFunc(services, func(_ string, r store.Resource) bool { return !sees(r) })
+	return slices.DeleteFunc(plan(global, old, clusters, services, false), func(p Planned) bool { return p.After != nil && !sees(*p.After) }), nil
 }
 
 // plan says what is to be done at clusters, whose services are given by name. A service whose cluster was not chosen
@@ -537,11 +544,18 @@ type GlobalStatus struct {
 // GlobalStatuses returns the statuses of global services, in their order.
 func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]GlobalStatus, error) {
 	out := make([]GlobalStatus, len(list))
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	sees, err := c.sees(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		for i, global := range list {
 			rows, err := ofGlobal(ctx, v, global.Meta.Name)
 			if err != nil {
 				return err
+			}
+			if sees != nil {
+				rows = slices.DeleteFunc(rows, func(r store.Resource) bool { return !sees(r) })
 			}
 			held, err := heldBack(ctx, v, global, rows)
 			if err != nil {
@@ -595,7 +609,8 @@ type Preview struct {
 	Confirmation string
 }
 
-// PreviewGlobal says what writing a global service would do, and writes nothing.
+// PreviewGlobal says what writing a global service would do, and writes nothing. It is planned from what the caller sees alone: a global
+// service, a service or a cluster that the caller does not see changes nothing of the answer.
 func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p Preview, err error) {
 	e, err := GlobalServices().Draft(in, Expectation{AllowMissing: true})
 	if err != nil {
@@ -611,19 +626,24 @@ func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p
 			return p, err
 		}
 	}
+	sees, err := c.sees(ctx)
+	if err != nil {
+		return p, err
+	}
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		var before *store.Resource
 		current, err := v.Get(ctx, store.KindGlobalService, in.Meta.Name)
-		if err == nil {
+		switch {
+		case err == nil && (sees == nil || sees(current)):
 			before = &current
-		} else if !errors.Is(err, store.ErrNotFound) {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return err
 		}
 		global, old, err := decodeGlobals(before, after)
 		if err != nil {
 			return err
 		}
-		if p.Services, err = planAll(ctx, v, global, old); err != nil || before == nil {
+		if p.Services, err = planAll(ctx, v, global, old, sees); err != nil || before == nil {
 			return err
 		}
 		stake, held, err := c.heldStake(ctx, v, current)
