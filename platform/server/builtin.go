@@ -44,8 +44,8 @@ func (s *Server) note() string {
 	return ""
 }
 
-// open mounts what needs no identity.
-func (s *Server) open(mux *http.ServeMux, services []string) {
+// mountOpen mounts what needs no identity.
+func (s *Server) mountOpen(mux *http.ServeMux, services []string) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})

@@ -166,13 +166,14 @@ func TestBodyThatTakesTooLongIsGivenUp(t *testing.T) {
 			_, err = r.Body.Read(make([]byte, 1))
 		}
 		read <- err
-	}), identity.RoleOpen)
+	}), identity.RoleUser)
 	s := start(t, Config{}, slow)
 	for name, hc := range map[string]*http.Client{"HTTP/1.1": http1Client(t, nil), "HTTP/2": httpClient(t, client.Config{})} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/slow", &slowBody{part: []byte("abc"), done: t.Context().Done()})
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Header.Set("Authorization", "Bearer user")
 		resp, err := hc.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()

@@ -30,9 +30,10 @@ type gate struct {
 	next       http.Handler
 	ending     http.Handler // next, ended when the server drains.
 	lingers    bool
+	open       *bodies
 }
 
-func newGate(procedures []Procedure, verifier identity.Verifier, readMaxBytes int, next http.Handler, lingers bool) *gate {
+func newGate(procedures []Procedure, verifier identity.Verifier, readMaxBytes int, next http.Handler, lingers bool, open *bodies) *gate {
 	g := &gate{
 		procedures: make(map[string]Procedure, len(procedures)),
 		verifier:   verifier,
@@ -41,6 +42,7 @@ func newGate(procedures []Procedure, verifier identity.Verifier, readMaxBytes in
 		next:       next,
 		ending:     endOnDrain(next),
 		lingers:    lingers,
+		open:       open,
 	}
 	for _, p := range procedures {
 		g.procedures[p.Name] = p
@@ -60,6 +62,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := identity.Admit(g.verifier, p.Role, r); err != nil {
 		g.refuse(w, r, err)
 		return
+	}
+	if p.Role&identity.RoleOpen != 0 {
+		if err := g.open.admit(w, r); err != nil {
+			g.refuse(w, r, err)
+			return
+		}
 	}
 	if p.unary() {
 		defer boundBodyTime(w, r, bodyTime).stop()

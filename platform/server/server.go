@@ -146,6 +146,7 @@ type Server struct {
 	after        func(time.Duration) <-chan time.Time // time.After, but for tests.
 	listen       string
 
+	open        *bodies
 	procedures  []Procedure
 	http        *http.Server
 	drain       *drain
@@ -177,6 +178,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		after:        time.After,
 		listen:       cfg.Listen,
 		drain:        newDrain(),
+		open:         newBodies(),
 		tls:          cfg.CertFile != "",
 		connections:  mostConnections(),
 	}
@@ -325,7 +327,7 @@ func (s *Server) handler(deps Deps, mounts []Mount) (_ http.Handler, err error) 
 			return nil, err
 		}
 	}
-	s.open(root.mux, services)
+	s.mountOpen(root.mux, services)
 	for _, mount := range append(s.closed(deps.Verifier, services), mounts...) {
 		if mount.build == nil {
 			s.mountHTTP(root, deps, o, mount)
@@ -358,7 +360,7 @@ func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []
 		return fmt.Errorf("service %q is built by the constructor of %q", mount.service, strings.Trim(pattern, "/"))
 	}
 	s.procedures = append(s.procedures, procedures...)
-	mux.Handle(pattern, newGate(procedures, deps.Verifier, s.readMaxBytes, handler, mount.lingers))
+	mux.Handle(pattern, newGate(procedures, deps.Verifier, s.readMaxBytes, handler, mount.lingers, s.open))
 	return nil
 }
 
@@ -366,6 +368,8 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	handler := mount.handler
 	if mount.role != identity.RoleOpen {
 		handler = identity.Middleware(deps.Verifier, mount.role, handler)
+	} else if !mount.raw {
+		handler = s.open.handler(handler)
 	}
 	if !mount.raw {
 		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))

@@ -393,7 +393,7 @@ func TestReadyzSaysWhatPeopleShouldKnow(t *testing.T) {
 	for note, want := range map[string]string{"": "ok\n", "it is old": "ok, but it is old\n"} {
 		s.noteFunc = func() string { return note }
 		mux, got := http.NewServeMux(), httptest.NewRecorder()
-		s.open(mux, nil)
+		s.mountOpen(mux, nil)
 		mux.ServeHTTP(got, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if got.Code != http.StatusOK || got.Body.String() != want {
 			t.Errorf("%q: %d %q", note, got.Code, got.Body)

@@ -574,9 +574,10 @@ const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x04user\x12)\n" +
 	"\x06groups\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\xfd\x01R\x06groups\"-\n" +
 	"\x17CreateLoginLinkResponse\x12\x12\n" +
-	"\x04link\x18\x01 \x01(\tR\x04link\"@\n" +
-	"\x16ExchangeIDTokenRequest\x12&\n" +
-	"\bid_token\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x10\x18\x80\x80\x02R\aidToken\"\x9d\x01\n" +
+	"\x04link\x18\x01 \x01(\tR\x04link\"?\n" +
+	"\x16ExchangeIDTokenRequest\x12%\n" +
+	"\bid_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x10\x18\x80xR\aidToken\"\x9d\x01\n" +
 	"\x17ExchangeIDTokenResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
 	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\x12\x12\n" +

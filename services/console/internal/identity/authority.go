@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
@@ -232,7 +233,7 @@ func (a *Authority) Verify(token string) (identity.Identity, error) {
 
 // VerifyFrom implements identity.RemoteVerifier: API tokens that were not good before count for who sends them.
 func (a *Authority) VerifyFrom(remote, token string) (identity.Identity, error) {
-	peer := Network(remote)
+	peer := addresses.Network(remote)
 	if !strings.HasPrefix(token, apiTokenPrefix) || a.tokens.wasGood(hashToken(token)) {
 		return a.Verify(token)
 	}

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/addresses"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/identity"
@@ -104,5 +105,5 @@ func peer(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	return identity.Network(call.Peer().Addr)
+	return addresses.Network(call.Peer().Addr)
 }

@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	rules "fairlead.dev/platform/access"
+	"fairlead.dev/platform/addresses"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/login"
@@ -182,7 +183,7 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Console()+callbackPath, query.Get("code"), pending)
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
-			b.Authority.Reject(r.Context(), identity.Network(r.RemoteAddr), "identity provider's answer")
+			b.Authority.Reject(r.Context(), addresses.Network(r.RemoteAddr), "identity provider's answer")
 		}
 		b.refuse(w, r, err)
 		return
@@ -215,7 +216,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}) // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), identity.Network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), addresses.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

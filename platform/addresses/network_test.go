@@ -1,8 +1,8 @@
-package identity
+package addresses
 
 import "testing"
 
-func TestWrongCredentialsAreCountedPerNetwork(t *testing.T) {
+func TestNetworkIsWhatOneCallerHasAllOf(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string]string{
 		"192.0.2.7:1234":              "192.0.2.7",

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"bytes"
+	"container/list"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/platform/addresses"
+)
+
+const (
+	// openBodyBytes bounds the body of a request that needs no identity: an ID token with the groups of a large company.
+	openBodyBytes = 16 << 10
+	// openBodyTime bounds how long such a body may take.
+	openBodyTime = 10 * time.Second
+	// openBodiesPerNetwork and openBodies bound how many such bodies are waited for. A body that arrives with its head
+	// waits for nothing, so the one that has waited longest makes room for a new one.
+	openBodiesPerNetwork = 32
+	openBodies           = 256
+)
+
+// bodies are the bodies of requests without an identity. Each is read whole before a handler sees the request, so that
+// a stranger holds no more than openBodies times openBodyBytes, whatever the handlers do.
+type bodies struct {
+	patience time.Duration
+
+	mu       sync.Mutex            // guards what follows
+	waiting  *list.List            // of *pendingBody, the oldest first
+	networks map[string]*list.List // the same by network
+}
+
+// pendingBody is a body that has not arrived whole.
+type pendingBody struct {
+	network     string
+	cut         func()
+	all, theirs *list.Element // nil: it was cut
+}
+
+func newBodies() *bodies {
+	return &bodies{patience: openBodyTime, waiting: list.New(), networks: map[string]*list.List{}}
+}
+
+// begin counts a body, and cuts the oldest of its network, or of all, where these are too many.
+func (b *bodies) begin(network string, cut func()) *pendingBody {
+	p := &pendingBody{network: network, cut: cut}
+	b.mu.Lock()
+	theirs, ok := b.networks[network]
+	if !ok {
+		theirs = list.New()
+		b.networks[network] = theirs
+	}
+	p.all, p.theirs = b.waiting.PushBack(p), theirs.PushBack(p)
+	var oldest *pendingBody
+	switch {
+	case theirs.Len() > openBodiesPerNetwork:
+		oldest, _ = theirs.Front().Value.(*pendingBody)
+	case b.waiting.Len() > openBodies:
+		oldest, _ = b.waiting.Front().Value.(*pendingBody)
+	}
+	if oldest != nil {
+		b.remove(oldest)
+	}
+	b.mu.Unlock()
+	if oldest != nil {
+		oldest.cut()
+	}
+	return p
+}
+
+// end forgets a body that was read, or given up.
+func (b *bodies) end(p *pendingBody) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.remove(p)
+}
+
+// remove needs the mutex.
+func (b *bodies) remove(p *pendingBody) {
+	if p.all == nil {
+		return
+	}
+	theirs := b.networks[p.network]
+	b.waiting.Remove(p.all)
+	theirs.Remove(p.theirs)
+	p.all, p.theirs = nil, nil
+	if theirs.Len() == 0 {
+		delete(b.networks, p.network)
+	}
+}
+
+// refusedBody says why a request without an identity is refused.
+type refusedBody struct {
+	status int
+	code   connect.Code
+	text   string
+}
+
+func bodyTooLarge() *refusedBody {
+	return &refusedBody{
+		http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted,
+		fmt.Sprintf("the request is too large: without an identity at most %d KiB are taken", openBodyBytes>>10),
+	}
+}
+
+func bodyTooSlow() *refusedBody {
+	return &refusedBody{
+		http.StatusRequestTimeout, connect.CodeDeadlineExceeded,
+		"the request took too long to arrive, or too many others were begun from the same address: send it at once",
+	}
+}
+
+// read replaces the request's body by one that has arrived whole.
+func (b *bodies) read(w http.ResponseWriter, r *http.Request) *refusedBody {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if r.ContentLength > openBodyBytes {
+		return bodyTooLarge()
+	}
+	timed := boundBodyTime(w, r, b.patience)
+	defer timed.stop()
+	p := b.begin(addresses.Network(r.RemoteAddr), timed.end)
+	whole, err := io.ReadAll(http.MaxBytesReader(w, r.Body, openBodyBytes))
+	b.end(p)
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return bodyTooLarge()
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return bodyTooSlow()
+		}
+		return &refusedBody{http.StatusBadRequest, connect.CodeInvalidArgument, "the request was cut off"}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(whole))
+	return nil
+}
+
+// handler reads bodies for a plain handler that needs no identity.
+func (b *bodies) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused := b.read(w, r); refused != nil {
+			http.Error(w, refused.text, refused.status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admit reads the body of a call that needs no identity, or says why the call is refused.
+func (b *bodies) admit(w http.ResponseWriter, r *http.Request) error {
+	if isCompressed(r) {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("what needs no identity takes no compressed messages: send the message uncompressed"))
+	}
+	if refused := b.read(w, r); refused != nil {
+		return connect.NewError(refused.code, errors.New(refused.text))
+	}
+	return nil
+}
+
+// isCompressed holds for a message that is compressed in any of the protocols' ways.
+func isCompressed(r *http.Request) bool {
+	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
+		for _, value := range r.Header.Values(name) {
+			if value != "" && value != "identity" {
+				return true
+			}
+		}
+	}
+	compression := r.URL.Query().Get("compression") // of a call by GET
+	return compression != "" && compression != "identity"
+}
