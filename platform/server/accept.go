@@ -7,11 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/shares"
 )
 
 const (
@@ -26,6 +30,11 @@ const (
 	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: files,
 	// calls to other services. One in so many.
 	descriptorsKept = 4
+	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts the oldest. The first
+	// request of who has one comes with the connection.
+	strangersPerNetwork = 1024
+	// leastShare of a network, in connections, where there is room for few.
+	leastShare = 64
 	// sayFullEvery bounds how often connections that are turned away are mentioned.
 	sayFullEvery = 10 * time.Second
 	// acceptPause is before the next try after accepting failed, for want of descriptors most likely.
@@ -42,6 +51,11 @@ type door struct {
 	log   *slog.Logger
 	limit int64
 	turns chan struct{} // taken by who computes a handshake
+	// shaking are the connections of a network in their handshake: the newest is turned away where it has half of the door. strangers are
+	// those after it on which nobody has shown an identity.
+	shaking   *shares.Shares
+	strangers *room
+	trusted   proxies // who call for others, and are no strangers
 
 	open   atomic.Int64 // connections
 	ready  chan net.Conn
@@ -58,10 +72,11 @@ type door struct {
 }
 
 // openDoor takes the listener over. Close ends all that goes on in it.
-func openDoor(l net.Listener, config *tls.Config, limit int64, log *slog.Logger) *door {
+func openDoor(l net.Listener, config *tls.Config, limit int64, trusted proxies, log *slog.Logger) *door {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
+		shaking: shares.New(max(limit/2, leastShare)), strangers: newRoom(int(max(min(strangersPerNetwork, limit/2), leastShare)), int(max(limit-limit/4, leastShare))), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)
@@ -114,11 +129,36 @@ func (d *door) enter(c net.Conn) {
 	}
 	counted := &guest{door: d}
 	counted.TCPConn, _ = c.(*net.TCPConn) // It is: we listen with TCP only.
+	if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil && !d.trusted.trust(at.Addr()) {
+		counted.network = addresses.Network(c.RemoteAddr().String())
+	}
 	if d.tls == nil {
+		d.meet(counted)
 		d.hand(counted)
 		return
 	}
-	d.all.Go(func() { d.handshake(counted) })
+	if counted.network != "" && !d.shaking.Take(counted.network, 1) {
+		_ = counted.TCPConn.SetLinger(0)
+		_ = counted.Close()
+		return
+	}
+	d.all.Go(func() {
+		secure := d.handshake(counted)
+		if counted.network != "" {
+			d.shaking.Give(counted.network, 1)
+		}
+		if secure != nil {
+			d.meet(counted)
+			d.hand(secure)
+		}
+	})
+}
+
+// meet counts a connection as a stranger's until somebody shows an identity on it.
+func (d *door) meet(g *guest) {
+	if g.network != "" {
+		g.place.Store(d.strangers.enter(g.network, func() { _ = g.TCPConn.Close() })) // the server closes the guest then
+	}
 }
 
 // hand gives a connection to the HTTP server.
@@ -147,7 +187,8 @@ func (d *door) turnAway(c net.Conn) {
 	d.away, d.saidAt = 0, time.Now()
 }
 
-func (d *door) handshake(c *guest) {
+// handshake returns nil if it failed.
+func (d *door) handshake(c *guest) *tls.Conn {
 	ctx, cancel := context.WithTimeout(d.ctx, handshakeTimeout+turnTimeout)
 	defer cancel()
 	turn := &turning{guest: c, ctx: ctx, patience: handshakeTimeout}
@@ -160,9 +201,9 @@ func (d *door) handshake(c *guest) {
 			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\nThis port wants TLS: use https.\n") // It may be gone.
 		}
 		_ = c.Close()
-		return
+		return nil
 	}
-	d.hand(secure)
+	return secure
 }
 
 func looksLikeHTTP(begin [5]byte) bool {
@@ -174,11 +215,45 @@ type guest struct {
 	*net.TCPConn
 	door *door
 	gone atomic.Bool
+
+	network string                // "": it does not count
+	place   atomic.Pointer[place] // among strangers
+}
+
+// known takes a connection out of the strangers' count.
+func (g *guest) known() {
+	if p := g.place.Swap(nil); p != nil {
+		g.door.strangers.leave(p)
+	}
+}
+
+type guestKey struct{}
+
+// withGuest lets handlers find the connection.
+func withGuest(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if turn, ok := c.(*turning); ok {
+		c = turn.guest
+	}
+	if g, ok := c.(*guest); ok {
+		return context.WithValue(ctx, guestKey{}, g)
+	}
+	return ctx
+}
+
+// meetCaller says that somebody has shown an identity on the request's connection.
+func meetCaller(ctx context.Context) {
+	if g, ok := ctx.Value(guestKey{}).(*guest); ok {
+		g.known()
+	}
 }
 
 func (g *guest) Close() error {
 	if !g.gone.Swap(true) {
 		g.door.open.Add(-1)
+		g.known()
 	}
 	return g.TCPConn.Close()
 }

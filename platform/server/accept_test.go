@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,5 +148,42 @@ func TestHTTPToTheTLSPortIsTold(t *testing.T) {
 	answer, _ := io.ReadAll(conn) // It may be cut off.
 	if !strings.Contains(string(answer), "use https") {
 		t.Errorf("got %q", answer)
+	}
+}
+
+func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.T) {
+	t.Parallel()
+	srv, log := newServer(t, Config{}, rpcMounts(fine)...)
+	srv.connections = 2 * leastShare
+	s := run(t, srv, log)
+	hc := http1Client(t, nil) // keeps its connection
+	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/version", "user", ""); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	first := dial(t, s)
+	if err := healthy(first); err != nil {
+		t.Fatal(err)
+	}
+	for range leastShare {
+		if err := healthy(dial(t, s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.ReadAll(first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the oldest is still there: %v", err)
+	}
+	reused := false
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, s.URL()+"/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer user")
+	resp, err := hc.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK || !reused {
+		t.Errorf("a connection on which somebody has shown an identity: %s, reused: %v", resp.Status, reused)
 	}
 }

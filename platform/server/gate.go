@@ -63,7 +63,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err)
 		return
 	}
-	if p.Role&identity.RoleOpen != 0 {
+	if p.Role&identity.RoleOpen == 0 {
+		meetCaller(r.Context())
+	} else {
 		if err := g.open.admit(w, r); err != nil {
 			g.refuse(w, r, err)
 			return

@@ -2,13 +2,11 @@ package server
 
 import (
 	"bytes"
-	"container/list"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -31,69 +29,11 @@ const (
 // a stranger holds no more than openBodies times openBodyBytes, whatever the handlers do.
 type bodies struct {
 	patience time.Duration
-
-	mu       sync.Mutex            // guards what follows
-	waiting  *list.List            // of *pendingBody, the oldest first
-	networks map[string]*list.List // the same by network
-}
-
-// pendingBody is a body that has not arrived whole.
-type pendingBody struct {
-	network     string
-	cut         func()
-	all, theirs *list.Element // nil: it was cut
+	waiting  *room // for those that have not arrived whole
 }
 
 func newBodies() *bodies {
-	return &bodies{patience: openBodyTime, waiting: list.New(), networks: map[string]*list.List{}}
-}
-
-// begin counts a body, and cuts the oldest of its network, or of all, where these are too many.
-func (b *bodies) begin(network string, cut func()) *pendingBody {
-	p := &pendingBody{network: network, cut: cut}
-	b.mu.Lock()
-	theirs, ok := b.networks[network]
-	if !ok {
-		theirs = list.New()
-		b.networks[network] = theirs
-	}
-	p.all, p.theirs = b.waiting.PushBack(p), theirs.PushBack(p)
-	var oldest *pendingBody
-	switch {
-	case theirs.Len() > openBodiesPerNetwork:
-		oldest, _ = theirs.Front().Value.(*pendingBody)
-	case b.waiting.Len() > openBodies:
-		oldest, _ = b.waiting.Front().Value.(*pendingBody)
-	}
-	if oldest != nil {
-		b.remove(oldest)
-	}
-	b.mu.Unlock()
-	if oldest != nil {
-		oldest.cut()
-	}
-	return p
-}
-
-// end forgets a body that was read, or given up.
-func (b *bodies) end(p *pendingBody) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.remove(p)
-}
-
-// remove needs the mutex.
-func (b *bodies) remove(p *pendingBody) {
-	if p.all == nil {
-		return
-	}
-	theirs := b.networks[p.network]
-	b.waiting.Remove(p.all)
-	theirs.Remove(p.theirs)
-	p.all, p.theirs = nil, nil
-	if theirs.Len() == 0 {
-		delete(b.networks, p.network)
-	}
+	return &bodies{patience: openBodyTime, waiting: newRoom(openBodiesPerNetwork, openBodies)}
 }
 
 // refusedBody says why a request without an identity is refused.
@@ -127,9 +67,9 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) *refusedBody {
 	}
 	timed := boundBodyTime(w, r, b.patience)
 	defer timed.stop()
-	p := b.begin(addresses.Network(r.RemoteAddr), timed.end)
+	p := b.waiting.enter(addresses.Network(r.RemoteAddr), timed.end)
 	whole, err := io.ReadAll(http.MaxBytesReader(w, r.Body, openBodyBytes))
-	b.end(p)
+	b.waiting.leave(p)
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return bodyTooLarge()

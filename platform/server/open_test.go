@@ -140,26 +140,25 @@ func TestSlowBodyBeforeALoginIsCut(t *testing.T) {
 	}
 }
 
-func TestBodiesOfManyNetworksAreFew(t *testing.T) {
+func TestRoomForManyNetworksIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBodies()
+	r := newRoom(2, 10)
 	var cut []string
-	begin := func(network string) *pendingBody {
-		return b.begin(network, func() { cut = append(cut, network) })
+	enter := func(network string) *place { return r.enter(network, func() { cut = append(cut, network) }) }
+	for i := range 10 {
+		enter(fmt.Sprintf("192.0.2.%d", i))
 	}
-	for i := range openBodies {
-		begin(fmt.Sprintf("192.0.2.%d", i))
-	}
-	last := begin("198.51.100.1")
+	last := enter("198.51.100.1")
 	if len(cut) != 1 || cut[0] != "192.0.2.0" {
 		t.Errorf("cut: %v", cut)
 	}
-	b.end(last)
-	begin("198.51.100.2")
+	r.leave(last)
+	r.leave(last)
+	enter("198.51.100.2")
 	if len(cut) != 1 {
 		t.Errorf("cut: %v", cut)
 	}
-	if n := len(b.networks); n != openBodies {
+	if n := len(r.networks); n != 10 {
 		t.Errorf("%d networks are known", n)
 	}
 }

@@ -152,6 +152,7 @@ type Server struct {
 	drain       *drain
 	stopping    atomic.Bool
 	connections int64 // At most.
+	trusted     proxies
 	tls         bool
 	tlsConfig   *tls.Config
 	listener    net.Listener // Set by Listen.
@@ -199,7 +200,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	}
 	browser := identity.Browser{Secure: cfg.Secure(), Origins: cfg.AllowedOrigins}
 	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, browser.Handler(handler)))
-	s.http.Handler = trusted.handler(s.http.Handler)
+	s.http.Handler, s.trusted = trusted.handler(s.http.Handler), trusted
 	if s.tls {
 		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
 		if err != nil {
@@ -262,6 +263,7 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 				allowSilence(c)
 			}
 		},
+		ConnContext: withGuest,
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(s.drain.ctx, drainKey{}, s.drain.begun) },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // What strangers do to the port.
 	}
@@ -367,7 +369,11 @@ func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []
 func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	handler := mount.handler
 	if mount.role != identity.RoleOpen {
-		handler = identity.Middleware(deps.Verifier, mount.role, handler)
+		inner := handler
+		handler = identity.Middleware(deps.Verifier, mount.role, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			meetCaller(r.Context())
+			inner.ServeHTTP(w, r)
+		}))
 	} else if !mount.raw {
 		handler = s.open.handler(handler)
 	}
@@ -461,7 +467,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.drain.cancel()
 	served := make(chan error, 1)
 	go func() {
-		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.log))
+		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.trusted, s.log))
 	}()
 	s.log.Info("listening", "url", s.URL())
 	select {
