@@ -46,7 +46,12 @@ func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEv
 }
 
 func (s *audits) WatchAuditEvents(ctx context.Context, req *consolev1.WatchAuditEventsRequest, stream *connect.ServerStream[consolev1.WatchAuditEventsResponse]) error {
-	err := s.Audit.Follow(ctx, decodeAuditFilter(req.GetFilter()), req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
+	leave, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.Audit.Follow(ctx, decodeAuditFilter(req.GetFilter()), req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
 		events, err := decodeEvents(list)
 		if err != nil {
 			return err

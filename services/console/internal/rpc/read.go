@@ -46,6 +46,22 @@ func readPolicy() identity.Policy {
 	}
 }
 
+// maxLooks is how many streams one person, or one service account, looks on by: some tabs, dashboards and programs. Each that is not read keeps
+// what it was about to be sent.
+const maxLooks = 100
+
+// look counts a stream of the caller. Call leave at its end.
+func (d Deps) look(ctx context.Context) (leave func(), err error) {
+	caller, _ := identity.FromContext(ctx) // the policy has seen to it
+	subject := caller.Subject()
+	if !d.looks.Take(subject, 1) {
+		err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%s has %d streams open: close some and dial again", subject, maxLooks))
+		err.Meta().Set("Retry-After", "10")
+		return nil, err
+	}
+	return func() { d.looks.Give(subject, 1) }, nil
+}
+
 type lives struct{ Deps }
 
 func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResourcesRequest, stream *connect.ServerStream[consolev1.WatchResourcesResponse]) error {
@@ -63,7 +79,12 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 	case len(kinds) == 0:
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("kinds: the console knows none of them: is it older than the caller?"))
 	}
-	err := s.Board.Follow(ctx, &live.Follower{Kinds: kinds, Filter: req.GetFilter(), Token: req.GetResumeToken(), Send: func(m live.Message) error {
+	leave, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.Board.Follow(ctx, &live.Follower{Kinds: kinds, Filter: req.GetFilter(), Token: req.GetResumeToken(), Send: func(m live.Message) error {
 		out, err := s.message(ctx, m)
 		if err != nil {
 			return err
@@ -214,7 +235,12 @@ func (s *events) ListEvents(ctx context.Context, req *consolev1.ListEventsReques
 }
 
 func (s *events) WatchEvents(ctx context.Context, req *consolev1.WatchEventsRequest, stream *connect.ServerStream[consolev1.WatchEventsResponse]) error {
-	err := s.Events.Follow(ctx, req.GetFilter(), req.GetResumeToken(), func(list []*consolev1.Event, resume string) error {
+	leave, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.Events.Follow(ctx, req.GetFilter(), req.GetResumeToken(), func(list []*consolev1.Event, resume string) error {
 		return bounded(ctx, sendTimeout, func() error {
 			return stream.Send(&consolev1.WatchEventsResponse{Events: list, ResumeToken: resume})
 		})

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
@@ -62,10 +63,13 @@ type Deps struct {
 	// Cookies says that browsers reach the console over TLS, so that they keep sessions.
 	Cookies bool
 	Log     *slog.Logger
+
+	looks *shares.Shares // of people, in streams; set by Mounts
 }
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
+	d.looks = shares.New(maxLooks)
 	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), adminMounts(d))
 }
 
