@@ -78,6 +78,9 @@ type Identity struct {
 	ExpiresAt time.Time
 	// Final says that the token can't be renewed: it was made to be handed on.
 	Final bool
+	// Lent says that the token was made of another one, or for somebody else, to be handed on for a while, or that a session was begun with
+	// such a token. See MayMake.
+	Lent bool
 	// Parent is, of a session in a browser, the token that it was begun with, and of a token that an API token was exchanged for,
 	// that: who revokes the parent ends this, too.
 	Parent string

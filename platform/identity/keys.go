@@ -156,6 +156,7 @@ type claims struct {
 	BeganMicros int64    `json:"began_us,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
 	Final       bool     `json:"final,omitempty"`
+	Lent        bool     `json:"lent,omitempty"`
 	// Parent and UntilSeconds are of a session in a browser.
 	Parent       string `json:"parent,omitempty"`
 	UntilSeconds int64  `json:"until,omitempty"`
@@ -180,7 +181,7 @@ func (k *KeySet) Lend(verified Identity, ttl time.Duration) (token string, signe
 	if verified.TokenID == "" || verified.BeganAt.IsZero() || ttl < time.Second {
 		return "", Identity{}, errors.New("lend token: there is no token, or it is about to expire")
 	}
-	verified.Final = true
+	verified.Final, verified.Lent = true, true
 	return k.sign(verified, ttl)
 }
 
@@ -253,6 +254,7 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		BeganMicros:  began,
 		Groups:       id.Groups,
 		Final:        id.Final,
+		Lent:         id.Lent,
 		Parent:       id.Parent,
 		UntilSeconds: until,
 		Limits:       id.Limits,

@@ -289,6 +289,8 @@ func (c claims) identity() (Identity, error) {
 	id := Identity{
 		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final, Parent: c.Parent, Limits: c.Limits,
 		IssuedAt: time.UnixMicro(c.IssuedMicros).UTC(), ExpiresAt: c.Expiry.Time().UTC(),
+		// Consoles of before this claim lent tokens, too.
+		Lent: c.Lent || c.Final && c.UntilSeconds == 0,
 	}
 	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {
 		return Identity{}, fmt.Errorf("%w: its times differ", ErrInvalid)

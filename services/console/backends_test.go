@@ -231,13 +231,35 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 
+	// Its values are no secret where the backend's own people say so.
+	admin.must(t, &consolev1.Grant{Metadata: meta("shops"), Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "mallory"}}}, Role: "deployer", Clusters: &consolev1.GrantClusters{All: true}, Projects: []string{"shop"},
+	}})
+	bound.Spec.Paths = []string{"shop/"}
+	admin.must(t, bound)
+	mallory := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "mallory"}))
+	mallory.must(t, inProject("shop", configured(newService("web", "shop", "prod"), nil, ref)))
+	shownRef := fromBackend("bound", "shop/a.yaml", "pw")
+	shownRef.GetRef().Plain = true
+	open := inProject("shop", configured(newService("web", "shop", "prod"), nil, settings{"pw": shownRef}))
+	preview, err := mallory.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: open}})
+	wantCode(t, err, connect.CodePermissionDenied, `plain: true would show values of backend "bound"`)
+	_, err = mallory.apply(t, &consolev1.ApplyRequest{Resources: anyOf(open)})
+	wantCode(t, err, connect.CodePermissionDenied, `plain: true would show values of backend "bound"`)
+	if strings.Contains(preview.String(), "hunter2") {
+		t.Error("a value is shown")
+	}
+	admin.must(t, open)
+	open.Spec.Config["more"] = textOf("1")
+	mallory.must(t, open) // it keeps what is shown
+
 	// A backend of no projects is for configuration of who may change it.
 	admin.must(t, &consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
 		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "deployer", Clusters: &consolev1.GrantClusters{All: true},
 	}})
 	eve := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "eve"}))
 	free := configured(newService("hers", "shop", "prod"), nil, settings{"pw": fromBackend("free", "shop/a.yaml", "pw")})
-	_, err := eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(free)})
+	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(free)})
 	wantCode(t, err, connect.CodePermissionDenied, `backend "free"`)
 	_, err = eve.backends.UpdateBackend(t.Context(), &consolev1.UpdateBackendRequest{Backend: newBackend("hers"), AllowMissing: true})
 	wantCode(t, err, connect.CodePermissionDenied, "backend")

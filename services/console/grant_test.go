@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console"
 )
 
 func grant(name, role string, clusters *consolev1.GrantClusters) *consolev1.Grant {
@@ -159,5 +161,76 @@ func TestUserTokenHasItsGroups(t *testing.T) {
 	}
 	if _, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "bob", Groups: []string{"system:masters"}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("system:masters: %v", err)
+	}
+}
+
+func TestLentTokenMakesNoCredentialAndNoRight(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").startWith(t, func(c *console.Config) { c.Server.Plaintext = true })
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	lent, err := admin.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{Lifetime: durationpb.New(10 * time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handed, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "eve", Groups: []string{identity.AdminsGroup}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := admin.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchanged, err := admin.tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{Token: api.GetToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func(token string) string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/session", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := newHTTPClient(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for _, c := range resp.Cookies() {
+			if c.Name == identity.SessionCookie {
+				return c.Value
+			}
+		}
+		t.Fatalf("no session: %s", resp.Status)
+		return ""
+	}
+	wider := func(name string) *consolev1.Grant { return grant(name, "admin", &consolev1.GrantClusters{All: true}) }
+	for what, token := range map[string]string{
+		"lent": lent.GetToken().GetToken(), "made for somebody": handed.GetToken().GetToken(), "exchanged": exchanged.GetToken(), "a session of a lent one": session(lent.GetToken().GetToken()),
+	} {
+		a := r.as(t, token)
+		_, join := a.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
+		_, manifest := a.clusters.RenderAgentManifest(t.Context(), &consolev1.RenderAgentManifestRequest{Cluster: "edge-1"})
+		_, user := a.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "eve"})
+		_, link := a.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{User: "eve"})
+		_, own := a.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
+		_, right := a.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{Grant: wider("eve"), AllowMissing: true})
+		_, applied := a.apply(t, &consolev1.ApplyRequest{Resources: anyOf(wider("eves"))})
+		_, role := a.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{Metadata: meta("all"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}}}})
+		_, account := a.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{AllowMissing: true, ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("eve"), Spec: &consolev1.ServiceAccountSpec{}}})
+		for door, err := range map[string]error{
+			"join token": join, "agent's manifest": manifest, "token for somebody": user, "login link": link, "API token": own, "grant": right, "grant by apply": applied, "role": role, "service account": account,
+		} {
+			if connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "handed on") {
+				t.Errorf("a token that was %s made a %s: %v", what, door, err)
+			}
+		}
+		a.putCluster(t, "edge-1") // its owner's other rights it has
+	}
+	if _, err := r.as(t, api.GetToken()).identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"}); err != nil {
+		t.Errorf("an API token, which is lasting itself: %v", err)
+	}
+	if _, err := r.as(t, session(r.adminToken(t))).grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{Grant: wider("mine"), AllowMissing: true}); err != nil {
+		t.Errorf("a session of a login: %v", err)
 	}
 }

@@ -434,3 +434,42 @@ func TestReportsThatComeBeforeTheirDeploymentCount(t *testing.T) {
 		}
 	})
 }
+
+func TestWithoutEditAPinIsToWhatTheRefLedToOrWasDelivered(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB) // not delivered yet
+		if _, err := p.admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
+			Metadata: meta("release"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		p.admin.let(t, "releasers", "release", &consolev1.GrantClusters{All: true})
+		bob := r.user(t, "bob", "releasers")
+		pin := func(a api, commit string) error {
+			_, err := a.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commit})
+			return err
+		}
+		fork := strings.Repeat("f", 40)
+		wantCode(t, pin(bob, fork), connect.CodePermissionDenied, "spec.sync.pin", "may not edit service")
+		_, err := bob.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: func() *consolev1.Service {
+			s := p.admin.service(t, "web")
+			s.Spec.Sync = &deliveryv1.SyncSpec{Pin: fork}
+			return s
+		}()})
+		wantCode(t, err, connect.CodePermissionDenied, "spec.sync.pin")
+		for _, to := range []string{commitA, commitB, ""} {
+			if err := pin(bob, to); err != nil {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+		if err := pin(p.admin, fork); err != nil {
+			t.Errorf("who may edit: %v", err)
+		}
+		if _, err := bob.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "look"}); err != nil {
+			t.Errorf("another lever while it is pinned so: %v", err)
+		}
+	})
+}

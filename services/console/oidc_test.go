@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -254,7 +255,8 @@ func TestLoginWithOIDC(t *testing.T) {
 		c.OIDC.Issuer, c.OIDC.ClientID, c.OIDC.UserClaim, c.OIDC.GroupsClaim, c.OIDC.AdminGroup = srv.URL, "hub", "email", "groups", "staff"
 	})
 	storage.RegisterClients(storage.NativeClient("hub", r.url+"/v1/login/callback"))
-	handler.Store(http.Handler(exampleop.SetupServer(srv.URL, asserting{storage.NewStorage(storage.NewUserStore(srv.URL))}, slog.New(slog.DiscardHandler), false)))
+	var exchanges atomic.Int64
+	handler.Store(countedAt("/oauth/token", &exchanges, exampleop.SetupServer(srv.URL, asserting{storage.NewStorage(storage.NewUserStore(srv.URL))}, slog.New(slog.DiscardHandler), false)))
 
 	hc := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	b := &visitor{t, hc, map[string]string{}}
@@ -269,6 +271,7 @@ func TestLoginWithOIDC(t *testing.T) {
 	if resp := other.do(http.MethodGet, back, ""); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a browser that did not begin it: %d", resp.StatusCode)
 	}
+	kept := b.cookies[identity.LoginCookie]
 	done := b.do(http.MethodGet, back, "")
 	if got := location(t, done); got != r.url+"/services" || b.cookies[identity.SessionCookie] == "" || b.cookies[identity.LoginCookie] != "" {
 		t.Fatalf("went to %s with %v", got, b.cookies)
@@ -289,6 +292,30 @@ func TestLoginWithOIDC(t *testing.T) {
 			t.Errorf("%s: %d to %s", evil, resp.StatusCode, resp.Header.Get("Location"))
 		}
 	}
+	// The cookie is sealed, so a script can keep it: it is good for one answer all the same, and wrong ones count for their address.
+	begun := exchanges.Load()
+	for i := range 30 {
+		b := &visitor{t, hc, map[string]string{identity.LoginCookie: kept}}
+		resp := b.do(http.MethodGet, strings.Replace(back, "code=", "code="+strconv.Itoa(i), 1), "")
+		if want := http.StatusUnauthorized; i < 10 && resp.StatusCode != want {
+			t.Errorf("a code with a used cookie: %d", resp.StatusCode)
+		} else if i == 29 && (resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "") {
+			t.Errorf("many codes with a used cookie: %d", resp.StatusCode)
+		}
+	}
+	if n := exchanges.Load() - begun; n != 0 {
+		t.Errorf("the provider was asked %d times for one login", n+1)
+	}
+}
+
+// countedAt counts requests to a path.
+func countedAt(path string, n *atomic.Int64, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path {
+			n.Add(1)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 var authRequest = regexp.MustCompile(`authRequestID=([^&"]+)`)

@@ -309,6 +309,10 @@ func TestASecretGoesToNoHostThatAStrangerChose(t *testing.T) {
 			wantCode(t, err, connect.CodePermissionDenied, `may not view secret "git"`)
 		}
 		user.must(t, source("https://evil.example.com/shop.git", "", ""))
+		hooked := source(at, "", "")
+		hooked.Spec.Git.WebhookSecret = "git"
+		_, hook := user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(hooked)})
+		wantCode(t, hook, connect.CodePermissionDenied, `may not view secret "git"`)
 		_, err := user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(source(at, "git", ""))})
 		wantCode(t, err, connect.CodePermissionDenied, `may not view secret "git"`)
 	})

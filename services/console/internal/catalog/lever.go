@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -95,6 +96,86 @@ func (s *ServiceSpec) EffectiveRef() string {
 		return pin
 	}
 	return s.Ref
+}
+
+// Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's commit now, was delivered to
+// the service, or runs at a service that follows the same ref of the same source, because the ref led there.
+func Reached(ctx context.Context, v store.View, service store.Resource, commit string) (bool, error) {
+	var spec ServiceSpec
+	if err := decode(service, &spec); err != nil {
+		return false, err
+	}
+	past, err := v.Deployments(ctx, service.UID, 0, maxReached)
+	if known, err := anyOf(past, err, func(d Deployment) bool { return d.Commit.Commit == commit }); known || err != nil {
+		return known, err
+	}
+	source, err := v.Get(ctx, store.KindSource, spec.Source)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	heads, err := v.Heads(ctx, []string{source.UID})
+	if err != nil {
+		return false, err
+	}
+	status, err := decodeHeads(heads[source.UID])
+	if err != nil {
+		return false, err
+	}
+	if head := gitTruth(&Source{Status: status}, spec.Ref).Head; head != nil && head.Revision.Commit == commit {
+		return true, nil
+	}
+	uids, err := followers(ctx, v, spec)
+	if err != nil {
+		return false, err
+	}
+	last, err := v.LastDeployments(ctx, uids)
+	return anyOf(slices.Collect(maps.Values(last)), err, func(d Deployment) bool { return d.Cause == CauseCommit && d.Commit.Commit == commit })
+}
+
+// maxReached is how many deployments of a service are searched: all that are kept.
+const maxReached = 1000
+
+func anyOf(rows []store.Deployment, err error, is func(Deployment) bool) (bool, error) {
+	for _, row := range rows {
+		d, err := deploymentOf(row)
+		if err != nil {
+			return false, err
+		}
+		if is(d) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// followers are the services, by uid, that follow the ref of a spec in its source, unpinned.
+func followers(ctx context.Context, v store.View, spec ServiceSpec) (uids []string, err error) {
+	refs, err := v.Referrers(ctx, store.Ref{Kind: store.KindSource, Name: spec.Source}, maxReferrers)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, ref := range refs {
+		if ref.Kind == store.KindService {
+			names = append(names, ref.Name)
+		}
+	}
+	services, err := v.Named(ctx, store.KindService, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range services {
+		var other ServiceSpec
+		if err := decode(row, &other); err != nil {
+			return nil, err
+		}
+		if other.Source == spec.Source && platform.CanonicalRef(other.EffectiveRef()) == platform.CanonicalRef(spec.Ref) {
+			uids = append(uids, row.UID)
+		}
+	}
+	return uids, nil
 }
 
 // Dependencies is a Hook: the services that one waits for exist in its cluster, and none waits for itself.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
@@ -104,8 +105,8 @@ var errUnknownToken = &Error{Reason: Unauthenticated, Message: "the API token is
 
 // CreateAPIToken makes a token for its owner: the caller, or a service account. It is shown this once.
 func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner identity.Identity, limits *identity.Limits, description string, ttl time.Duration) (text string, info APIToken, err error) {
-	if caller := who.Identity; caller.Final || caller.Parent != "" {
-		return "", info, refuse(Forbidden, "a token that was handed on, a session in a browser and an API token make no tokens: log in with `fairlead login`")
+	if err := mayMake(who, identity.APIToken); err != nil {
+		return "", info, err
 	}
 	if ttl <= 0 {
 		ttl = apiTokenDefault
@@ -235,7 +236,7 @@ func (a *Authority) Exchange(ctx context.Context, peer, text string) (Token, err
 		}
 		return Token{}, err
 	}
-	id := identity.Identity{Kind: owner.Kind, Name: owner.Name, Groups: owner.Groups, Limits: owner.Limits, Parent: owner.TokenID, Final: true}
+	id := identity.Identity{Kind: owner.Kind, Name: owner.Name, Groups: owner.Groups, Limits: owner.Limits, Parent: owner.TokenID, Final: true, Lent: true}
 	token, err := issued(a.signer().Sign(id, min(exchangedLifetime, time.Until(owner.ExpiresAt))))
 	if err == nil {
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "API token", "parent", owner.TokenID, "token", token.Identity.TokenID, "peer", peer)
@@ -270,7 +271,7 @@ func (a *Authority) verifyAPIToken(text string) (identity.Identity, error) {
 // lookUp asks the database whose a token is.
 func (a *Authority) lookUp(ctx context.Context, text string) (identity.Identity, error) {
 	id, _, ok := strings.Cut(strings.TrimPrefix(text, apiTokenPrefix), "_")
-	if !ok || !strings.HasPrefix(text, apiTokenPrefix) || len(text) > maxRevoked || strings.ContainsRune(text, 0) {
+	if !ok || !strings.HasPrefix(text, apiTokenPrefix) || len(text) > maxRevoked || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 		return identity.Identity{}, errUnknownToken
 	}
 	var row store.APIToken

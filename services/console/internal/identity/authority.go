@@ -326,8 +326,19 @@ func (a *Authority) reject(ctx context.Context, peer, what string) {
 	}
 }
 
+// mayMake refuses to make what outlives the caller's token.
+func mayMake(who audit.Who, what identity.Lasting) error {
+	if err := who.Identity.MayMake(what); err != nil {
+		return refuse(Forbidden, "%v", err)
+	}
+	return nil
+}
+
 // CreateJoinToken makes a token that lets one agent join as a cluster.
 func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster string) (token string, expire time.Time, err error) {
+	if err := mayMake(who, identity.JoinToken); err != nil {
+		return "", time.Time{}, err
+	}
 	actor := who.Identity.Subject()
 	token = joinTokenPrefix + strings.ToLower(rand.Text()+rand.Text())
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
@@ -379,12 +390,15 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 
 // CreateUserToken makes a token for a user. It is the way in for people as long as there is no other login.
 func (a *Authority) CreateUserToken(ctx context.Context, who audit.Who, user string, groups []string, ttl time.Duration) (token Token, err error) {
+	if err := mayMake(who, identity.UserToken); err != nil {
+		return Token{}, err
+	}
 	actor := who.Identity.Subject()
 	as, err := identity.Person(user, groups)
 	if err != nil {
 		return Token{}, refuse(Invalid, "%v", err)
 	}
-	as.Final = true
+	as.Final, as.Lent = true, true
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) (err error) {
 		if token, err = issued(a.signer().Sign(as, shorter(ttl))); err != nil {
 			return err
@@ -466,6 +480,7 @@ func (a *Authority) lend(ctx context.Context, id identity.Identity, ttl time.Dur
 	var err error
 	if id.Parent == id.TokenID { // an API token as it is
 		ttl = min(ttl, time.Until(id.ExpiresAt))
+		id.Lent = true
 		token, err = issued(a.signer().Sign(id, ttl))
 	} else {
 		token, err = issued(a.signer().Lend(id, ttl))

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -89,5 +90,44 @@ func TestAHungDatabaseKeepsNobodyFromWhatIsKnown(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("waits for the database")
+	}
+}
+
+func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	first, err := a.FirstLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := a.FirstLink(t.Context()) // of another start
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", late); err == nil {
+		t.Error("a link that was printed is good after somebody has logged in")
+	}
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
+		t.Errorf("a link that an administrator made: %v", err)
+	}
+}
+
+func TestTokenOfOtherBytesIsRefusedAndCounted(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	for range failureBurst {
+		if _, err := a.VerifyFrom("192.0.2.1:99", apiTokenPrefix+"\xff_"); !errors.Is(err, platform.ErrInvalid) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if _, err := a.VerifyFrom("192.0.2.1:99", apiTokenPrefix+"\xff_"); !errors.Is(err, platform.ErrThrottled) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -30,6 +30,8 @@ const (
 type person struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups,omitempty"`
+	// First is of a link that is good only as long as nobody has logged in.
+	First bool `json:"first,omitempty"`
 }
 
 // FirstLink makes a login link for an administrator as long as no person has ever logged in; "": one has.
@@ -39,7 +41,7 @@ func (a *Authority) FirstLink(ctx context.Context) (code string, err error) {
 		if err != nil || somebody {
 			return err
 		}
-		code, err = addLink(ctx, tx, audit.Console(), person{firstAdministrator, []string{identity.AdminsGroup}})
+		code, err = addLink(ctx, tx, audit.Console(), person{Name: firstAdministrator, Groups: []string{identity.AdminsGroup}, First: true})
 		return err
 	})
 	return code, err
@@ -47,15 +49,15 @@ func (a *Authority) FirstLink(ctx context.Context) (code string, err error) {
 
 // CreateLoginLink makes a link with which a person logs in once.
 func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name string, groups []string) (code string, err error) {
-	if who.Identity.Final {
-		return "", refuse(Forbidden, "a token that was handed on makes no login links: log in with `fairlead login`")
+	if err := mayMake(who, identity.LoginLink); err != nil {
+		return "", err
 	}
 	id, err := identity.Person(name, groups)
 	if err != nil {
 		return "", refuse(Invalid, "%v", err)
 	}
 	err = a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
-		code, err = addLink(ctx, tx, who, person{id.Name, id.Groups})
+		code, err = addLink(ctx, tx, who, person{Name: id.Name, Groups: id.Groups})
 		return err
 	})
 	return code, err
@@ -88,6 +90,11 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link 
 		var p person
 		if err := json.Unmarshal(text, &p); err != nil {
 			return fmt.Errorf("decode login link: %w", err)
+		}
+		if somebody, err := tx.AnybodyLoggedIn(ctx); err != nil {
+			return err
+		} else if somebody && p.First {
+			return store.ErrNotFound
 		}
 		// Before the commit: a token that can't be signed must not cost the link.
 		token, err = a.logIn(ctx, tx, who, identity.Identity{Kind: identity.KindUser, Name: p.Name, Groups: p.Groups}, "", "login.link")
@@ -148,6 +155,24 @@ func (a *Authority) LogIn(ctx context.Context, who audit.Who, f Foreign) (token 
 	}
 	a.log.InfoContext(ctx, "token issued", "actor", as.Subject(), "by", f.Issuer, "token", token.Identity.TokenID, "groups", as.Groups)
 	return token, nil
+}
+
+// BeginCallback lets a caller who comes back from the identity provider go on, once for each login that was begun: each time costs the provider
+// a request.
+func (a *Authority) BeginCallback(ctx context.Context, peer, state string, expire time.Time) error {
+	if err := a.admit(peer); err != nil {
+		return err
+	}
+	var first bool
+	err := a.store.Write(ctx, "login", func(ctx context.Context, tx *store.Tx) (err error) {
+		first, err = tx.Exchange(ctx, hashToken("login state "+state), expire)
+		return err
+	})
+	if err == nil && !first {
+		a.reject(ctx, peer, "identity provider's answer")
+		return refuse(Unauthenticated, "this login was used before: log in again")
+	}
+	return err
 }
 
 // Admit refuses callers who sent too many wrong credentials, and Reject counts one.

@@ -404,6 +404,9 @@ func (k *Keeper) AtCluster(ctx context.Context, who platform.Identity, class str
 // Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
 // is moved out of, or into, what is somebody else's.
 func (k *Keeper) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+	if err := mayGrant(by, after); err != nil {
+		return err
+	}
 	if by.Self() || by.Identity.Has(platform.RoleAdmin) {
 		return nil
 	}
@@ -426,10 +429,53 @@ func (k *Keeper) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before,
 			return err
 		}
 	}
+	if verb == access.Deploy {
+		if err := k.mayPin(ctx, tx, by, *before, *after); err != nil {
+			return err
+		}
+	}
 	if err := k.mayDirect(ctx, tx, by, before, after); err != nil {
 		return err
 	}
 	return k.mayUse(ctx, by, before, after)
+}
+
+// mayGrant refuses rights that outlive the token that they are made with.
+func mayGrant(by catalog.By, after *store.Resource) error {
+	if after == nil || !slices.Contains([]store.Kind{store.KindGrant, store.KindRole, store.KindServiceAccount}, after.Kind) {
+		return nil
+	}
+	if err := by.Identity.MayMake(platform.Right); err != nil {
+		return catalog.Refuse(catalog.Forbidden, "%s %q: %s", after.Kind, after.Name, err)
+	}
+	return nil
+}
+
+// mayPin refuses to pin a service to a commit that neither its ref leads to nor a cluster was given, from a caller who may not edit the
+// service: a Git host hands out any object of a repository's forks, so what it hands out allows nothing.
+func (k *Keeper) mayPin(ctx context.Context, tx *store.Tx, by catalog.By, before, after store.Resource) error {
+	var was, is catalog.ServiceSpec
+	if err := errors.Join(json.Unmarshal(before.Spec, &was), json.Unmarshal(after.Spec, &is)); err != nil {
+		return fmt.Errorf("decode service %q: %w", after.Name, err)
+	}
+	pin := is.EffectiveRef()
+	if pin == is.Ref || pin == was.EffectiveRef() {
+		return nil
+	}
+	at, err := k.Target(ctx, after)
+	if err != nil {
+		return err
+	}
+	refused := k.check(ctx, by, access.Edit, at)
+	if refused == nil || tx == nil {
+		return refused
+	}
+	known, err := catalog.Reached(ctx, tx.View, before, pin)
+	if err != nil || known {
+		return err
+	}
+	return catalog.Refuse(catalog.Forbidden, "service %q: spec.sync.pin %q is not the commit that the service's ref points to, and was delivered neither to it nor to another service of that ref: "+
+		"name one that was (`fairlead history service %s`), with all its letters; other commits take the right to edit: %s", after.Name, pin, after.Name, refused)
 }
 
 // mayUse refuses to send a secret elsewhere from who may not see it: whoever chooses the URL of a source, or configures a service,
@@ -452,6 +498,12 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 	}
 	if err != nil {
 		return fmt.Errorf("decode source %q: %w", after.Name, err)
+	}
+	if name := is.Git.WebhookSecret; name != "" && name != was.Git.WebhookSecret {
+		// A webhook's sender learns by the answer whether a guess of the secret is right.
+		if err := k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: name}); err != nil {
+			return err
+		}
 	}
 	if is.Git.Secret == "" || was.Git.Secret == is.Git.Secret && was.Git.URL == is.Git.URL && was.Git.Proxy == is.Git.Proxy {
 		return nil
@@ -513,6 +565,9 @@ func (k *Keeper) mayConfigure(ctx context.Context, by catalog.By, before, after 
 		case ref.Kind == store.KindBackend && (!known || moved || newPlaces(before, after, ref.Name)):
 			err = k.mayTake(ctx, by, ref)
 		}
+		if err == nil && ref.Kind == store.KindBackend && newPlains(before, after, ref.Name) {
+			err = k.mayShow(ctx, by, ref)
+		}
 		if err != nil {
 			return err
 		}
@@ -527,6 +582,24 @@ func newPlaces(before, after *store.Resource, backend string) bool {
 	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at catalog.Import) bool {
 		return at.Backend == backend && !slices.ContainsFunc(was, func(old catalog.Import) bool { return old.Backend == at.Backend && old.Path == at.Path })
 	})
+}
+
+// newPlains tells whether configuration shows something of a backend that it did not show before.
+func newPlains(before, after *store.Resource, backend string) bool {
+	was, errWas := catalog.PlacesOf(before)
+	is, errIs := catalog.PlacesOf(after)
+	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at catalog.Import) bool {
+		return at.Plain && at.Backend == backend && !slices.Contains(was, at)
+	})
+}
+
+// mayShow refuses to call values of a backend no secret, and so to show them, from a caller who may not change the backend.
+func (k *Keeper) mayShow(ctx context.Context, by catalog.By, ref store.Ref) error {
+	err := k.check(ctx, by, access.Edit, access.Target{Kind: access.Backend, Name: ref.Name})
+	if refused, ok := errors.AsType[*catalog.Error](err); ok {
+		return catalog.Refuse(refused.Reason, "plain: true would show values of backend %q: leave it out, or have it set with the right to change the backend: %s", ref.Name, refused.Message)
+	}
+	return err
 }
 
 // mayTake refuses values of a backend that is for no projects in particular, from who may not change the backend. Of others the

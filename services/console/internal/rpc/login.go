@@ -180,6 +180,10 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, connect.NewError(connect.CodeUnauthenticated, errors.New("this login was not begun here, took too long, or was given up: begin again at "+loginPath)))
 		return
 	}
+	if err := b.Authority.BeginCallback(r.Context(), addresses.Network(r.RemoteAddr), pending.State, pending.Expire); err != nil {
+		b.refuse(w, r, err)
+		return
+	}
 	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Console()+callbackPath, query.Get("code"), pending)
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
