@@ -87,6 +87,9 @@ func restored(t *testing.T, source, target string) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
+	named := newSource("shop")
+	named.Spec.Git.Secret = "git"
+	admin.must(t, named)
 	packed := r.backup(t)
 	admin.putService(t, "new", "edge-1")
 	f := newFollower()

@@ -215,6 +215,14 @@ func TestSecretValuesAreOnlyForGitcaches(t *testing.T) {
 			t.Errorf("read back %v", data)
 		}
 	}
+	_, err = gitcache.secrets.AccessSecret(t.Context(), &consolev1.AccessSecretRequest{Name: "git"})
+	wantCode(t, err, connect.CodePermissionDenied, "no source names it")
+	if got := admin.reasons(t, "secret.refused", 1); len(got) != 1 || !strings.Contains(got[0], "no source names it") {
+		t.Errorf("the trail says %q", got)
+	}
+	named := newSource("shop")
+	named.Spec.Git.Secret = "git"
+	admin.must(t, named)
 	access, err := gitcache.secrets.AccessSecret(t.Context(), &consolev1.AccessSecretRequest{Name: "git"})
 	if err != nil || access.GetData()["password"] != "hunter2-planted" || access.GetRevision() != 1 {
 		t.Fatalf("access: %v, %v", access, err)

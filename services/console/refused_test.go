@@ -71,6 +71,10 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		put("planted-1")
+		named := newSource("shop")
+		named.Spec.Git.WebhookSecret = "git"
+		admin.must(t, named)
 		gitcache := r.service(t, identity.ServiceGitcache)
 		for _, value := range []string{"planted-1", "planted-2"} {
 			put(value)

@@ -61,6 +61,20 @@ func (a *Accesses) Secret(who Who, name string, revision int64) {
 	})
 }
 
+// Refused tells of an access that was refused.
+func (a *Accesses) Refused(who Who, name, why string) {
+	if a.first(access{who: who.Identity.Subject(), remote: who.Remote, secret: name, revision: -1}, time.Now()) {
+		a.Tell(who, Act{Action: "secret.refused", Resource: "secret", Name: name, Reason: why})
+	}
+}
+
+// Tell tells of what is written nowhere else. Nobody waits for it.
+func (a *Accesses) Tell(who Who, act Act) {
+	a.Recorder.Record(trail.Event{
+		Actor: trail.Of(who.Identity), Action: act.Action, Resource: act.Resource, Name: act.Name, Cluster: act.Cluster, Reason: act.Reason, Remote: who.Remote, TraceID: who.TraceID,
+	})
+}
+
 // ConfigRead is a configuration that was read.
 type ConfigRead struct{ Service, Revision string }
 

@@ -375,6 +375,14 @@ func (c *Catalog) AccessSecret(ctx context.Context, actor, name string) (data ma
 		} else if err != nil {
 			return err
 		}
+		// A gitcache needs what sources name, and no backend's, sink's or service's.
+		named, err := v.CountReferrers(ctx, store.KindSource, store.KindSecret, []string{name})
+		if err != nil {
+			return err
+		}
+		if named[name] == 0 {
+			return refuse(Forbidden, "secret %q: no source names it: gitcaches read the secrets of sources only", name)
+		}
 		revision = r.Revision
 		data, err = c.openSecret(r)
 		return err

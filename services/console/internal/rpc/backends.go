@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -59,6 +60,7 @@ func (s *backends) CheckBackend(ctx context.Context, req *consolev1.CheckBackend
 	if _, err := catalog.Backends().Draft(in, catalog.Expectation{AllowMissing: true}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	s.Accesses.Tell(who(ctx), audit.Act{Action: "backend.check", Resource: "backend", Name: in.Meta.Name, Reason: "path " + req.GetPath()})
 	keys, problem, err := s.Config.Check(ctx, s.OpenBackend, in.Spec, req.GetPath())
 	if err != nil {
 		return nil, s.fail(ctx, err)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -23,6 +24,9 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	if as.Kind == platform.KindService { // of a person the login is in the trail
+		s.tellToken(ctx, token, "login.service", "by the hub secret")
+	}
 	return &consolev1.ExchangeHubSecretResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
 }
 
@@ -39,6 +43,11 @@ func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRe
 	token, err := s.Authority.Renew(ctx, caller, req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
+	}
+	if lifetime := req.GetLifetime().AsDuration(); lifetime > 0 {
+		s.tellToken(ctx, token, "token.lend", "until "+token.Identity.ExpiresAt.Format(time.RFC3339))
+	} else {
+		s.tellToken(ctx, token, "token.renew", "until "+token.Identity.ExpiresAt.Format(time.RFC3339))
 	}
 	return &consolev1.RenewTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
 }
@@ -82,6 +91,13 @@ func (s Deps) endpoints() *consolev1.Endpoints {
 	return &consolev1.Endpoints{
 		Console: s.Endpoints.Console(), Gitcaches: s.Endpoints.Gitcaches, Distributors: s.Endpoints.Distributors, Tunnels: s.Endpoints.Tunnels,
 	}
+}
+
+// tellToken tells the trail of a token that was made for its owner.
+func (s Deps) tellToken(ctx context.Context, token identity.Token, action, reason string) {
+	by := who(ctx)
+	by.Identity = token.Identity
+	s.Accesses.Tell(by, audit.Act{Action: action, Name: token.Identity.TokenID, Reason: reason})
 }
 
 func encodeToken(t identity.Token) *consolev1.Token {

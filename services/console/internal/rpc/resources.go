@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
@@ -180,6 +181,9 @@ func (s *secrets) DeleteSecret(ctx context.Context, req *consolev1.DeleteSecretR
 
 func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretRequest) (*consolev1.AccessSecretResponse, error) {
 	data, revision, err := s.Catalog.AccessSecret(ctx, actor(ctx), req.GetName())
+	if refused, ok := errors.AsType[*catalog.Error](err); ok && refused.Reason == catalog.Forbidden {
+		s.Accesses.Refused(who(ctx), req.GetName(), refused.Message)
+	}
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/audit"
 )
 
 // sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session whose
@@ -65,7 +66,16 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 		return platform.Identity{}, false
 	}
 	http.SetCookie(w, cookie)
+	if of.Until.IsZero() { // and not the next token of a session
+		b.tellSession(r, token.Identity, "session.begin", "until "+token.Identity.Until.Format(time.RFC3339))
+	}
 	return token.Identity, true
+}
+
+func (b *browsers) tellSession(r *http.Request, of platform.Identity, action, reason string) {
+	by := who(withPeer(r.Context(), r.RemoteAddr))
+	by.Identity = of
+	b.Accesses.Tell(by, audit.Act{Action: action, Name: of.TokenID, Reason: reason})
 }
 
 func (b *browsers) tell(w http.ResponseWriter, r *http.Request) {
@@ -79,6 +89,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
+	b.tellSession(r, caller, "session.end", "")
 	http.SetCookie(w, platform.NoCookie())
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -13,6 +13,7 @@ import (
 	rules "fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
@@ -73,6 +74,7 @@ func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	s.Accesses.Tell(who(ctx), audit.Act{Action: "sink.test", Resource: "sink", Name: is.Meta.Name})
 	began := time.Now()
 	answer, accepted, err := s.Sinks.Test(ctx, req.GetName(), actor(ctx))
 	if err != nil {

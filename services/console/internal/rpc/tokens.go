@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -116,6 +117,7 @@ func (s *tokens) ExchangeToken(ctx context.Context, req *consolev1.ExchangeToken
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	s.tellToken(ctx, token, "token.exchange", "of API token "+token.Identity.Parent+" until "+token.Identity.ExpiresAt.Format(time.RFC3339))
 	return &consolev1.ExchangeTokenResponse{Token: token.Text, ExpireTime: stamp(token.Identity.ExpiresAt)}, nil
 }
 
