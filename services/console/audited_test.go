@@ -37,7 +37,7 @@ func writesCatalog(method string) bool {
 		}
 	}
 	switch method {
-	case "Apply", "ConfirmGlobalService", "RollbackService", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune":
+	case "Apply", "ConfirmGlobalService", "RollbackService", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests":
 		return true
 	}
 	return false

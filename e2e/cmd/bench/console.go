@@ -46,8 +46,10 @@ type consoleUnderTest struct {
 	url   string
 	pid   int
 	admin []connect.ClientOption
-	hub   []connect.ClientOption // as a distributor
-	http  *http.Client
+	// people look on: each has a share of the streams only.
+	people [][]connect.ClientOption
+	hub    []connect.ClientOption // as a distributor
+	http   *http.Client
 }
 
 // consoleAll measures reading and writing a large catalog.
@@ -99,6 +101,14 @@ func (c *consoleUnderTest) login(ctx context.Context, secretFile string) error {
 			return err
 		}
 		c.admin = append(client.Options(), client.WithToken(identity.StaticToken(admin.GetToken().GetToken())))
+		c.people = nil
+		for i := range consoleWatchers / watchersPerConnection {
+			person, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{HubSecret: text, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: fmt.Sprint("bench-", i)}})
+			if err != nil {
+				return err
+			}
+			c.people = append(c.people, append(client.Options(), client.WithToken(identity.StaticToken(person.GetToken().GetToken()))))
+		}
 		c.hub = append(client.Options(), client.WithToken(identity.StaticToken(hub.GetToken().GetToken())))
 		return nil
 	})
@@ -232,7 +242,8 @@ func (c *consoleUnderTest) fanout(ctx context.Context, stdout io.Writer) error {
 			}
 			c.http = hc
 		}
-		watchers.Go(func() { c.watch(ctx, hc, standing, arrived) })
+		as := c.people[i/watchersPerConnection]
+		watchers.Go(func() { c.watch(ctx, hc, as, standing, arrived) })
 	}
 	for range consoleWatchers {
 		if err := <-standing; err != nil {
@@ -260,8 +271,8 @@ func (c *consoleUnderTest) fanout(ctx context.Context, stdout io.Writer) error {
 }
 
 // watch follows one cluster's services, and tells when it stands and when a change came.
-func (c *consoleUnderTest) watch(ctx context.Context, hc *http.Client, standing chan<- error, arrived chan<- time.Time) {
-	stream, err := consolev1connect.NewLiveServiceClient(hc, c.url, c.admin...).WatchResources(ctx, &consolev1.WatchResourcesRequest{
+func (c *consoleUnderTest) watch(ctx context.Context, hc *http.Client, as []connect.ClientOption, standing chan<- error, arrived chan<- time.Time) {
+	stream, err := consolev1connect.NewLiveServiceClient(hc, c.url, as...).WatchResources(ctx, &consolev1.WatchResourcesRequest{
 		Kinds: []consolev1.Kind{consolev1.Kind_KIND_SERVICE}, Filter: "cluster = " + benchCluster(1),
 	})
 	if err != nil {
