@@ -13,7 +13,8 @@ fi
 exec 9<package.json # One at a time in this tree.
 flock 9
 
-[ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --no-audit --no-fund >&2
+# npm 11 has "npm ci" refuse a lock without the optional packages of other platforms; the lock is kept to all the same.
+[ node_modules/.package-lock.json -nt package-lock.json ] || npm install --no-save --silent --no-audit --no-fund >&2
 if [ "${1:-}" = --test ]; then
   npx --no-install biome check .
   npx --no-install tsc --noEmit
