@@ -197,6 +197,8 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				say("get grant", err)
 				_, err = bob.objects.GetServiceDiff(ctx, &consolev1.GetServiceDiffRequest{Name: name})
 				say("diff", err)
+				_, err = bob.objects.GetServiceNotes(ctx, &consolev1.GetServiceNotesRequest{Name: name})
+				say("notes", err)
 				_, err = bob.services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name})
 				say("delete service", err)
 				_, err = bob.services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name, Etag: "x-1"})

@@ -147,6 +147,8 @@ func TestListsShowNothingForeign(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, "ops")
 		_, err = one.objects.GetServiceDiff(t.Context(), &consolev1.GetServiceDiffRequest{Name: "c"})
 		wantCode(t, err, connect.CodeNotFound, `service "c"`)
+		_, err = one.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "c"})
+		wantCode(t, err, connect.CodeNotFound, `service "c"`)
 		if _, err := one.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("the audit trail: %v", err)
 		}

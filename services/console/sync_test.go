@@ -231,6 +231,16 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	record("edge-1", &deliveryv1.ServiceDetail{Service: "gone", Digest: "x", Detail: list("gone")})
 	diff := &deliveryv1.Diff{Created: 3, Objects: []*deliveryv1.ObjectDiff{{Kind: "ConfigMap", Name: "a", Change: deliveryv1.Change_CHANGE_CREATE}}}
 	record("edge-1", &deliveryv1.ServiceDetail{Service: "web-edge-1", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Diff{Diff: diff}})
+	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "web-edge-1"})
+	wantCode(t, err, connect.CodeNotFound, "there are no notes")
+	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "none"})
+	wantCode(t, err, connect.CodeNotFound, `service "none"`)
+	for _, text := range []string{"old", "Thanks."} {
+		record("edge-1", &deliveryv1.ServiceDetail{Service: "web-edge-1", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: text}}})
+	}
+	record("edge-2", &deliveryv1.ServiceDetail{Service: "web-edge-2", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{}}})
+	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "web-edge-2"})
+	wantCode(t, err, connect.CodeNotFound, "there are no notes")
 	distributor.report(t, "edge-1", &deliveryv1.ServiceReport{
 		Service: "web-edge-1", Sequence: 1, Objects: []*deliveryv1.ObjectReport{{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Health: "Degraded", Message: "image is gone"}},
 	})
@@ -243,6 +253,10 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	got, err := admin.objects.GetServiceDiff(t.Context(), &consolev1.GetServiceDiffRequest{Name: "web-edge-1"})
 	if err != nil || !proto.Equal(got.GetDiff(), diff) || got.GetDigest() != "d2" || got.GetObservedTime() == nil {
 		t.Errorf("diff: %v, %v", got, err)
+	}
+	notes, err := admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "web-edge-1"})
+	if err != nil || notes.GetText() != "Thanks." || notes.GetDigest() != "d2" || notes.GetObservedTime() == nil {
+		t.Errorf("notes: %v, %v", notes, err)
 	}
 	objects := func(size int32, req *consolev1.ListObjectsRequest) (out []string) {
 		t.Helper()

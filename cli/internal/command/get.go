@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -52,6 +53,7 @@ Sessions are the connections of agents, over which people reach clusters; NAME i
 Objects are what services have in their clusters, as agents told it: with the cluster away, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
+  fairlead get service shop --notes
   fairlead get sources -o wide
   fairlead get services --filter 'labels.env = prod AND state >= degraded' --sort 'state_since desc'
   fairlead get services --filter 'cluster = edge-1' --watch`,
@@ -60,6 +62,7 @@ Objects are what services have in their clusters, as agents told it: with the cl
 	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
 	cmd.Flags().StringVar(&g.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
 	cmd.Flags().StringVar(&g.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
+	cmd.Flags().BoolVar(&g.notes, "notes", false, "show the notes of a service's chart (NOTES.txt) instead, without secrets")
 	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	g.chosen.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -78,7 +81,33 @@ type getting struct {
 	question
 	format string
 	watch  bool
+	notes  bool
 	chosen objectFlags // of objects only
+}
+
+// showNotes writes the notes of a service's chart, as Helm does after an installation.
+func (g *getting) showNotes(ctx context.Context, h *hub.Hub, name string) error {
+	got, err := h.Objects.GetServiceNotes(ctx, &consolev1.GetServiceNotesRequest{Name: name})
+	if err != nil {
+		return err
+	}
+	if g.format != formatTable {
+		if err := checkPlainFormat(g.format); err != nil {
+			return err
+		}
+		return g.showPlain(g.format, got)
+	}
+	return g.printf("%s\n", strings.TrimRight(terminal(got.GetText()), "\n"))
+}
+
+// terminal leaves out what a terminal would take for an order: notes are written by anybody.
+func terminal(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // what returns what shows the resources of a kind: of the catalog, or what the hub knows besides.
@@ -99,6 +128,12 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		}, nil
 	}
 	k, err := findKind(name)
+	if g.notes && err == nil {
+		if k.kind != manifest.Service || len(names) != 1 || asked {
+			return nil, errors.New("--notes shows those of one service: fairlead get service NAME --notes")
+		}
+		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showNotes(ctx, h, names[0]) }, nil
+	}
 	if err == nil {
 		err = g.chosen.unused()
 	}

@@ -364,6 +364,112 @@ func (x *GetServiceDiffResponse) GetObservedTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type GetServiceNotesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServiceNotesRequest) Reset() {
+	*x = GetServiceNotesRequest{}
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServiceNotesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServiceNotesRequest) ProtoMessage() {}
+
+func (x *GetServiceNotesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServiceNotesRequest.ProtoReflect.Descriptor instead.
+func (*GetServiceNotesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetServiceNotesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetServiceNotesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without secrets.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// Digest that they were rendered for.
+	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	ObservedTime  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=observed_time,json=observedTime,proto3" json:"observed_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServiceNotesResponse) Reset() {
+	*x = GetServiceNotesResponse{}
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServiceNotesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServiceNotesResponse) ProtoMessage() {}
+
+func (x *GetServiceNotesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServiceNotesResponse.ProtoReflect.Descriptor instead.
+func (*GetServiceNotesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetServiceNotesResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *GetServiceNotesResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *GetServiceNotesResponse) GetObservedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ObservedTime
+	}
+	return nil
+}
+
 type RecordDetailsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -374,7 +480,7 @@ type RecordDetailsRequest struct {
 
 func (x *RecordDetailsRequest) Reset() {
 	*x = RecordDetailsRequest{}
-	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +492,7 @@ func (x *RecordDetailsRequest) String() string {
 func (*RecordDetailsRequest) ProtoMessage() {}
 
 func (x *RecordDetailsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +505,7 @@ func (x *RecordDetailsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDetailsRequest.ProtoReflect.Descriptor instead.
 func (*RecordDetailsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RecordDetailsRequest) GetCluster() string {
@@ -424,7 +530,7 @@ type RecordDetailsResponse struct {
 
 func (x *RecordDetailsResponse) Reset() {
 	*x = RecordDetailsResponse{}
-	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +542,7 @@ func (x *RecordDetailsResponse) String() string {
 func (*RecordDetailsResponse) ProtoMessage() {}
 
 func (x *RecordDetailsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_object_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +555,7 @@ func (x *RecordDetailsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDetailsResponse.ProtoReflect.Descriptor instead.
 func (*RecordDetailsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_object_service_proto_rawDescGZIP(), []int{8}
 }
 
 var File_fairlead_console_v1_object_service_proto protoreflect.FileDescriptor
@@ -482,14 +588,21 @@ const file_fairlead_console_v1_object_service_proto_rawDesc = "" +
 	"\x16GetServiceDiffResponse\x12.\n" +
 	"\x04diff\x18\x01 \x01(\v2\x1a.fairlead.delivery.v1.DiffR\x04diff\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12?\n" +
+	"\robserved_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\"5\n" +
+	"\x16GetServiceNotesRequest\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"\x86\x01\n" +
+	"\x17GetServiceNotesResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12?\n" +
 	"\robserved_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\"~\n" +
 	"\x14RecordDetailsRequest\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12C\n" +
 	"\x06detail\x18\x02 \x01(\v2#.fairlead.delivery.v1.ServiceDetailB\x06\xbaH\x03\xc8\x01\x01R\x06detail\"\x17\n" +
-	"\x15RecordDetailsResponse2\xd3\x02\n" +
+	"\x15RecordDetailsResponse2\xc6\x03\n" +
 	"\rObjectService\x12e\n" +
 	"\vListObjects\x12'.fairlead.console.v1.ListObjectsRequest\x1a(.fairlead.console.v1.ListObjectsResponse\"\x03\x90\x02\x01\x12n\n" +
-	"\x0eGetServiceDiff\x12*.fairlead.console.v1.GetServiceDiffRequest\x1a+.fairlead.console.v1.GetServiceDiffResponse\"\x03\x90\x02\x01\x12k\n" +
+	"\x0eGetServiceDiff\x12*.fairlead.console.v1.GetServiceDiffRequest\x1a+.fairlead.console.v1.GetServiceDiffResponse\"\x03\x90\x02\x01\x12q\n" +
+	"\x0fGetServiceNotes\x12+.fairlead.console.v1.GetServiceNotesRequest\x1a,.fairlead.console.v1.GetServiceNotesResponse\"\x03\x90\x02\x01\x12k\n" +
 	"\rRecordDetails\x12).fairlead.console.v1.RecordDetailsRequest\x1a*.fairlead.console.v1.RecordDetailsResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
 	"\x17com.fairlead.console.v1B\x12ObjectServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -505,40 +618,45 @@ func file_fairlead_console_v1_object_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_object_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_object_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fairlead_console_v1_object_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_fairlead_console_v1_object_service_proto_goTypes = []any{
-	(*ListObjectsRequest)(nil),     // 0: fairlead.console.v1.ListObjectsRequest
-	(*ListObjectsResponse)(nil),    // 1: fairlead.console.v1.ListObjectsResponse
-	(*ClusterObject)(nil),          // 2: fairlead.console.v1.ClusterObject
-	(*GetServiceDiffRequest)(nil),  // 3: fairlead.console.v1.GetServiceDiffRequest
-	(*GetServiceDiffResponse)(nil), // 4: fairlead.console.v1.GetServiceDiffResponse
-	(*RecordDetailsRequest)(nil),   // 5: fairlead.console.v1.RecordDetailsRequest
-	(*RecordDetailsResponse)(nil),  // 6: fairlead.console.v1.RecordDetailsResponse
-	(*v1.ManagedObject)(nil),       // 7: fairlead.delivery.v1.ManagedObject
-	(*v1.ObjectReport)(nil),        // 8: fairlead.delivery.v1.ObjectReport
-	(*timestamppb.Timestamp)(nil),  // 9: google.protobuf.Timestamp
-	(*v1.Diff)(nil),                // 10: fairlead.delivery.v1.Diff
-	(*v1.ServiceDetail)(nil),       // 11: fairlead.delivery.v1.ServiceDetail
+	(*ListObjectsRequest)(nil),      // 0: fairlead.console.v1.ListObjectsRequest
+	(*ListObjectsResponse)(nil),     // 1: fairlead.console.v1.ListObjectsResponse
+	(*ClusterObject)(nil),           // 2: fairlead.console.v1.ClusterObject
+	(*GetServiceDiffRequest)(nil),   // 3: fairlead.console.v1.GetServiceDiffRequest
+	(*GetServiceDiffResponse)(nil),  // 4: fairlead.console.v1.GetServiceDiffResponse
+	(*GetServiceNotesRequest)(nil),  // 5: fairlead.console.v1.GetServiceNotesRequest
+	(*GetServiceNotesResponse)(nil), // 6: fairlead.console.v1.GetServiceNotesResponse
+	(*RecordDetailsRequest)(nil),    // 7: fairlead.console.v1.RecordDetailsRequest
+	(*RecordDetailsResponse)(nil),   // 8: fairlead.console.v1.RecordDetailsResponse
+	(*v1.ManagedObject)(nil),        // 9: fairlead.delivery.v1.ManagedObject
+	(*v1.ObjectReport)(nil),         // 10: fairlead.delivery.v1.ObjectReport
+	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
+	(*v1.Diff)(nil),                 // 12: fairlead.delivery.v1.Diff
+	(*v1.ServiceDetail)(nil),        // 13: fairlead.delivery.v1.ServiceDetail
 }
 var file_fairlead_console_v1_object_service_proto_depIdxs = []int32{
 	2,  // 0: fairlead.console.v1.ListObjectsResponse.objects:type_name -> fairlead.console.v1.ClusterObject
-	7,  // 1: fairlead.console.v1.ClusterObject.object:type_name -> fairlead.delivery.v1.ManagedObject
-	8,  // 2: fairlead.console.v1.ClusterObject.report:type_name -> fairlead.delivery.v1.ObjectReport
-	9,  // 3: fairlead.console.v1.ClusterObject.observed_time:type_name -> google.protobuf.Timestamp
-	10, // 4: fairlead.console.v1.GetServiceDiffResponse.diff:type_name -> fairlead.delivery.v1.Diff
-	9,  // 5: fairlead.console.v1.GetServiceDiffResponse.observed_time:type_name -> google.protobuf.Timestamp
-	11, // 6: fairlead.console.v1.RecordDetailsRequest.detail:type_name -> fairlead.delivery.v1.ServiceDetail
-	0,  // 7: fairlead.console.v1.ObjectService.ListObjects:input_type -> fairlead.console.v1.ListObjectsRequest
-	3,  // 8: fairlead.console.v1.ObjectService.GetServiceDiff:input_type -> fairlead.console.v1.GetServiceDiffRequest
-	5,  // 9: fairlead.console.v1.ObjectService.RecordDetails:input_type -> fairlead.console.v1.RecordDetailsRequest
-	1,  // 10: fairlead.console.v1.ObjectService.ListObjects:output_type -> fairlead.console.v1.ListObjectsResponse
-	4,  // 11: fairlead.console.v1.ObjectService.GetServiceDiff:output_type -> fairlead.console.v1.GetServiceDiffResponse
-	6,  // 12: fairlead.console.v1.ObjectService.RecordDetails:output_type -> fairlead.console.v1.RecordDetailsResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	9,  // 1: fairlead.console.v1.ClusterObject.object:type_name -> fairlead.delivery.v1.ManagedObject
+	10, // 2: fairlead.console.v1.ClusterObject.report:type_name -> fairlead.delivery.v1.ObjectReport
+	11, // 3: fairlead.console.v1.ClusterObject.observed_time:type_name -> google.protobuf.Timestamp
+	12, // 4: fairlead.console.v1.GetServiceDiffResponse.diff:type_name -> fairlead.delivery.v1.Diff
+	11, // 5: fairlead.console.v1.GetServiceDiffResponse.observed_time:type_name -> google.protobuf.Timestamp
+	11, // 6: fairlead.console.v1.GetServiceNotesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	13, // 7: fairlead.console.v1.RecordDetailsRequest.detail:type_name -> fairlead.delivery.v1.ServiceDetail
+	0,  // 8: fairlead.console.v1.ObjectService.ListObjects:input_type -> fairlead.console.v1.ListObjectsRequest
+	3,  // 9: fairlead.console.v1.ObjectService.GetServiceDiff:input_type -> fairlead.console.v1.GetServiceDiffRequest
+	5,  // 10: fairlead.console.v1.ObjectService.GetServiceNotes:input_type -> fairlead.console.v1.GetServiceNotesRequest
+	7,  // 11: fairlead.console.v1.ObjectService.RecordDetails:input_type -> fairlead.console.v1.RecordDetailsRequest
+	1,  // 12: fairlead.console.v1.ObjectService.ListObjects:output_type -> fairlead.console.v1.ListObjectsResponse
+	4,  // 13: fairlead.console.v1.ObjectService.GetServiceDiff:output_type -> fairlead.console.v1.GetServiceDiffResponse
+	6,  // 14: fairlead.console.v1.ObjectService.GetServiceNotes:output_type -> fairlead.console.v1.GetServiceNotesResponse
+	8,  // 15: fairlead.console.v1.ObjectService.RecordDetails:output_type -> fairlead.console.v1.RecordDetailsResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_object_service_proto_init() }
@@ -552,7 +670,7 @@ func file_fairlead_console_v1_object_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_object_service_proto_rawDesc), len(file_fairlead_console_v1_object_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

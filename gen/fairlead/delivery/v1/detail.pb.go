@@ -176,6 +176,7 @@ type ServiceDetail struct {
 	//	*ServiceDetail_Objects
 	//	*ServiceDetail_Diff
 	//	*ServiceDetail_TestRun
+	//	*ServiceDetail_Notes
 	Detail        isServiceDetail_Detail `protobuf_oneof:"detail"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -266,6 +267,15 @@ func (x *ServiceDetail) GetTestRun() *TestRun {
 	return nil
 }
 
+func (x *ServiceDetail) GetNotes() *Notes {
+	if x != nil {
+		if x, ok := x.Detail.(*ServiceDetail_Notes); ok {
+			return x.Notes
+		}
+	}
+	return nil
+}
+
 type isServiceDetail_Detail interface {
 	isServiceDetail_Detail()
 }
@@ -283,11 +293,63 @@ type ServiceDetail_TestRun struct {
 	TestRun *TestRun `protobuf:"bytes,6,opt,name=test_run,json=testRun,proto3,oneof"`
 }
 
+type ServiceDetail_Notes struct {
+	Notes *Notes `protobuf:"bytes,7,opt,name=notes,proto3,oneof"`
+}
+
 func (*ServiceDetail_Objects) isServiceDetail_Detail() {}
 
 func (*ServiceDetail_Diff) isServiceDetail_Detail() {}
 
 func (*ServiceDetail_TestRun) isServiceDetail_Detail() {}
+
+func (*ServiceDetail_Notes) isServiceDetail_Detail() {}
+
+// Notes is what a chart says to its users, as rendered for the digest.
+type Notes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its templates/NOTES.txt, without secrets; empty: it has none. A longer one ends with a line that says so.
+	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Notes) Reset() {
+	*x = Notes{}
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Notes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Notes) ProtoMessage() {}
+
+func (x *Notes) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Notes.ProtoReflect.Descriptor instead.
+func (*Notes) Descriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Notes) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
 
 // ObjectList is what a service has in its cluster. How the objects are is told by ServiceReport.objects: what it does
 // not name is healthy.
@@ -301,7 +363,7 @@ type ObjectList struct {
 
 func (x *ObjectList) Reset() {
 	*x = ObjectList{}
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[3]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +375,7 @@ func (x *ObjectList) String() string {
 func (*ObjectList) ProtoMessage() {}
 
 func (x *ObjectList) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[3]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +388,7 @@ func (x *ObjectList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
 func (*ObjectList) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ObjectList) GetObjects() []*ManagedObject {
@@ -354,7 +416,7 @@ type ManagedObject struct {
 
 func (x *ManagedObject) Reset() {
 	*x = ManagedObject{}
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +428,7 @@ func (x *ManagedObject) String() string {
 func (*ManagedObject) ProtoMessage() {}
 
 func (x *ManagedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +441,7 @@ func (x *ManagedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagedObject.ProtoReflect.Descriptor instead.
 func (*ManagedObject) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ManagedObject) GetGroup() string {
@@ -456,7 +518,7 @@ type Diff struct {
 
 func (x *Diff) Reset() {
 	*x = Diff{}
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +530,7 @@ func (x *Diff) String() string {
 func (*Diff) ProtoMessage() {}
 
 func (x *Diff) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +543,7 @@ func (x *Diff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diff.ProtoReflect.Descriptor instead.
 func (*Diff) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Diff) GetObjects() []*ObjectDiff {
@@ -545,7 +607,7 @@ type ObjectDiff struct {
 
 func (x *ObjectDiff) Reset() {
 	*x = ObjectDiff{}
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +619,7 @@ func (x *ObjectDiff) String() string {
 func (*ObjectDiff) ProtoMessage() {}
 
 func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +632,7 @@ func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectDiff.ProtoReflect.Descriptor instead.
 func (*ObjectDiff) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ObjectDiff) GetGroup() string {
@@ -645,7 +707,7 @@ type FieldDiff struct {
 
 func (x *FieldDiff) Reset() {
 	*x = FieldDiff{}
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[7]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +719,7 @@ func (x *FieldDiff) String() string {
 func (*FieldDiff) ProtoMessage() {}
 
 func (x *FieldDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[7]
+	mi := &file_fairlead_delivery_v1_detail_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +732,7 @@ func (x *FieldDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldDiff.ProtoReflect.Descriptor instead.
 func (*FieldDiff) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_delivery_v1_detail_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FieldDiff) GetPointer() string {
@@ -708,15 +770,18 @@ const file_fairlead_delivery_v1_detail_proto_rawDesc = "" +
 	"!fairlead/delivery/v1/detail.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n" +
 	"\x14ReportDetailsRequest\x12C\n" +
 	"\x06detail\x18\x01 \x01(\v2#.fairlead.delivery.v1.ServiceDetailB\x06\xbaH\x03\xc8\x01\x01R\x06detail\"\x17\n" +
-	"\x15ReportDetailsResponse\"\xd3\x02\n" +
+	"\x15ReportDetailsResponse\"\x88\x03\n" +
 	"\rServiceDetail\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
 	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12?\n" +
 	"\robserved_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\x12<\n" +
 	"\aobjects\x18\x04 \x01(\v2 .fairlead.delivery.v1.ObjectListH\x00R\aobjects\x120\n" +
 	"\x04diff\x18\x05 \x01(\v2\x1a.fairlead.delivery.v1.DiffH\x00R\x04diff\x12:\n" +
-	"\btest_run\x18\x06 \x01(\v2\x1d.fairlead.delivery.v1.TestRunH\x00R\atestRunB\x0f\n" +
-	"\x06detail\x12\x05\xbaH\x02\b\x01\"W\n" +
+	"\btest_run\x18\x06 \x01(\v2\x1d.fairlead.delivery.v1.TestRunH\x00R\atestRun\x123\n" +
+	"\x05notes\x18\a \x01(\v2\x1b.fairlead.delivery.v1.NotesH\x00R\x05notesB\x0f\n" +
+	"\x06detail\x12\x05\xbaH\x02\b\x01\"&\n" +
+	"\x05Notes\x12\x1d\n" +
+	"\x04text\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\xc0\x02R\x04text\"W\n" +
 	"\n" +
 	"ObjectList\x12I\n" +
 	"\aobjects\x18\x01 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\n" +
@@ -776,37 +841,39 @@ func file_fairlead_delivery_v1_detail_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_delivery_v1_detail_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_delivery_v1_detail_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_delivery_v1_detail_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_fairlead_delivery_v1_detail_proto_goTypes = []any{
 	(Change)(0),                   // 0: fairlead.delivery.v1.Change
 	(*ReportDetailsRequest)(nil),  // 1: fairlead.delivery.v1.ReportDetailsRequest
 	(*ReportDetailsResponse)(nil), // 2: fairlead.delivery.v1.ReportDetailsResponse
 	(*ServiceDetail)(nil),         // 3: fairlead.delivery.v1.ServiceDetail
-	(*ObjectList)(nil),            // 4: fairlead.delivery.v1.ObjectList
-	(*ManagedObject)(nil),         // 5: fairlead.delivery.v1.ManagedObject
-	(*Diff)(nil),                  // 6: fairlead.delivery.v1.Diff
-	(*ObjectDiff)(nil),            // 7: fairlead.delivery.v1.ObjectDiff
-	(*FieldDiff)(nil),             // 8: fairlead.delivery.v1.FieldDiff
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*TestRun)(nil),               // 10: fairlead.delivery.v1.TestRun
+	(*Notes)(nil),                 // 4: fairlead.delivery.v1.Notes
+	(*ObjectList)(nil),            // 5: fairlead.delivery.v1.ObjectList
+	(*ManagedObject)(nil),         // 6: fairlead.delivery.v1.ManagedObject
+	(*Diff)(nil),                  // 7: fairlead.delivery.v1.Diff
+	(*ObjectDiff)(nil),            // 8: fairlead.delivery.v1.ObjectDiff
+	(*FieldDiff)(nil),             // 9: fairlead.delivery.v1.FieldDiff
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*TestRun)(nil),               // 11: fairlead.delivery.v1.TestRun
 }
 var file_fairlead_delivery_v1_detail_proto_depIdxs = []int32{
 	3,  // 0: fairlead.delivery.v1.ReportDetailsRequest.detail:type_name -> fairlead.delivery.v1.ServiceDetail
-	9,  // 1: fairlead.delivery.v1.ServiceDetail.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 2: fairlead.delivery.v1.ServiceDetail.objects:type_name -> fairlead.delivery.v1.ObjectList
-	6,  // 3: fairlead.delivery.v1.ServiceDetail.diff:type_name -> fairlead.delivery.v1.Diff
-	10, // 4: fairlead.delivery.v1.ServiceDetail.test_run:type_name -> fairlead.delivery.v1.TestRun
-	5,  // 5: fairlead.delivery.v1.ObjectList.objects:type_name -> fairlead.delivery.v1.ManagedObject
-	7,  // 6: fairlead.delivery.v1.Diff.objects:type_name -> fairlead.delivery.v1.ObjectDiff
-	0,  // 7: fairlead.delivery.v1.ObjectDiff.change:type_name -> fairlead.delivery.v1.Change
-	8,  // 8: fairlead.delivery.v1.ObjectDiff.fields:type_name -> fairlead.delivery.v1.FieldDiff
-	1,  // 9: fairlead.delivery.v1.DetailService.ReportDetails:input_type -> fairlead.delivery.v1.ReportDetailsRequest
-	2,  // 10: fairlead.delivery.v1.DetailService.ReportDetails:output_type -> fairlead.delivery.v1.ReportDetailsResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	10, // 1: fairlead.delivery.v1.ServiceDetail.observed_time:type_name -> google.protobuf.Timestamp
+	5,  // 2: fairlead.delivery.v1.ServiceDetail.objects:type_name -> fairlead.delivery.v1.ObjectList
+	7,  // 3: fairlead.delivery.v1.ServiceDetail.diff:type_name -> fairlead.delivery.v1.Diff
+	11, // 4: fairlead.delivery.v1.ServiceDetail.test_run:type_name -> fairlead.delivery.v1.TestRun
+	4,  // 5: fairlead.delivery.v1.ServiceDetail.notes:type_name -> fairlead.delivery.v1.Notes
+	6,  // 6: fairlead.delivery.v1.ObjectList.objects:type_name -> fairlead.delivery.v1.ManagedObject
+	8,  // 7: fairlead.delivery.v1.Diff.objects:type_name -> fairlead.delivery.v1.ObjectDiff
+	0,  // 8: fairlead.delivery.v1.ObjectDiff.change:type_name -> fairlead.delivery.v1.Change
+	9,  // 9: fairlead.delivery.v1.ObjectDiff.fields:type_name -> fairlead.delivery.v1.FieldDiff
+	1,  // 10: fairlead.delivery.v1.DetailService.ReportDetails:input_type -> fairlead.delivery.v1.ReportDetailsRequest
+	2,  // 11: fairlead.delivery.v1.DetailService.ReportDetails:output_type -> fairlead.delivery.v1.ReportDetailsResponse
+	11, // [11:12] is the sub-list for method output_type
+	10, // [10:11] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_detail_proto_init() }
@@ -819,6 +886,7 @@ func file_fairlead_delivery_v1_detail_proto_init() {
 		(*ServiceDetail_Objects)(nil),
 		(*ServiceDetail_Diff)(nil),
 		(*ServiceDetail_TestRun)(nil),
+		(*ServiceDetail_Notes)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -826,7 +894,7 @@ func file_fairlead_delivery_v1_detail_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_detail_proto_rawDesc), len(file_fairlead_delivery_v1_detail_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,8 +41,11 @@ func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetail
 		return &consolev1.RecordDetailsResponse{}, nil
 	}
 	kind := store.DetailObjects
-	if in.GetDiff() != nil {
+	switch in.GetDetail().(type) {
+	case *deliveryv1.ServiceDetail_Diff:
 		kind = store.DetailDiff
+	case *deliveryv1.ServiceDetail_Notes:
+		kind = store.DetailNotes
 	}
 	data, err := pack(in)
 	if err != nil {
@@ -68,6 +71,25 @@ func (s *objects) GetServiceDiff(ctx context.Context, req *consolev1.GetServiceD
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: d.Detail.Digest, ObservedTime: stamp(d.Detail.Time)}, nil
+}
+
+func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetServiceNotesRequest) (*consolev1.GetServiceNotesResponse, error) {
+	d, err := s.Catalog.Detail(ctx, store.DetailNotes, req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	var notes *deliveryv1.Notes
+	if d.Detail.Data != nil {
+		detail, err := unpack(d.Detail.Data)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		notes = detail.GetNotes()
+	}
+	if notes.GetText() == "" {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there are no notes of service %q: its folder has no chart with a templates/NOTES.txt, or its agent has not rendered it since it tells them", req.GetName()))
+	}
+	return &consolev1.GetServiceNotesResponse{Text: notes.GetText(), Digest: d.Detail.Digest, ObservedTime: stamp(d.Detail.Time)}, nil
 }
 
 func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsRequest) (*consolev1.ListObjectsResponse, error) {

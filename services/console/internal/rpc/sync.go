@@ -51,9 +51,10 @@ func syncPolicy() identity.Policy {
 		consolev1connect.RevisionServiceListDeploymentsProcedure: judged,
 		consolev1connect.RevisionServiceRollbackServiceProcedure: judged,
 
-		consolev1connect.ObjectServiceListObjectsProcedure:    identity.RoleUser | identity.RoleHub,
-		consolev1connect.ObjectServiceGetServiceDiffProcedure: identity.RoleUser | identity.RoleHub,
-		consolev1connect.ObjectServiceRecordDetailsProcedure:  identity.RoleDistributor,
+		consolev1connect.ObjectServiceListObjectsProcedure:     identity.RoleUser | identity.RoleHub,
+		consolev1connect.ObjectServiceGetServiceDiffProcedure:  identity.RoleUser | identity.RoleHub,
+		consolev1connect.ObjectServiceGetServiceNotesProcedure: identity.RoleUser | identity.RoleHub,
+		consolev1connect.ObjectServiceRecordDetailsProcedure:   identity.RoleDistributor,
 	}
 }
 

@@ -13,6 +13,7 @@ type DetailKind string
 const (
 	DetailObjects DetailKind = "objects"
 	DetailDiff    DetailKind = "diff"
+	DetailNotes   DetailKind = "notes"
 )
 
 // Detail is a long list about a service.

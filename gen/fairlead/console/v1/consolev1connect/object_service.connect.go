@@ -39,6 +39,9 @@ const (
 	// ObjectServiceGetServiceDiffProcedure is the fully-qualified name of the ObjectService's
 	// GetServiceDiff RPC.
 	ObjectServiceGetServiceDiffProcedure = "/fairlead.console.v1.ObjectService/GetServiceDiff"
+	// ObjectServiceGetServiceNotesProcedure is the fully-qualified name of the ObjectService's
+	// GetServiceNotes RPC.
+	ObjectServiceGetServiceNotesProcedure = "/fairlead.console.v1.ObjectService/GetServiceNotes"
 	// ObjectServiceRecordDetailsProcedure is the fully-qualified name of the ObjectService's
 	// RecordDetails RPC.
 	ObjectServiceRecordDetailsProcedure = "/fairlead.console.v1.ObjectService/RecordDetails"
@@ -52,6 +55,9 @@ type ObjectServiceClient interface {
 	// GetServiceDiff returns what a sync would change, as the agent of a service found last: services in dry run report it
 	// per revision. For users. Errors: NotFound (no such service, or no diff of it yet: the message says which).
 	GetServiceDiff(context.Context, *v1.GetServiceDiffRequest) (*v1.GetServiceDiffResponse, error)
+	// GetServiceNotes returns the notes of a service's chart (NOTES.txt), as its agent rendered them last. For users.
+	// Errors: NotFound (no such service, or no notes of it: the message says which).
+	GetServiceNotes(context.Context, *v1.GetServiceNotesRequest) (*v1.GetServiceNotesResponse, error)
 	// RecordDetails makes a detail durable before it answers. One of a service that is not meant for the cluster is
 	// dropped and acknowledged. Called by distributors. Errors: Unavailable (not durable: repeat).
 	RecordDetails(context.Context, *v1.RecordDetailsRequest) (*v1.RecordDetailsResponse, error)
@@ -82,6 +88,13 @@ func NewObjectServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getServiceNotes: connect.NewClient[v1.GetServiceNotesRequest, v1.GetServiceNotesResponse](
+			httpClient,
+			baseURL+ObjectServiceGetServiceNotesProcedure,
+			connect.WithSchema(objectServiceMethods.ByName("GetServiceNotes")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		recordDetails: connect.NewClient[v1.RecordDetailsRequest, v1.RecordDetailsResponse](
 			httpClient,
 			baseURL+ObjectServiceRecordDetailsProcedure,
@@ -94,9 +107,10 @@ func NewObjectServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // objectServiceClient implements ObjectServiceClient.
 type objectServiceClient struct {
-	listObjects    *connect.Client[v1.ListObjectsRequest, v1.ListObjectsResponse]
-	getServiceDiff *connect.Client[v1.GetServiceDiffRequest, v1.GetServiceDiffResponse]
-	recordDetails  *connect.Client[v1.RecordDetailsRequest, v1.RecordDetailsResponse]
+	listObjects     *connect.Client[v1.ListObjectsRequest, v1.ListObjectsResponse]
+	getServiceDiff  *connect.Client[v1.GetServiceDiffRequest, v1.GetServiceDiffResponse]
+	getServiceNotes *connect.Client[v1.GetServiceNotesRequest, v1.GetServiceNotesResponse]
+	recordDetails   *connect.Client[v1.RecordDetailsRequest, v1.RecordDetailsResponse]
 }
 
 // ListObjects calls fairlead.console.v1.ObjectService.ListObjects.
@@ -111,6 +125,15 @@ func (c *objectServiceClient) ListObjects(ctx context.Context, req *v1.ListObjec
 // GetServiceDiff calls fairlead.console.v1.ObjectService.GetServiceDiff.
 func (c *objectServiceClient) GetServiceDiff(ctx context.Context, req *v1.GetServiceDiffRequest) (*v1.GetServiceDiffResponse, error) {
 	response, err := c.getServiceDiff.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetServiceNotes calls fairlead.console.v1.ObjectService.GetServiceNotes.
+func (c *objectServiceClient) GetServiceNotes(ctx context.Context, req *v1.GetServiceNotesRequest) (*v1.GetServiceNotesResponse, error) {
+	response, err := c.getServiceNotes.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -134,6 +157,9 @@ type ObjectServiceHandler interface {
 	// GetServiceDiff returns what a sync would change, as the agent of a service found last: services in dry run report it
 	// per revision. For users. Errors: NotFound (no such service, or no diff of it yet: the message says which).
 	GetServiceDiff(context.Context, *v1.GetServiceDiffRequest) (*v1.GetServiceDiffResponse, error)
+	// GetServiceNotes returns the notes of a service's chart (NOTES.txt), as its agent rendered them last. For users.
+	// Errors: NotFound (no such service, or no notes of it: the message says which).
+	GetServiceNotes(context.Context, *v1.GetServiceNotesRequest) (*v1.GetServiceNotesResponse, error)
 	// RecordDetails makes a detail durable before it answers. One of a service that is not meant for the cluster is
 	// dropped and acknowledged. Called by distributors. Errors: Unavailable (not durable: repeat).
 	RecordDetails(context.Context, *v1.RecordDetailsRequest) (*v1.RecordDetailsResponse, error)
@@ -160,6 +186,13 @@ func NewObjectServiceHandler(svc ObjectServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	objectServiceGetServiceNotesHandler := connect.NewUnaryHandlerSimple(
+		ObjectServiceGetServiceNotesProcedure,
+		svc.GetServiceNotes,
+		connect.WithSchema(objectServiceMethods.ByName("GetServiceNotes")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	objectServiceRecordDetailsHandler := connect.NewUnaryHandlerSimple(
 		ObjectServiceRecordDetailsProcedure,
 		svc.RecordDetails,
@@ -173,6 +206,8 @@ func NewObjectServiceHandler(svc ObjectServiceHandler, opts ...connect.HandlerOp
 			objectServiceListObjectsHandler.ServeHTTP(w, r)
 		case ObjectServiceGetServiceDiffProcedure:
 			objectServiceGetServiceDiffHandler.ServeHTTP(w, r)
+		case ObjectServiceGetServiceNotesProcedure:
+			objectServiceGetServiceNotesHandler.ServeHTTP(w, r)
 		case ObjectServiceRecordDetailsProcedure:
 			objectServiceRecordDetailsHandler.ServeHTTP(w, r)
 		default:
@@ -190,6 +225,10 @@ func (UnimplementedObjectServiceHandler) ListObjects(context.Context, *v1.ListOb
 
 func (UnimplementedObjectServiceHandler) GetServiceDiff(context.Context, *v1.GetServiceDiffRequest) (*v1.GetServiceDiffResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ObjectService.GetServiceDiff is not implemented"))
+}
+
+func (UnimplementedObjectServiceHandler) GetServiceNotes(context.Context, *v1.GetServiceNotesRequest) (*v1.GetServiceNotesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ObjectService.GetServiceNotes is not implemented"))
 }
 
 func (UnimplementedObjectServiceHandler) RecordDetails(context.Context, *v1.RecordDetailsRequest) (*v1.RecordDetailsResponse, error) {

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/object_service.proto.
  */
 export const file_fairlead_console_v1_object_service: GenFile = /*@__PURE__*/
-  fileDesc("CihmYWlybGVhZC9jb25zb2xlL3YxL29iamVjdF9zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIp4BChJMaXN0T2JqZWN0c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHc2VydmljZRgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEgwKBGtpbmQYBSABKAkSEQoJbmFtZXNwYWNlGAYgASgJEg4KBm9iamVjdBgHIAEoCRIOCgZoZWFsdGgYCCABKAkiYwoTTGlzdE9iamVjdHNSZXNwb25zZRIzCgdvYmplY3RzGAEgAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyT2JqZWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLNAQoNQ2x1c3Rlck9iamVjdBIPCgdjbHVzdGVyGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSMwoGb2JqZWN0GAMgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuTWFuYWdlZE9iamVjdBIyCgZyZXBvcnQYBCABKAsyIi5mYWlybGVhZC5kZWxpdmVyeS52MS5PYmplY3RSZXBvcnQSMQoNb2JzZXJ2ZWRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJQoVR2V0U2VydmljZURpZmZSZXF1ZXN0EgwKBG5hbWUYASABKAkihQEKFkdldFNlcnZpY2VEaWZmUmVzcG9uc2USKAoEZGlmZhgBIAEoCzIaLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRpZmYSDgoGZGlnZXN0GAIgASgJEjEKDW9ic2VydmVkX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlwKFFJlY29yZERldGFpbHNSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkSMwoGZGV0YWlsGAIgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZURldGFpbCIXChVSZWNvcmREZXRhaWxzUmVzcG9uc2Uy0wIKDU9iamVjdFNlcnZpY2USZQoLTGlzdE9iamVjdHMSJy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RPYmplY3RzUmVxdWVzdBooLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdE9iamVjdHNSZXNwb25zZSIDkAIBEm4KDkdldFNlcnZpY2VEaWZmEiouZmFpcmxlYWQuY29uc29sZS52MS5HZXRTZXJ2aWNlRGlmZlJlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFNlcnZpY2VEaWZmUmVzcG9uc2UiA5ACARJrCg1SZWNvcmREZXRhaWxzEikuZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmREZXRhaWxzUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkRGV0YWlsc1Jlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_detail, file_google_protobuf_timestamp]);
+  fileDesc("CihmYWlybGVhZC9jb25zb2xlL3YxL29iamVjdF9zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIp4BChJMaXN0T2JqZWN0c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHc2VydmljZRgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEgwKBGtpbmQYBSABKAkSEQoJbmFtZXNwYWNlGAYgASgJEg4KBm9iamVjdBgHIAEoCRIOCgZoZWFsdGgYCCABKAkiYwoTTGlzdE9iamVjdHNSZXNwb25zZRIzCgdvYmplY3RzGAEgAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyT2JqZWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLNAQoNQ2x1c3Rlck9iamVjdBIPCgdjbHVzdGVyGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSMwoGb2JqZWN0GAMgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuTWFuYWdlZE9iamVjdBIyCgZyZXBvcnQYBCABKAsyIi5mYWlybGVhZC5kZWxpdmVyeS52MS5PYmplY3RSZXBvcnQSMQoNb2JzZXJ2ZWRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJQoVR2V0U2VydmljZURpZmZSZXF1ZXN0EgwKBG5hbWUYASABKAkihQEKFkdldFNlcnZpY2VEaWZmUmVzcG9uc2USKAoEZGlmZhgBIAEoCzIaLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRpZmYSDgoGZGlnZXN0GAIgASgJEjEKDW9ic2VydmVkX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiYKFkdldFNlcnZpY2VOb3Rlc1JlcXVlc3QSDAoEbmFtZRgBIAEoCSJqChdHZXRTZXJ2aWNlTm90ZXNSZXNwb25zZRIMCgR0ZXh0GAEgASgJEg4KBmRpZ2VzdBgCIAEoCRIxCg1vYnNlcnZlZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJcChRSZWNvcmREZXRhaWxzUmVxdWVzdBIPCgdjbHVzdGVyGAEgASgJEjMKBmRldGFpbBgCIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VEZXRhaWwiFwoVUmVjb3JkRGV0YWlsc1Jlc3BvbnNlMsYDCg1PYmplY3RTZXJ2aWNlEmUKC0xpc3RPYmplY3RzEicuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0T2JqZWN0c1JlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RPYmplY3RzUmVzcG9uc2UiA5ACARJuCg5HZXRTZXJ2aWNlRGlmZhIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0U2VydmljZURpZmZSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTZXJ2aWNlRGlmZlJlc3BvbnNlIgOQAgEScQoPR2V0U2VydmljZU5vdGVzEisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTZXJ2aWNlTm90ZXNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTZXJ2aWNlTm90ZXNSZXNwb25zZSIDkAIBEmsKDVJlY29yZERldGFpbHMSKS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZERldGFpbHNSZXF1ZXN0GiouZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmREZXRhaWxzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_detail, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.ListObjectsRequest
@@ -190,6 +190,54 @@ export const GetServiceDiffResponseSchema: GenMessage<GetServiceDiffResponse> = 
   messageDesc(file_fairlead_console_v1_object_service, 4);
 
 /**
+ * @generated from message fairlead.console.v1.GetServiceNotesRequest
+ */
+export type GetServiceNotesRequest = Message<"fairlead.console.v1.GetServiceNotesRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetServiceNotesRequest.
+ * Use `create(GetServiceNotesRequestSchema)` to create a new message.
+ */
+export const GetServiceNotesRequestSchema: GenMessage<GetServiceNotesRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_object_service, 5);
+
+/**
+ * @generated from message fairlead.console.v1.GetServiceNotesResponse
+ */
+export type GetServiceNotesResponse = Message<"fairlead.console.v1.GetServiceNotesResponse"> & {
+  /**
+   * Without secrets.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Digest that they were rendered for.
+   *
+   * @generated from field: string digest = 2;
+   */
+  digest: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp observed_time = 3;
+   */
+  observedTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetServiceNotesResponse.
+ * Use `create(GetServiceNotesResponseSchema)` to create a new message.
+ */
+export const GetServiceNotesResponseSchema: GenMessage<GetServiceNotesResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_object_service, 6);
+
+/**
  * @generated from message fairlead.console.v1.RecordDetailsRequest
  */
 export type RecordDetailsRequest = Message<"fairlead.console.v1.RecordDetailsRequest"> & {
@@ -209,7 +257,7 @@ export type RecordDetailsRequest = Message<"fairlead.console.v1.RecordDetailsReq
  * Use `create(RecordDetailsRequestSchema)` to create a new message.
  */
 export const RecordDetailsRequestSchema: GenMessage<RecordDetailsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_object_service, 5);
+  messageDesc(file_fairlead_console_v1_object_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.RecordDetailsResponse
@@ -222,7 +270,7 @@ export type RecordDetailsResponse = Message<"fairlead.console.v1.RecordDetailsRe
  * Use `create(RecordDetailsResponseSchema)` to create a new message.
  */
 export const RecordDetailsResponseSchema: GenMessage<RecordDetailsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_object_service, 6);
+  messageDesc(file_fairlead_console_v1_object_service, 8);
 
 /**
  * ObjectService knows the objects of services in their clusters, as agents reported them: it answers with the cluster
@@ -252,6 +300,17 @@ export const ObjectService: GenService<{
     methodKind: "unary";
     input: typeof GetServiceDiffRequestSchema;
     output: typeof GetServiceDiffResponseSchema;
+  },
+  /**
+   * GetServiceNotes returns the notes of a service's chart (NOTES.txt), as its agent rendered them last. For users.
+   * Errors: NotFound (no such service, or no notes of it: the message says which).
+   *
+   * @generated from rpc fairlead.console.v1.ObjectService.GetServiceNotes
+   */
+  getServiceNotes: {
+    methodKind: "unary";
+    input: typeof GetServiceNotesRequestSchema;
+    output: typeof GetServiceNotesResponseSchema;
   },
   /**
    * RecordDetails makes a detail durable before it answers. One of a service that is not meant for the cluster is

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/delivery/v1/detail.proto.
  */
 export const file_fairlead_delivery_v1_detail: GenFile = /*@__PURE__*/
-  fileDesc("CiFmYWlybGVhZC9kZWxpdmVyeS92MS9kZXRhaWwucHJvdG8SFGZhaXJsZWFkLmRlbGl2ZXJ5LnYxIksKFFJlcG9ydERldGFpbHNSZXF1ZXN0EjMKBmRldGFpbBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VEZXRhaWwiFwoVUmVwb3J0RGV0YWlsc1Jlc3BvbnNlIoECCg1TZXJ2aWNlRGV0YWlsEg8KB3NlcnZpY2UYASABKAkSDgoGZGlnZXN0GAIgASgJEjEKDW9ic2VydmVkX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKB29iamVjdHMYBCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5PYmplY3RMaXN0SAASKgoEZGlmZhgFIAEoCzIaLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRpZmZIABIxCgh0ZXN0X3J1bhgGIAEoCzIdLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSdW5IAEIICgZkZXRhaWwiQgoKT2JqZWN0TGlzdBI0CgdvYmplY3RzGAEgAygLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuTWFuYWdlZE9iamVjdCKKAQoNTWFuYWdlZE9iamVjdBINCgVncm91cBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEgwKBGtpbmQYAyABKAkSEQoJbmFtZXNwYWNlGAQgASgJEgwKBG5hbWUYBSABKAkSCwoDdWlkGAYgASgJEgwKBHdhdmUYByABKAUSDwoHbGVhdmluZxgIIAEoCSKUAQoERGlmZhIxCgdvYmplY3RzGAEgAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuT2JqZWN0RGlmZhIPCgdjcmVhdGVkGAIgASgFEg8KB2NoYW5nZWQYAyABKAUSDwoHcmVtb3ZlZBgEIAEoBRIRCgl1bmNoYW5nZWQYBSABKAUSEwoLZmluZ2VycHJpbnQYBiABKAkiywEKCk9iamVjdERpZmYSDQoFZ3JvdXAYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIMCgRraW5kGAMgASgJEhEKCW5hbWVzcGFjZRgEIAEoCRIMCgRuYW1lGAUgASgJEiwKBmNoYW5nZRgGIAEoDjIcLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNoYW5nZRIvCgZmaWVsZHMYByADKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5GaWVsZERpZmYSDwoHbWVzc2FnZRgIIAEoCSJLCglGaWVsZERpZmYSDwoHcG9pbnRlchgBIAEoCRIMCgRsaXZlGAIgASgJEg4KBndhbnRlZBgDIAEoCRIPCgdtYW5hZ2VyGAQgASgJKoIBCgZDaGFuZ2USFgoSQ0hBTkdFX1VOU1BFQ0lGSUVEEAASEQoNQ0hBTkdFX0NSRUFURRABEhEKDUNIQU5HRV9VUERBVEUQAhIRCg1DSEFOR0VfUkVNT1ZFEAMSEwoPQ0hBTkdFX1JFQ1JFQVRFEAQSEgoOQ0hBTkdFX1JFRlVTRUQQBTJ+Cg1EZXRhaWxTZXJ2aWNlEm0KDVJlcG9ydERldGFpbHMSKi5mYWlybGVhZC5kZWxpdmVyeS52MS5SZXBvcnREZXRhaWxzUmVxdWVzdBorLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlcG9ydERldGFpbHNSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_delivery_v1_tests, file_google_protobuf_timestamp]);
+  fileDesc("CiFmYWlybGVhZC9kZWxpdmVyeS92MS9kZXRhaWwucHJvdG8SFGZhaXJsZWFkLmRlbGl2ZXJ5LnYxIksKFFJlcG9ydERldGFpbHNSZXF1ZXN0EjMKBmRldGFpbBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VEZXRhaWwiFwoVUmVwb3J0RGV0YWlsc1Jlc3BvbnNlIq8CCg1TZXJ2aWNlRGV0YWlsEg8KB3NlcnZpY2UYASABKAkSDgoGZGlnZXN0GAIgASgJEjEKDW9ic2VydmVkX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKB29iamVjdHMYBCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5PYmplY3RMaXN0SAASKgoEZGlmZhgFIAEoCzIaLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRpZmZIABIxCgh0ZXN0X3J1bhgGIAEoCzIdLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSdW5IABIsCgVub3RlcxgHIAEoCzIbLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLk5vdGVzSABCCAoGZGV0YWlsIhUKBU5vdGVzEgwKBHRleHQYASABKAkiQgoKT2JqZWN0TGlzdBI0CgdvYmplY3RzGAEgAygLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuTWFuYWdlZE9iamVjdCKKAQoNTWFuYWdlZE9iamVjdBINCgVncm91cBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEgwKBGtpbmQYAyABKAkSEQoJbmFtZXNwYWNlGAQgASgJEgwKBG5hbWUYBSABKAkSCwoDdWlkGAYgASgJEgwKBHdhdmUYByABKAUSDwoHbGVhdmluZxgIIAEoCSKUAQoERGlmZhIxCgdvYmplY3RzGAEgAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuT2JqZWN0RGlmZhIPCgdjcmVhdGVkGAIgASgFEg8KB2NoYW5nZWQYAyABKAUSDwoHcmVtb3ZlZBgEIAEoBRIRCgl1bmNoYW5nZWQYBSABKAUSEwoLZmluZ2VycHJpbnQYBiABKAkiywEKCk9iamVjdERpZmYSDQoFZ3JvdXAYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIMCgRraW5kGAMgASgJEhEKCW5hbWVzcGFjZRgEIAEoCRIMCgRuYW1lGAUgASgJEiwKBmNoYW5nZRgGIAEoDjIcLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNoYW5nZRIvCgZmaWVsZHMYByADKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5GaWVsZERpZmYSDwoHbWVzc2FnZRgIIAEoCSJLCglGaWVsZERpZmYSDwoHcG9pbnRlchgBIAEoCRIMCgRsaXZlGAIgASgJEg4KBndhbnRlZBgDIAEoCRIPCgdtYW5hZ2VyGAQgASgJKoIBCgZDaGFuZ2USFgoSQ0hBTkdFX1VOU1BFQ0lGSUVEEAASEQoNQ0hBTkdFX0NSRUFURRABEhEKDUNIQU5HRV9VUERBVEUQAhIRCg1DSEFOR0VfUkVNT1ZFEAMSEwoPQ0hBTkdFX1JFQ1JFQVRFEAQSEgoOQ0hBTkdFX1JFRlVTRUQQBTJ+Cg1EZXRhaWxTZXJ2aWNlEm0KDVJlcG9ydERldGFpbHMSKi5mYWlybGVhZC5kZWxpdmVyeS52MS5SZXBvcnREZXRhaWxzUmVxdWVzdBorLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlcG9ydERldGFpbHNSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_delivery_v1_tests, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.delivery.v1.ReportDetailsRequest
@@ -92,6 +92,12 @@ export type ServiceDetail = Message<"fairlead.delivery.v1.ServiceDetail"> & {
      */
     value: TestRun;
     case: "testRun";
+  } | {
+    /**
+     * @generated from field: fairlead.delivery.v1.Notes notes = 7;
+     */
+    value: Notes;
+    case: "notes";
   } | { case: undefined; value?: undefined };
 };
 
@@ -101,6 +107,27 @@ export type ServiceDetail = Message<"fairlead.delivery.v1.ServiceDetail"> & {
  */
 export const ServiceDetailSchema: GenMessage<ServiceDetail> = /*@__PURE__*/
   messageDesc(file_fairlead_delivery_v1_detail, 2);
+
+/**
+ * Notes is what a chart says to its users, as rendered for the digest.
+ *
+ * @generated from message fairlead.delivery.v1.Notes
+ */
+export type Notes = Message<"fairlead.delivery.v1.Notes"> & {
+  /**
+   * Its templates/NOTES.txt, without secrets; empty: it has none. A longer one ends with a line that says so.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message fairlead.delivery.v1.Notes.
+ * Use `create(NotesSchema)` to create a new message.
+ */
+export const NotesSchema: GenMessage<Notes> = /*@__PURE__*/
+  messageDesc(file_fairlead_delivery_v1_detail, 3);
 
 /**
  * ObjectList is what a service has in its cluster. How the objects are is told by ServiceReport.objects: what it does
@@ -122,7 +149,7 @@ export type ObjectList = Message<"fairlead.delivery.v1.ObjectList"> & {
  * Use `create(ObjectListSchema)` to create a new message.
  */
 export const ObjectListSchema: GenMessage<ObjectList> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_detail, 3);
+  messageDesc(file_fairlead_delivery_v1_detail, 4);
 
 /**
  * ManagedObject is an object of a service.
@@ -178,7 +205,7 @@ export type ManagedObject = Message<"fairlead.delivery.v1.ManagedObject"> & {
  * Use `create(ManagedObjectSchema)` to create a new message.
  */
 export const ManagedObjectSchema: GenMessage<ManagedObject> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_detail, 4);
+  messageDesc(file_fairlead_delivery_v1_detail, 5);
 
 /**
  * Diff is what a sync would change, found by a dry run of the API server.
@@ -228,7 +255,7 @@ export type Diff = Message<"fairlead.delivery.v1.Diff"> & {
  * Use `create(DiffSchema)` to create a new message.
  */
 export const DiffSchema: GenMessage<Diff> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_detail, 5);
+  messageDesc(file_fairlead_delivery_v1_detail, 6);
 
 /**
  * ObjectDiff is what would become of one object.
@@ -286,7 +313,7 @@ export type ObjectDiff = Message<"fairlead.delivery.v1.ObjectDiff"> & {
  * Use `create(ObjectDiffSchema)` to create a new message.
  */
 export const ObjectDiffSchema: GenMessage<ObjectDiff> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_detail, 6);
+  messageDesc(file_fairlead_delivery_v1_detail, 7);
 
 /**
  * FieldDiff is one field in the cluster and as it would be. Values of Secrets are left out.
@@ -326,7 +353,7 @@ export type FieldDiff = Message<"fairlead.delivery.v1.FieldDiff"> & {
  * Use `create(FieldDiffSchema)` to create a new message.
  */
 export const FieldDiffSchema: GenMessage<FieldDiff> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_detail, 7);
+  messageDesc(file_fairlead_delivery_v1_detail, 8);
 
 /**
  * Change is what would be done to an object.
