@@ -146,8 +146,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.delivery.v1.SyncSpec.pin":   strings.Repeat("a", 40), "fairlead.delivery.v1.SyncSpec.impersonate": "shop/deployer",
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
 		"fairlead.delivery.v1.IgnoreRule.pointers": []string{"/spec/replicas"}, "fairlead.delivery.v1.HelmSpec.values": "a: 1",
-		"fairlead.delivery.v1.HelmSpec.kube_version": "v1.36.3",
-		"fairlead.delivery.v1.TestSpec.schedule":     "0 3 * * *", "fairlead.delivery.v1.TestSpec.time_zone": "Europe/Berlin",
+		"fairlead.delivery.v1.HelmSpec.kube_version": "v1.36.3", "fairlead.delivery.v1.ValuesReference.kind": "Secret",
+		"fairlead.delivery.v1.TestSpec.schedule": "0 3 * * *", "fairlead.delivery.v1.TestSpec.time_zone": "Europe/Berlin",
 	})
 	service.TestRequest = nil // which RunTests alone sets
 	service.UnpinAfter = strings.Repeat("b", 40)

@@ -86,6 +86,63 @@ func (Renderer) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// CrdPolicy says what becomes of the definitions of kinds that a chart has in crds/.
+type CrdPolicy int32
+
+const (
+	// As CRD_POLICY_APPLY.
+	CrdPolicy_CRD_POLICY_UNSPECIFIED CrdPolicy = 0
+	// They are applied, kept applied, and removed with the service, unless there are objects of the kind.
+	CrdPolicy_CRD_POLICY_APPLY CrdPolicy = 1
+	// Those that the cluster lacks are made when a revision is applied. After that they are nobody's: never updated, repaired or removed.
+	CrdPolicy_CRD_POLICY_CREATE CrdPolicy = 2
+	// They are left alone.
+	CrdPolicy_CRD_POLICY_SKIP CrdPolicy = 3
+)
+
+// Enum value maps for CrdPolicy.
+var (
+	CrdPolicy_name = map[int32]string{
+		0: "CRD_POLICY_UNSPECIFIED",
+		1: "CRD_POLICY_APPLY",
+		2: "CRD_POLICY_CREATE",
+		3: "CRD_POLICY_SKIP",
+	}
+	CrdPolicy_value = map[string]int32{
+		"CRD_POLICY_UNSPECIFIED": 0,
+		"CRD_POLICY_APPLY":       1,
+		"CRD_POLICY_CREATE":      2,
+		"CRD_POLICY_SKIP":        3,
+	}
+)
+
+func (x CrdPolicy) Enum() *CrdPolicy {
+	p := new(CrdPolicy)
+	*p = x
+	return p
+}
+
+func (x CrdPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CrdPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_delivery_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (CrdPolicy) Type() protoreflect.EnumType {
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[1]
+}
+
+func (x CrdPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CrdPolicy.Descriptor instead.
+func (CrdPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
 // PostHooks says what hooks after the objects of a service wait for.
 type PostHooks int32
 
@@ -123,11 +180,11 @@ func (x PostHooks) String() string {
 }
 
 func (PostHooks) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[1].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[2].Descriptor()
 }
 
 func (PostHooks) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[1]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[2]
 }
 
 func (x PostHooks) Number() protoreflect.EnumNumber {
@@ -136,7 +193,7 @@ func (x PostHooks) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PostHooks.Descriptor instead.
 func (PostHooks) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 // SyncMode says what an agent does when Git and cluster differ.
@@ -184,11 +241,11 @@ func (x SyncMode) String() string {
 }
 
 func (SyncMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[2].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[3].Descriptor()
 }
 
 func (SyncMode) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[2]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[3]
 }
 
 func (x SyncMode) Number() protoreflect.EnumNumber {
@@ -197,7 +254,7 @@ func (x SyncMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SyncMode.Descriptor instead.
 func (SyncMode) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 // Adoption says what becomes of an object that is there already, and that no Fairlead service has.
@@ -237,11 +294,11 @@ func (x Adoption) String() string {
 }
 
 func (Adoption) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[3].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[4].Descriptor()
 }
 
 func (Adoption) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[3]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[4]
 }
 
 func (x Adoption) Number() protoreflect.EnumNumber {
@@ -250,7 +307,7 @@ func (x Adoption) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Adoption.Descriptor instead.
 func (Adoption) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 // DeletePolicy says what a deleted service leaves behind.
@@ -289,11 +346,11 @@ func (x DeletePolicy) String() string {
 }
 
 func (DeletePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_options_proto_enumTypes[4].Descriptor()
+	return file_fairlead_delivery_v1_options_proto_enumTypes[5].Descriptor()
 }
 
 func (DeletePolicy) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_options_proto_enumTypes[4]
+	return &file_fairlead_delivery_v1_options_proto_enumTypes[5]
 }
 
 func (x DeletePolicy) Number() protoreflect.EnumNumber {
@@ -302,7 +359,7 @@ func (x DeletePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeletePolicy.Descriptor instead.
 func (DeletePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{5}
 }
 
 // RenderSpec says how a service's folder becomes objects.
@@ -385,8 +442,13 @@ type HelmSpec struct {
 	ApiVersions []string `protobuf:"bytes,5,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"`
 	// Values are not held against the schemas (values.schema.json) of the chart and its dependencies.
 	SkipSchemaValidation bool `protobuf:"varint,6,opt,name=skip_schema_validation,json=skipSchemaValidation,proto3" json:"skip_schema_validation,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// What becomes of the definitions of kinds in crds/ of the chart and its dependencies. Those in templates are objects as any other.
+	Crds CrdPolicy `protobuf:"varint,7,opt,name=crds,proto3,enum=fairlead.delivery.v1.CrdPolicy" json:"crds,omitempty"`
+	// Values from objects of the cluster, read as the service may: later ones win, over files, and `values` over all. When one
+	// of the objects changes, the chart is rendered again.
+	ValuesFrom    []*ValuesReference `protobuf:"bytes,8,rep,name=values_from,json=valuesFrom,proto3" json:"values_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HelmSpec) Reset() {
@@ -461,6 +523,100 @@ func (x *HelmSpec) GetSkipSchemaValidation() bool {
 	return false
 }
 
+func (x *HelmSpec) GetCrds() CrdPolicy {
+	if x != nil {
+		return x.Crds
+	}
+	return CrdPolicy_CRD_POLICY_UNSPECIFIED
+}
+
+func (x *HelmSpec) GetValuesFrom() []*ValuesReference {
+	if x != nil {
+		return x.ValuesFrom
+	}
+	return nil
+}
+
+// ValuesReference is a key of a ConfigMap or Secret in the service's namespace.
+type ValuesReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Key in its data. Empty: values.yaml.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Where the key's text becomes a value, such as auth.password. Empty: the text is YAML as in a values.yaml.
+	TargetPath string `protobuf:"bytes,4,opt,name=target_path,json=targetPath,proto3" json:"target_path,omitempty"`
+	// It may be missing, and so may its key.
+	Optional      bool `protobuf:"varint,5,opt,name=optional,proto3" json:"optional,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValuesReference) Reset() {
+	*x = ValuesReference{}
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValuesReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValuesReference) ProtoMessage() {}
+
+func (x *ValuesReference) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValuesReference.ProtoReflect.Descriptor instead.
+func (*ValuesReference) Descriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ValuesReference) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ValuesReference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ValuesReference) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ValuesReference) GetTargetPath() string {
+	if x != nil {
+		return x.TargetPath
+	}
+	return ""
+}
+
+func (x *ValuesReference) GetOptional() bool {
+	if x != nil {
+		return x.Optional
+	}
+	return false
+}
+
 // SyncSpec says how a service is kept applied.
 type SyncSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -495,7 +651,7 @@ type SyncSpec struct {
 
 func (x *SyncSpec) Reset() {
 	*x = SyncSpec{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[2]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +663,7 @@ func (x *SyncSpec) String() string {
 func (*SyncSpec) ProtoMessage() {}
 
 func (x *SyncSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[2]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +676,7 @@ func (x *SyncSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSpec.ProtoReflect.Descriptor instead.
 func (*SyncSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SyncSpec) GetMode() SyncMode {
@@ -623,7 +779,7 @@ type IgnoreRule struct {
 
 func (x *IgnoreRule) Reset() {
 	*x = IgnoreRule{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[3]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +791,7 @@ func (x *IgnoreRule) String() string {
 func (*IgnoreRule) ProtoMessage() {}
 
 func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[3]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +804,7 @@ func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoreRule.ProtoReflect.Descriptor instead.
 func (*IgnoreRule) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *IgnoreRule) GetGroup() string {
@@ -702,7 +858,7 @@ type HealthRule struct {
 
 func (x *HealthRule) Reset() {
 	*x = HealthRule{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +870,7 @@ func (x *HealthRule) String() string {
 func (*HealthRule) ProtoMessage() {}
 
 func (x *HealthRule) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +883,7 @@ func (x *HealthRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRule.ProtoReflect.Descriptor instead.
 func (*HealthRule) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HealthRule) GetGroup() string {
@@ -778,7 +934,7 @@ type FieldTest struct {
 
 func (x *FieldTest) Reset() {
 	*x = FieldTest{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +946,7 @@ func (x *FieldTest) String() string {
 func (*FieldTest) ProtoMessage() {}
 
 func (x *FieldTest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +959,7 @@ func (x *FieldTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldTest.ProtoReflect.Descriptor instead.
 func (*FieldTest) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FieldTest) GetPath() string {
@@ -837,7 +993,7 @@ type PruneSpec struct {
 
 func (x *PruneSpec) Reset() {
 	*x = PruneSpec{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +1005,7 @@ func (x *PruneSpec) String() string {
 func (*PruneSpec) ProtoMessage() {}
 
 func (x *PruneSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1018,7 @@ func (x *PruneSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneSpec.ProtoReflect.Descriptor instead.
 func (*PruneSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PruneSpec) GetDisabled() bool {
@@ -896,7 +1052,7 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\brenderer\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.RendererB\b\xbaH\x05\x82\x01\x02\x10\x01R\brenderer\x12\xba\x01\n" +
 	"\x04path\x18\x02 \x01(\tB\xa5\x01\xbaH\xa1\x01\xba\x01\x9d\x01\n" +
 	"\vrender.path\x12;must be a relative path without '..', such as overlays/prod\x1aQthis.size() <= 1024 && !this.startsWith('/') && !this.matches('(^|/)[.][.](/|$)')R\x04path\x122\n" +
-	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xe7\x06\n" +
+	"\x04helm\x18\x03 \x01(\v2\x1e.fairlead.delivery.v1.HelmSpecR\x04helm\"\xf8\a\n" +
 	"\bHelmSpec\x12\xdb\x01\n" +
 	"\frelease_name\x18\x01 \x01(\tB\xb7\x01\xbaH\xb3\x01\xba\x01\xaf\x01\n" +
 	"\x11helm.release_name\x12amust be at most 53 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a7this.matches('^([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)?$')R\vreleaseName\x124\n" +
@@ -906,7 +1062,19 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x11helm.kube_version\x128must be a version of Kubernetes, such as 1.36 or v1.36.3\x1a]this.size() <= 64 && this.matches('^(v?[0-9]+[.][0-9]+([.][0-9]+)?([-+][0-9A-Za-z.+-]+)?)?$')R\vkubeVersion\x12\x92\x02\n" +
 	"\fapi_versions\x18\x05 \x03(\tB\xee\x01\xbaH\xea\x01\x92\x01\xe6\x01\x10\xe8\a\x18\x01\"\xde\x01\xba\x01\xda\x01\n" +
 	"\x11helm.api_versions\x12amust be a version of an API, such as v1 or apps/v1, or that of a kind, such as apps/v1/Deployment\x1abthis.size() <= 320 && this.matches('^[0-9A-Za-z][-.0-9A-Za-z]*(/[0-9A-Za-z][-.0-9A-Za-z]*){0,2}$')R\vapiVersions\x124\n" +
-	"\x16skip_schema_validation\x18\x06 \x01(\bR\x14skipSchemaValidation\"\xe1\b\n" +
+	"\x16skip_schema_validation\x18\x06 \x01(\bR\x14skipSchemaValidation\x12=\n" +
+	"\x04crds\x18\a \x01(\x0e2\x1f.fairlead.delivery.v1.CrdPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04crds\x12P\n" +
+	"\vvalues_from\x18\b \x03(\v2%.fairlead.delivery.v1.ValuesReferenceB\b\xbaH\x05\x92\x01\x02\x10\x14R\n" +
+	"valuesFrom\"\xde\x03\n" +
+	"\x0fValuesReference\x12,\n" +
+	"\x04kind\x18\x01 \x01(\tB\x18\xbaH\x15r\x13R\tConfigMapR\x06SecretR\x04kind\x12\xa2\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x8d\x01\xbaH\x89\x01\xba\x01\x85\x01\n" +
+	"\x10values_from.name\x12)must be the name of a ConfigMap or Secret\x1aFthis.size() <= 253 && this.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')R\x04name\x12\xb0\x01\n" +
+	"\x03key\x18\x03 \x01(\tB\x9d\x01\xbaH\x99\x01\xba\x01\x95\x01\n" +
+	"\x0fvalues_from.key\x12Imust be a key of a ConfigMap or Secret: letters, digits, '-', '_' and '.'\x1a7this.size() <= 253 && this.matches('^[-._a-zA-Z0-9]*$')R\x03key\x12)\n" +
+	"\vtarget_path\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\n" +
+	"targetPath\x12\x1a\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\xe1\b\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x9c\x01\n" +
@@ -957,7 +1125,12 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\fRENDERER_RAW\x10\x01\x12\x16\n" +
 	"\x12RENDERER_KUSTOMIZE\x10\x02\x12\x11\n" +
 	"\rRENDERER_HELM\x10\x03\x12\x15\n" +
-	"\x11RENDERER_TEMPLATE\x10\x04*T\n" +
+	"\x11RENDERER_TEMPLATE\x10\x04*i\n" +
+	"\tCrdPolicy\x12\x1a\n" +
+	"\x16CRD_POLICY_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10CRD_POLICY_APPLY\x10\x01\x12\x15\n" +
+	"\x11CRD_POLICY_CREATE\x10\x02\x12\x13\n" +
+	"\x0fCRD_POLICY_SKIP\x10\x03*T\n" +
 	"\tPostHooks\x12\x1a\n" +
 	"\x16POST_HOOKS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fPOST_HOOKS_SENT\x10\x01\x12\x16\n" +
@@ -990,41 +1163,45 @@ func file_fairlead_delivery_v1_options_proto_rawDescGZIP() []byte {
 	return file_fairlead_delivery_v1_options_proto_rawDescData
 }
 
-var file_fairlead_delivery_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_fairlead_delivery_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fairlead_delivery_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_fairlead_delivery_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fairlead_delivery_v1_options_proto_goTypes = []any{
 	(Renderer)(0),                 // 0: fairlead.delivery.v1.Renderer
-	(PostHooks)(0),                // 1: fairlead.delivery.v1.PostHooks
-	(SyncMode)(0),                 // 2: fairlead.delivery.v1.SyncMode
-	(Adoption)(0),                 // 3: fairlead.delivery.v1.Adoption
-	(DeletePolicy)(0),             // 4: fairlead.delivery.v1.DeletePolicy
-	(*RenderSpec)(nil),            // 5: fairlead.delivery.v1.RenderSpec
-	(*HelmSpec)(nil),              // 6: fairlead.delivery.v1.HelmSpec
-	(*SyncSpec)(nil),              // 7: fairlead.delivery.v1.SyncSpec
-	(*IgnoreRule)(nil),            // 8: fairlead.delivery.v1.IgnoreRule
-	(*HealthRule)(nil),            // 9: fairlead.delivery.v1.HealthRule
-	(*FieldTest)(nil),             // 10: fairlead.delivery.v1.FieldTest
-	(*PruneSpec)(nil),             // 11: fairlead.delivery.v1.PruneSpec
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(CrdPolicy)(0),                // 1: fairlead.delivery.v1.CrdPolicy
+	(PostHooks)(0),                // 2: fairlead.delivery.v1.PostHooks
+	(SyncMode)(0),                 // 3: fairlead.delivery.v1.SyncMode
+	(Adoption)(0),                 // 4: fairlead.delivery.v1.Adoption
+	(DeletePolicy)(0),             // 5: fairlead.delivery.v1.DeletePolicy
+	(*RenderSpec)(nil),            // 6: fairlead.delivery.v1.RenderSpec
+	(*HelmSpec)(nil),              // 7: fairlead.delivery.v1.HelmSpec
+	(*ValuesReference)(nil),       // 8: fairlead.delivery.v1.ValuesReference
+	(*SyncSpec)(nil),              // 9: fairlead.delivery.v1.SyncSpec
+	(*IgnoreRule)(nil),            // 10: fairlead.delivery.v1.IgnoreRule
+	(*HealthRule)(nil),            // 11: fairlead.delivery.v1.HealthRule
+	(*FieldTest)(nil),             // 12: fairlead.delivery.v1.FieldTest
+	(*PruneSpec)(nil),             // 13: fairlead.delivery.v1.PruneSpec
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	0,  // 0: fairlead.delivery.v1.RenderSpec.renderer:type_name -> fairlead.delivery.v1.Renderer
-	6,  // 1: fairlead.delivery.v1.RenderSpec.helm:type_name -> fairlead.delivery.v1.HelmSpec
-	2,  // 2: fairlead.delivery.v1.SyncSpec.mode:type_name -> fairlead.delivery.v1.SyncMode
-	8,  // 3: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
-	9,  // 4: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
-	11, // 5: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
-	3,  // 6: fairlead.delivery.v1.SyncSpec.adoption:type_name -> fairlead.delivery.v1.Adoption
-	4,  // 7: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
-	12, // 8: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: fairlead.delivery.v1.SyncSpec.post_hooks:type_name -> fairlead.delivery.v1.PostHooks
-	10, // 10: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
-	10, // 11: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 1: fairlead.delivery.v1.RenderSpec.helm:type_name -> fairlead.delivery.v1.HelmSpec
+	1,  // 2: fairlead.delivery.v1.HelmSpec.crds:type_name -> fairlead.delivery.v1.CrdPolicy
+	8,  // 3: fairlead.delivery.v1.HelmSpec.values_from:type_name -> fairlead.delivery.v1.ValuesReference
+	3,  // 4: fairlead.delivery.v1.SyncSpec.mode:type_name -> fairlead.delivery.v1.SyncMode
+	10, // 5: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
+	11, // 6: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
+	13, // 7: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
+	4,  // 8: fairlead.delivery.v1.SyncSpec.adoption:type_name -> fairlead.delivery.v1.Adoption
+	5,  // 9: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
+	14, // 10: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
+	2,  // 11: fairlead.delivery.v1.SyncSpec.post_hooks:type_name -> fairlead.delivery.v1.PostHooks
+	12, // 12: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
+	12, // 13: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_options_proto_init() }
@@ -1032,14 +1209,14 @@ func file_fairlead_delivery_v1_options_proto_init() {
 	if File_fairlead_delivery_v1_options_proto != nil {
 		return
 	}
-	file_fairlead_delivery_v1_options_proto_msgTypes[6].OneofWrappers = []any{}
+	file_fairlead_delivery_v1_options_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_options_proto_rawDesc), len(file_fairlead_delivery_v1_options_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   7,
+			NumEnums:      6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

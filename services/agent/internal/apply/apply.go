@@ -122,6 +122,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 	if err != nil {
 		return nil, err
 	}
+	items = slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Flags&object.NotKept != 0 }) // Make has made them
 	steps, err := order.Plan(items, func(kind schema.GroupKind) bool { return own[kind] }, func(item set.Item) bool {
 		switch r.Sync.GetPostHooks() {
 		case deliveryv1.PostHooks_POST_HOOKS_SENT:
@@ -371,7 +372,7 @@ func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item
 		return answer, "", nil
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.As(err, &unknown):
 		a.memory.Doubt(item.Key) // it may have arrived
-	case errors.As(err, &unknown) && p.own[item.GVK().GroupKind()] && a.now().Sub(p.since) < kindPatience:
+	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
 	case item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item):
 		wait, err = a.recreate(ctx, item)
@@ -401,6 +402,22 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 		}
 	}
 	return answer, err
+}
+
+// Make makes those of the items that the cluster lacks. They are nobody's then, and are not looked at again.
+func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failure {
+	return a.each(ctx, items, func(ctx context.Context, item set.Item) *Problem {
+		if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
+			if err != nil {
+				return explain(item, err)
+			}
+			return nil
+		}
+		if _, err := a.apply(ctx, r, item, false); err != nil {
+			return explain(item, err)
+		}
+		return nil
+	})
 }
 
 // One applies one object of a set, or tries it with dryRun, whatever is known of it.

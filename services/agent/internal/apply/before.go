@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/adopt"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
@@ -197,6 +199,9 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 			return nil
 		}
 		_, err := a.apply(ctx, r, item, true)
+		if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && !unknown.Wide && item.Flags&object.LateKind != 0 {
+			return nil
+		}
 		if err == nil || noDryRun(err) || item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item) {
 			return nil
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
@@ -51,7 +53,7 @@ const (
 // are none. What renderers and the API server say about an object may quote it.
 func (s Service) Mask(more ...string) func(string) string {
 	var found []string
-	for _, secret := range slices.Concat(s.secrets(), s.Former, more) {
+	for _, secret := range slices.Concat(s.secrets(), s.Former, s.Hidden, more) {
 		found = append(found, forms(secret)...)
 	}
 	if len(found) == 0 {
@@ -116,6 +118,44 @@ func SecretsIn(value string) []string {
 		if at := strings.IndexAny(line, ":="); at >= 0 {
 			note(strings.Trim(strings.TrimSpace(line[at+1:]), `"'`), shortestLine)
 		}
+	}
+	return found
+}
+
+// maxHidden bounds the texts of a service that are hidden, in bytes.
+const maxHidden = 1 << 20
+
+// secretTexts are the texts of a secret that can be looked for: all of it, its lines, and the values of YAML.
+func secretTexts(secret string) []string {
+	var found []string
+	note := func(text string, least int) {
+		if len(text) >= least && !slices.Contains(found, text) {
+			found = append(found, text)
+		}
+	}
+	var tree any
+	if err := yaml.Unmarshal([]byte(secret), &tree); err == nil {
+		leaves(tree, func(text string) {
+			note(text, shortest)
+			for line := range strings.Lines(text) {
+				note(strings.TrimSpace(line), shortestLine)
+			}
+		})
+	}
+	note(strings.TrimSpace(secret), shortest)
+	return found
+}
+
+// Texts are the texts of a JSON value that can be looked for.
+func Texts(value json.RawMessage) []string {
+	var found []string
+	var tree any
+	if json.Unmarshal(value, &tree) == nil {
+		leaves(tree, func(text string) {
+			if len(text) >= shortestLine {
+				found = append(found, text)
+			}
+		})
 	}
 	return found
 }

@@ -57,6 +57,8 @@ type Service struct {
 	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Both may be nil.
 	Tests       *deliveryv1.TestSpec    `json:"-"`
 	TestRequest *deliveryv1.TestRequest `json:"-"`
+	// Hidden are further texts that nobody is to read: see Store.Hide.
+	Hidden []string `json:"-"`
 }
 
 // RevisionDigest names the revision: hooks run once for each, however its tests change.
@@ -195,8 +197,10 @@ type Store struct {
 	path    string
 	changed chan struct{}
 
-	mu    sync.Mutex // guards state
+	mu    sync.Mutex // guards state and hidden
 	state state
+	// hidden are secrets by service that are on no disk of the agent.
+	hidden map[string][]string
 }
 
 type state struct {
@@ -266,13 +270,40 @@ func (s *Store) Get(name string) (Service, Want) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if service, ok := s.state.Services[name]; ok {
+		service.Hidden = s.hidden[name]
 		return service, Apply
 	}
 	if leaving, ok := s.state.Leaving[name]; ok {
-		leaving.Name = name
+		leaving.Name, leaving.Hidden = name, s.hidden[name]
 		return leaving, Remove
 	}
 	return Service{}, Nothing
+}
+
+// Hide adds to the secrets of a service those that a render took from the cluster: YAML, or single values. Earlier ones count, too, as
+// the cluster may still show them.
+func (s *Store) Hide(name string, secrets []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hidden := s.hidden[name]
+	for _, secret := range secrets {
+		for _, text := range secretTexts(secret) {
+			if !slices.Contains(hidden, text) {
+				hidden = append(slices.Clip(hidden), text)
+			}
+		}
+	}
+	bytes := 0
+	for i, text := range slices.Backward(hidden) {
+		if bytes += len(text); bytes > mostFormer+maxHidden {
+			hidden = hidden[i+1:]
+			break
+		}
+	}
+	if s.hidden == nil {
+		s.hidden = map[string][]string{}
+	}
+	s.hidden[name] = hidden
 }
 
 // Names lists the services of which something is wanted.
@@ -322,6 +353,9 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 
 // Forget drops a service that has left, unless it was wanted again meanwhile.
 func (s *Store) Forget(name string) error {
+	s.mu.Lock()
+	delete(s.hidden, name)
+	s.mu.Unlock()
 	return s.change(func(next *state) { delete(next.Leaving, name) })
 }
 

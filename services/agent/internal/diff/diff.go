@@ -74,13 +74,22 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 		if wanted[item.Key] = true; item.Kind == "Namespace" && item.Group == "" {
 			d.namespaces[item.Name] = true
 		}
+		if item.Flags&object.LeftOut != 0 {
+			continue
+		}
 		if err := d.noteKind(objects, item); err != nil {
 			return nil, err
 		}
 	}
 	for _, item := range items {
-		if item.Hook != 0 {
+		if item.Hook != 0 || item.Flags&object.LeftOut != 0 {
 			continue // it is run, not kept
+		}
+		if item.Flags&object.MakeOnce != 0 {
+			if err := d.made(ctx, item); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if item.Flags&object.Hold != 0 {
 			d.out.Unchanged++ // it is never sent
@@ -124,6 +133,21 @@ type differ struct {
 	kinds      map[schema.GroupKind]bool
 }
 
+// made tells of an object that is made if it is not there.
+func (d *differ) made(ctx context.Context, item set.Item) error {
+	live, err := d.API.Live(ctx, item.Ref)
+	switch {
+	case err != nil:
+		return d.refused(ctx, item, err)
+	case live != nil:
+		d.out.Unchanged++
+	default:
+		d.out.Created++
+		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
+	}
+	return nil
+}
+
 func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error {
 	if d.Sent != nil && d.Sent(item) {
 		d.out.Unchanged++
@@ -134,7 +158,7 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 		return err
 	}
 	live, err := d.API.Live(ctx, item.Ref)
-	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) && d.kinds[item.GVK().GroupKind()] {
+	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) && d.late(item) {
 		err = nil
 	}
 	if err != nil {
@@ -189,13 +213,18 @@ func (d *differ) noteKind(objects Objects, item set.Item) error {
 	return nil
 }
 
+// late tells that the kind of an item comes with the set, or while it is applied.
+func (d *differ) late(item set.Item) bool {
+	return d.kinds[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0
+}
+
 // brought says whether a dry run failed only for what comes with the set.
 func (d *differ) brought(item set.Item, err error) bool {
 	if err == nil {
 		return false
 	}
 	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {
-		return d.kinds[item.GVK().GroupKind()]
+		return d.late(item)
 	}
 	return apierrors.IsNotFound(err) && d.namespaces[item.Namespace]
 }

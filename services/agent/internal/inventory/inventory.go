@@ -83,8 +83,9 @@ type Applied struct {
 	// Set names the rendered objects on the agent's disk, see package set.
 	Set  string    `json:"set,omitempty"`
 	Time time.Time `json:"time"`
-	// Environment that the objects were rendered for, if they depend on what the cluster can do; and after an @, if they have
-	// certificates that were made by the render, when these are to be renewed.
+	// Environment that the objects were rendered for, if they depend on what the cluster can do; after an @, if they have
+	// certificates that were made by the render, when these are to be renewed; and after a #, if they have values of objects of the
+	// cluster, the versions of these.
 	Environment string `json:"environment,omitempty"`
 	// ReleaseService is what the templates of a chart saw as .Release.Service; "": no chart, or Fairlead.
 	ReleaseService string `json:"releaseService,omitempty"`
@@ -292,7 +293,7 @@ func (s *Store) Depends() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kept := range s.records {
-		if environment, _, _ := strings.Cut(kept.record.Applied.Environment, "@"); environment != "" {
+		if environment := kept.record.Applied.Environment; environment != "" && !strings.ContainsAny(environment[:1], "@#") {
 			return true
 		}
 	}

@@ -56,6 +56,8 @@ type Position struct {
 	Item int
 	// Line of the file where the document begins.
 	Line int
+	// CRD: the document is of a chart's crds/ folder.
+	CRD bool
 	// Text is the sum of the document's text, 0 if it is not known: equal texts give equal objects.
 	Text object.Sum
 }

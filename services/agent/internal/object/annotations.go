@@ -76,7 +76,7 @@ func (h Hook) Moments() []Hook {
 }
 
 // Flags are the other wishes of an object that are yes or no: a set of bits.
-type Flags uint16
+type Flags uint32
 
 // The wishes.
 const (
@@ -100,7 +100,18 @@ const (
 	InTurn
 	// Generated: the name is the beginning of one (metadata.generateName), and each run of the hook has its own.
 	Generated
+	// PruneLast: an object that left the manifests goes when all others are healthy.
+	PruneLast
+	// LateKind: the kind may come while the service is applied. Until the cluster serves it, it is taken for one of namespaces.
+	LateKind
+	// MakeOnce: made if it is not there, and nobody's then. It is no wish of the object's own, and neither is the next one.
+	MakeOnce
+	// LeftOut: neither made nor applied; it is in the set so that it is not taken for one that left the manifests.
+	LeftOut
 )
+
+// NotKept are the flags of objects that the service does not have, though its manifests do.
+const NotKept = MakeOnce | LeftOut
 
 // Wishes is what an object's annotations say.
 type Wishes struct {
@@ -310,7 +321,12 @@ func (w *Wishes) words(annotations map[string]string) error {
 			w.Flags |= PruneNever
 		case "Replace=true":
 			w.Flags |= Recreate
+		case "PruneLast=true":
+			w.Flags |= PruneLast
+		case "SkipDryRunOnMissingResource=true":
+			w.Flags |= LateKind
 		}
+		// ServerSideApply=true says how everything is applied.
 	}
 	return nil
 }

@@ -40,7 +40,9 @@ func TestWishes(t *testing.T) {
 		{"CRD of Helm 2", map[string]string{"helm.sh/hook": "crd-install"}, Wishes{Hook: Never, Flags: InTurn}},
 		{"stays", map[string]string{PruneAnnotation: "never"}, Wishes{Flags: PruneNever}},
 		{"stays for Helm", map[string]string{"helm.sh/resource-policy": "keep"}, Wishes{Flags: PruneNever}},
-		{"options of Argo CD", map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Replace=true,SkipDryRunOnMissingResource=true"}, Wishes{Flags: PruneNever | Recreate}},
+		{"options of Argo CD", map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Replace=true,SkipDryRunOnMissingResource=true"}, Wishes{Flags: PruneNever | Recreate | LateKind}},
+		{"options of a sync", map[string]string{"argocd.argoproj.io/sync-options": "ServerSideApply=true, PruneLast=true"}, Wishes{Flags: PruneLast}},
+		{"options that say no", map[string]string{"argocd.argoproj.io/sync-options": "ServerSideApply=false,PruneLast=false,SkipDryRunOnMissingResource=false"}, Wishes{}},
 		{"ignore", map[string]string{IgnoreAnnotation: "/spec/replicas, /spec/template/spec/containers/*/image"}, Wishes{Flags: Ignore, Ignore: []string{"/spec/replicas", "/spec/template/spec/containers/*/image"}}},
 		{"rest", map[string]string{RecreateAnnotation: "allowed", HoldAnnotation: "at night", AdoptAnnotation: "always", TimeoutAnnotation: "90s"}, Wishes{Flags: Recreate | Hold | AdoptAlways, HoldReason: "at night", Timeout: 90 * time.Second}},
 	}

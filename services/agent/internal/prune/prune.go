@@ -89,13 +89,18 @@ func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Re
 	if !record.Orphan {
 		return p.Prune(ctx, service, record.Entries)
 	}
-	return Outcome{Left: p.each(ctx, record.Entries, func(ctx context.Context, entry inventory.Entry) string {
+	return Outcome{Left: p.Release(ctx, service, record.Entries)}
+}
+
+// Release takes a service's mark off objects, which stay. It returns those that have it still.
+func (p *Pruner) Release(ctx context.Context, service string, entries []inventory.Entry) []Left {
+	return p.each(ctx, entries, func(ctx context.Context, entry inventory.Entry) string {
 		meta, why := p.read(ctx, &entry)
 		if meta == nil || !ours(meta, service, entry) {
 			return why
 		}
 		return p.disown(ctx, entry, meta.UID)
-	})}
+	})
 }
 
 // Prune removes the objects of a service, in the reverse order of applying, and returns those that are
@@ -201,6 +206,9 @@ func (p *Pruner) each(ctx context.Context, entries []inventory.Entry, do func(co
 // unless why says that this can't be told.
 func (p *Pruner) read(ctx context.Context, entry *inventory.Entry) (meta *metav1.PartialObjectMetadata, why string) {
 	meta, err := p.api.Metadata(ctx, entry.Ref)
+	if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && unknown.Wide {
+		return nil, "" // objects of the kind are in no namespace
+	}
 	if unserved(err) {
 		version, unknown := p.api.Served(ctx, entry.GVK().GroupKind())
 		if unknown == nil && version == "" {

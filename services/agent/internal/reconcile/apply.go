@@ -16,7 +16,9 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/object"
@@ -182,12 +184,17 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	items = apply.Runs(service.RevisionDigest(), items, momentsOf(release))
 	all := items
 	items = distinct(all)
+	definitions, err := k.unserved(ctx, request.Set, notKept(items, object.MakeOnce))
+	if err != nil {
+		return retried(err).because(before)
+	}
 	if failure := guard(service, record, items); failure != nil {
 		return failure
 	}
 	if failure := mistakenForOwn(rendered); failure != nil {
 		return failure.because(before)
 	}
+	all, items = kept(all), kept(items)
 	others, failure := k.claim(items)
 	if failure != nil {
 		return failure.because(before)
@@ -204,7 +211,7 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	needed, held := k.Applier.Needed(k.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
-		if failures := k.Applier.Rehearse(ctx, request, items, needed); len(failures) > 0 {
+		if failures := k.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
 			return refused(failures).because(before)
 		}
 	}
@@ -227,12 +234,46 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		}
 	}
 	request.Record = superset
-	progress, err := k.Applier.Begin(request, all, adopted)
+	if failures := k.Applier.Make(ctx, request, definitions); len(failures) > 0 {
+		return refused(failures).because(before)
+	}
+	progress, err := k.Applier.Begin(request, slices.Concat(all, definitions), adopted)
 	if err != nil {
 		return mistakeOrRetry(err).because(before)
 	}
 	k.progress = progress
 	return nil
+}
+
+// unserved are those definitions whose kind the cluster does not serve: it has all others.
+func (k *keeper) unserved(ctx context.Context, objects *set.Set, definitions []set.Item) ([]set.Item, error) {
+	var unserved []set.Item
+	for _, item := range definitions {
+		obj, _, err := objects.Object(item)
+		if err != nil {
+			return nil, err
+		}
+		served := false
+		resource, kind := cluster.ReadDefinition(obj)
+		if resource.Version != "" {
+			_, err := k.Scopes.Namespaced(ctx, resource.GroupVersion().WithKind(kind))
+			served = err == nil
+		}
+		if !served {
+			unserved = append(unserved, item)
+		}
+	}
+	return unserved, nil
+}
+
+// kept are the items that the service has once they are applied.
+func kept(items []set.Item) []set.Item {
+	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Flags&object.NotKept != 0 })
+}
+
+// notKept are the items with one of the flags.
+func notKept(items []set.Item, flags object.Flags) []set.Item {
+	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Flags&flags == 0 })
 }
 
 // without leaves out what is left to others.
@@ -321,12 +362,18 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	for _, item := range items {
 		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
 	}
+	released := map[object.Key]bool{} // definitions that the service had, and is not to have any more
+	for _, item := range notKept(items, object.NotKept) {
+		released[item.Key] = true
+	}
 	rests := restingHooks(items, apply.Runs(service.RevisionDigest(), items, momentsOf(record.ReleaseOf(service.RevisionDigest()))))
-	var stale []inventory.Entry
+	var stale, releasing []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
+		case released[entry.Key]:
+			releasing = append(releasing, entry)
 		case entry.Hook && progress.Dropped(entry.Key):
 		case rests(entry):
 			entry.Leaving = false
@@ -338,6 +385,9 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entry.Sum = max(entry.Sum, 1)
 			entries = append(entries, entry)
 		}
+	}
+	if left := k.Pruner.Release(ctx, k.name, releasing); len(left) > 0 {
+		return retried(fmt.Errorf("%s %s", left[0].Entry.Key, left[0].Why)).because("all objects are applied")
 	}
 	record.Kept, record.Spared = few(k.others), nil
 	if len(stale) > 0 {
@@ -437,6 +487,8 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 			stays = append(stays, prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"})
 		case !entry.Going():
 			stays = append(stays, prune.Left{Entry: entry, Why: "stays until the next sync, because removing was switched off when it left"})
+		case k.goesLast(ctx, entry):
+			stays = append(stays, prune.Left{Entry: entry, Why: goesLast})
 		default:
 			going = append(going, entry)
 		}
@@ -444,6 +496,28 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 	out := k.Pruner.Prune(ctx, k.name, going)
 	out.Left = append(out.Left, stays...)
 	return out
+}
+
+// goesLast is why an object that left waits.
+const goesLast = "goes when all others are healthy (PruneLast)"
+
+// goesLast tells an object that is to go last, while others are not healthy. One that can't be read goes its usual way, which says why.
+func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
+	if k.wholesome() {
+		return false
+	}
+	meta, err := k.Metadata(ctx, entry.Ref)
+	if err != nil {
+		return false
+	}
+	wishes, err := object.WishesOf(meta.GetAnnotations())
+	return err == nil && wishes.Flags&object.PruneLast != 0
+}
+
+// wholesome tells that all objects of the service are there, and healthy.
+func (k *keeper) wholesome() bool {
+	summary := k.Memory.Summary(k.name)
+	return summary.Unseen == 0 && summary.Worst.State == health.Healthy
 }
 
 // few shortens what is told of objects that stay.

@@ -23,10 +23,10 @@ type sight struct {
 
 // outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
 // what the renders of other services find: where many services bring kinds, each would make all others be rendered again. Certificates
-// are a part of it: they are renewed when their time comes.
+// are a part of it: they are renewed when their time comes. So are the objects that values are from.
 func (k *keeper) outdated(environment string) bool {
-	environment, renewal := splitEnvironment(environment)
-	if !renewal.IsZero() && !time.Now().Before(renewal) {
+	environment, renewal, versions := splitEnvironment(environment)
+	if k.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
 		return true
 	}
 	now := k.environment.Load()
@@ -46,22 +46,26 @@ func (k *keeper) sees(environment string) {
 	}
 }
 
-// joinEnvironment writes what a render depends on besides its content: what the cluster can do, and when the first of its
-// certificates is to be renewed.
-func joinEnvironment(environment string, renewal time.Time) string {
-	if renewal.IsZero() {
-		return environment
+// joinEnvironment writes what a render depends on besides its content: what the cluster can do, when the first of its
+// certificates is to be renewed, and the versions of the objects that values are from.
+func joinEnvironment(environment string, renewal time.Time, versions string) string {
+	if !renewal.IsZero() {
+		environment += "@" + strconv.FormatInt(renewal.Unix(), 10)
 	}
-	return environment + "@" + strconv.FormatInt(renewal.Unix(), 10)
+	if versions != "" {
+		environment += "#" + versions
+	}
+	return environment
 }
 
 // splitEnvironment reads what joinEnvironment wrote.
-func splitEnvironment(text string) (environment string, renewal time.Time) {
+func splitEnvironment(text string) (environment string, renewal time.Time, versions string) {
+	text, versions, _ = strings.Cut(text, "#")
 	environment, at, ok := strings.Cut(text, "@")
 	if seconds, err := strconv.ParseInt(at, 10, 64); ok && err == nil {
 		renewal = time.Unix(seconds, 0)
 	}
-	return environment, renewal
+	return environment, renewal, versions
 }
 
 // lookAround looks now and then what the cluster can do, as long as something was rendered for that, and has that

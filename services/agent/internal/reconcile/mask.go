@@ -16,9 +16,16 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// maskReport takes the secrets of a service's configuration out of what is told of it.
-func maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
-	mask := service.Mask()
+// mask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
+func (k *keeper) mask(service desired.Service) func(string) string {
+	current, _ := k.Desired.Get(k.name)
+	service.Hidden = current.Hidden
+	return service.Mask()
+}
+
+// maskReport takes the secrets of a service's configuration and values out of what is told of it.
+func (k *keeper) maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
+	mask := k.mask(service)
 	if mask == nil {
 		return
 	}
@@ -33,8 +40,8 @@ func maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
 }
 
 // maskText is maskReport for a text.
-func maskText(service desired.Service, text string) string {
-	if mask := service.Mask(); mask != nil {
+func (k *keeper) maskText(service desired.Service, text string) string {
+	if mask := k.mask(service); mask != nil {
 		return mask(text)
 	}
 	return text
@@ -58,6 +65,8 @@ func (k *keeper) maskOf(service desired.Service, record inventory.Record, object
 			k.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
 			return func(string) string { return withheld }
 		}
+		current, _ := k.Desired.Get(k.name) // a render may have added to what is hidden
+		service.Hidden = current.Hidden
 		if mask := service.Mask(secrets...); mask != nil {
 			return mask
 		}
@@ -103,5 +112,5 @@ func secretsOf(objects *set.Set) ([]string, error) {
 // failure is what went wrong with an object of a service, without secrets of its configuration.
 func (k *keeper) failure(text string) error {
 	service, _ := k.Desired.Get(k.name)
-	return errors.New(maskText(service, text))
+	return errors.New(k.maskText(service, text))
 }

@@ -183,7 +183,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 	}
 	defer func() { _ = objects.Close() }()
 	out, err := diff.Of(patience, diff.Deps{
-		API: k.Compare, Explain: apply.Explain, Mask: service.Mask(), Sent: k.unchanged(record),
+		API: k.Compare, Explain: apply.Explain, Mask: k.mask(service), Sent: k.unchanged(record),
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},

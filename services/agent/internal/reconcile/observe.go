@@ -72,7 +72,7 @@ func (k *keeper) observe(ctx, patience context.Context, service desired.Service,
 	k.report(service, record, report)
 	k.ripe(service, report)
 	wait := idle
-	if _, renewal := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && k.stance.verdict.Apply {
+	if _, renewal, _ := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && k.stance.verdict.Apply {
 		wait = min(wait, max(time.Until(renewal), 0))
 	}
 	if len(k.looks.leaving) > 0 {
@@ -149,7 +149,8 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		known, ok := k.Memory.Get(entry.Key)
 		return ok && known.State == memory.Gone
 	})
-	if !gone && len(k.looks.leaving) > 0 && time.Now().Before(k.looks.then) {
+	last := slices.ContainsFunc(k.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && k.wholesome()
+	if !gone && !last && len(k.looks.leaving) > 0 && time.Now().Before(k.looks.then) {
 		return record
 	}
 	if !k.stance.verdict.Repair {
@@ -306,7 +307,7 @@ func objectReport(ref object.Ref, state, message string) *deliveryv1.ObjectRepor
 
 // failed reports a problem and says when to try again.
 func (k *keeper) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
-	p.text = maskText(service, p.text)
+	p.text = k.maskText(service, p.text)
 	report := &deliveryv1.ServiceReport{Phase: cmp.Or(p.phase, deliveryv1.Phase_PHASE_FAILED), Message: p.text, Guard: p.guard}
 	for _, failure := range p.failures {
 		report.Objects = append(report.Objects, objectReport(failure.Item.Ref, "Failed",
@@ -342,7 +343,7 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 	}
 	report.Tests = trial.Summary(record)
 	k.color(service, report)
-	maskReport(service, report)
+	k.maskReport(service, report)
 	if err := k.Reports.Set(report); err != nil {
 		k.log.Error("the state can't be reported", "err", err)
 	}

@@ -263,6 +263,8 @@ type keeper struct {
 	settled atomic.Bool
 	// lacking: repairs need content that is not on the disk.
 	lacking atomic.Bool
+	// behind names the versions that the streams knew of when values were last read from the cluster; what is newer counts.
+	behind atomic.Pointer[string]
 	// repair is the last one.
 	repair atomic.Pointer[mended]
 	// sight is what the last render found that the cluster can do.
@@ -306,6 +308,10 @@ type keeper struct {
 	looks     looks
 	stance    stance
 	trial     *trial.Trial
+	// sources names the versions of the objects that values are from, as the streams had them at the last step.
+	sources string
+	// recalled: the Secrets that values are from were looked at after the start.
+	recalled bool
 	// ripens is since when what was just applied is waited to be healthy; zero: it is, or was not applied by this agent.
 	ripens time.Time
 }
@@ -426,6 +432,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	patience, cancel := k.patience(ctx, current)
 	defer cancel()
 	if what == desired.Remove {
+		k.Watcher.FollowSources(k.name, nil)
 		k.stance.verdict = mode.Verdict{Apply: true, Repair: true}
 		k.applying.Lock()
 		defer k.applying.Unlock()
@@ -445,6 +452,9 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
+	k.Watcher.FollowSources(k.name, sourcesOf(service))
+	k.recallSecrets(ctx, service)
+	k.noteSources()
 	if !k.judge(service, record).Apply {
 		return k.stand(ctx, patience, service, record)
 	}

@@ -267,7 +267,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 // the removal stops, and the hook is run again after the wait.
 func (k *keeper) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
-		k.through[moment] = "A hook for post-delete " + maskText(service, why)
+		k.through[moment] = "A hook for post-delete " + k.maskText(service, why)
 		return k.through[moment], 0
 	}
 	wait = max(k.failed(service, record, problem{text: fmt.Sprintf(

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -28,7 +30,7 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	before := staysAsItWas(record)
 	found, err := k.Sets.Open(k.name, setOf(service))
 	switch {
-	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()):
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()) && !k.misplaced(ctx, found):
 		return found, nil
 	case err == nil: // A sync was asked for since, or the cluster has changed: what it tells a chart may be different now.
 		err = found.Close()
@@ -61,6 +63,21 @@ func (k *keeper) planned(ctx, patience context.Context, service desired.Service,
 	return k.objects(ctx, patience, service, record)
 }
 
+// misplaced tells that an object was taken for one in a namespace before its kind was known, and is none.
+func (k *keeper) misplaced(ctx context.Context, objects *set.Set) bool {
+	items, err := objects.Items()
+	if err != nil {
+		return false // the next to read it says so
+	}
+	return slices.ContainsFunc(items, func(item set.Item) bool {
+		if item.Flags&object.LateKind == 0 || item.Namespace == "" {
+			return false
+		}
+		namespaced, err := k.Scopes.Namespaced(ctx, item.GVK())
+		return err == nil && !namespaced
+	})
+}
+
 // nothingError: a render gave no objects.
 type nothingError struct{ renderer deliveryv1.Renderer }
 
@@ -69,7 +86,9 @@ func (e *nothingError) Error() string { return nothing(e.renderer) }
 // renderSet renders a service. What did not change since the applied set is taken from there. Without any
 // objects there is no set, but a nothingError.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
-	building, err := k.Sets.Create(set.Target{Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules})
+	building, err := k.Sets.Create(set.Target{
+		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, CRDs: service.Render.GetHelm().GetCrds(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +112,14 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 			return nil, err
 		}
 	}
-	building.For(joinEnvironment(out.environment, out.kept.renewal()))
+	building.For(joinEnvironment(out.environment, out.kept.renewal(), out.versions))
 	if err := out.kept.save(ctx); err != nil {
 		return nil, err
+	}
+	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
+		if err := k.tellNotes(service, out.notes, out.kept.used); err != nil {
+			return nil, err
+		}
 	}
 	return building.Commit(ctx)
 }
@@ -105,8 +129,10 @@ type rendered struct {
 	folder  *render.Folder
 	lookups *lookups
 	kept    *memo
-	// environment that the objects depend on.
-	environment string
+	// environment that the objects depend on, and versions of the objects in the cluster that values are from.
+	environment, versions string
+	// notes of a chart.
+	notes string
 }
 
 // renderInto renders a service's folder, and gives its objects to add.
@@ -118,6 +144,7 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		Answers: func(used []render.Answer) { out.kept.used = used },
 		Lookup:  out.lookups.lookup,
 		Warn:    building.Warn,
+		Notes:   func(text string) { out.notes = text },
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
@@ -136,6 +163,9 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
+		if in.Scope.Given, out.versions, err = k.givenOf(ctx, service); err != nil {
+			return out, err
+		}
 		if in.Scope.ReleaseService, err = k.releaseService(ctx, service, record); err != nil {
 			return out, err
 		}
@@ -151,6 +181,23 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 	}
 	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
 	return out, nil
+}
+
+// tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing tells none. Random
+// values are left out of them, as secrets are: most are passwords.
+func (k *keeper) tellNotes(service desired.Service, notes string, used []render.Answer) error {
+	if !k.stance.verdict.Apply {
+		return nil // it is not what is going to be applied
+	}
+	var random desired.Service
+	for _, answer := range used {
+		random.Hidden = append(random.Hidden, desired.Texts(answer.Value)...)
+	}
+	notes = k.maskText(service, notes)
+	if mask := random.Mask(); mask != nil {
+		notes = mask(notes)
+	}
+	return k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
 }
 
 // appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.

@@ -168,7 +168,7 @@ func (k *keeper) applied(ctx context.Context, service desired.Service, record in
 	}
 	objects, failure := k.objects(ctx, ctx, service, record)
 	if failure != nil {
-		return nil, errors.New(maskText(service, failure.text))
+		return nil, errors.New(k.maskText(service, failure.text))
 	}
 	return objects, nil
 }

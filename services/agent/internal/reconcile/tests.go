@@ -60,7 +60,7 @@ func (k *keeper) testMask(service desired.Service, record inventory.Record) func
 			objects, err = k.appliedSet(record)
 		}
 		if err != nil { // then no test has run, and there is no log
-			return func(text string) string { return maskText(service, text) }
+			return func(text string) string { return k.maskText(service, text) }
 		}
 		defer func() { _ = objects.Close() }() // nothing was written
 		masked := k.maskOf(service, record, objects)

@@ -245,6 +245,9 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 					in.Warn(text)
 				}
 			}
+			if in.Notes != nil {
+				in.Notes(done.Notes)
+			}
 			if len(done.Answers) > 0 && in.Answers != nil {
 				in.Answers(done.Answers)
 			}

@@ -41,6 +41,8 @@ type Input struct {
 	Memo manifest.Memo
 	// Warn is told what is read, though its author may have meant something else. It may be nil.
 	Warn func(text string)
+	// Notes is called with the notes of a chart, "" if it has none, once all objects were told. It may be nil.
+	Notes func(text string)
 	// Depends is called if the objects depend on the cluster's version, or on what its API has. It may be nil.
 	Depends func()
 }

@@ -19,8 +19,21 @@ type Scope struct {
 	Cluster       ClusterScope   `json:"cluster"`
 	Service       ServiceScope   `json:"service"`
 	Release       ReleaseScope   `json:"release"`
+	// Given are values of objects of the cluster, in the order in which they are merged.
+	Given []Given `json:"given,omitempty"`
 	// ReleaseService is what charts see as .Release.Service.
 	ReleaseService string `json:"releaseService,omitempty"`
+}
+
+// Given is what a key of a ConfigMap or Secret holds.
+type Given struct {
+	// From names the key.
+	From string `json:"from"`
+	Text string `json:"text"`
+	// Path is where the text becomes a value; "": it is YAML as in a values.yaml.
+	Path string `json:"path,omitempty"`
+	// Secret: nothing of the text is told.
+	Secret bool `json:"secret,omitempty"`
 }
 
 // ReleaseScope is what a chart sees as .Release besides names.

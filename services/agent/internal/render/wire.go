@@ -122,6 +122,8 @@ type Done struct {
 	Depends bool `json:"depends,omitempty"`
 	// Warnings are the first sentences of what is read, though its author may have meant something else.
 	Warnings []string `json:"warnings,omitempty"`
+	// Notes is the chart's NOTES.txt.
+	Notes string `json:"notes,omitempty"`
 	// Answers of random functions that templates got.
 	Answers []Answer `json:"answers,omitempty"`
 }

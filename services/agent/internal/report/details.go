@@ -67,6 +67,8 @@ func kindOf(d *deliveryv1.ServiceDetail) string {
 	switch {
 	case d.GetDiff() != nil:
 		return "diff"
+	case d.GetNotes() != nil:
+		return "notes"
 	case d.GetTestRun() != nil:
 		return testKind + d.GetTestRun().GetId()
 	}
@@ -122,7 +124,7 @@ func (d *Details) Forget(service string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var failed error
-	files := []string{fileOf(service, "objects"), fileOf(service, "diff")}
+	files := []string{fileOf(service, "objects"), fileOf(service, "diff"), fileOf(service, "notes")}
 	for file := range d.pending {
 		if isTestOf(service, file) {
 			files = append(files, file)

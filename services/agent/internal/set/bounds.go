@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/services/agent/internal/bounds"
 	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
 )
 
 // bounds finds objects that the rules do not allow, where they will be in the cluster.
@@ -16,7 +17,10 @@ func (b *Builder) bounds(ctx context.Context) error {
 	}
 	var problems []error
 	for _, item := range b.items {
-		namespaced, err := b.scope(ctx, item.GVK())
+		if item.Flags&object.LeftOut != 0 {
+			continue
+		}
+		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
 		if err != nil {
 			continue // settle has told it
 		}

@@ -44,6 +44,8 @@ type Target struct {
 	Rules *deliveryv1.ObjectRules
 	// Tests: the set is of the objects of tests, and of no others.
 	Tests bool
+	// CRDs says what becomes of definitions in crds/ of a chart.
+	CRDs deliveryv1.CrdPolicy
 }
 
 // Scopes says whether a kind lives in namespaces, as the cluster has it. A *cluster.UnknownKindError: the cluster does not serve the kind.
@@ -134,14 +136,21 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	if isHook != 0 && wishes.Hook&^object.Never == 0 || b.Tests && wishes.Hook == 0 {
 		return nil
 	}
-	labels := obj.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
+	if at.CRD && isCRD(obj.GroupVersionKind().Group, obj.GetKind()) {
+		wishes = b.definition(wishes)
 	}
-	labels[object.ServiceLabel] = b.Service
-	obj.SetLabels(labels)
+	if wishes.Flags&object.NotKept == 0 {
+		labels := obj.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[object.ServiceLabel] = b.Service
+		obj.SetLabels(labels)
+	}
 	plainSecret(obj)
-	b.noteOwn(obj.GroupVersionKind(), obj.Object)
+	if wishes.Flags&object.LeftOut == 0 {
+		b.noteOwn(obj.GroupVersionKind(), obj.Object)
+	}
 	item := Item{
 		Wave: wishes.Wave, Hook: wishes.Hook, Flags: wishes.Flags, Timeout: wishes.Timeout, Depends: wishes.Depends,
 		Position: at, text: at.Text, bare: obj.GetNamespace() == "",
@@ -155,7 +164,7 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 		item.Flags |= object.Generated
 	}
 	if !b.silent {
-		namespaced, err := b.scope(ctx, obj.GroupVersionKind())
+		namespaced, err := b.scopeOf(ctx, item.Flags, obj.GroupVersionKind())
 		if err == nil {
 			b.place(obj, namespaced)
 		}
@@ -169,6 +178,17 @@ func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	}
 	b.noteScaled(obj)
 	return b.append(item)
+}
+
+// definition is what a definition in crds/ of a chart asks for: nothing of its own, but for what the service says.
+func (b *Builder) definition(wishes object.Wishes) object.Wishes {
+	switch b.CRDs {
+	case deliveryv1.CrdPolicy_CRD_POLICY_CREATE:
+		return object.Wishes{Flags: object.MakeOnce}
+	case deliveryv1.CrdPolicy_CRD_POLICY_SKIP:
+		return object.Wishes{Flags: object.LeftOut}
+	}
+	return wishes
 }
 
 // Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.
@@ -220,7 +240,7 @@ func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) 
 		return false, nil
 	}
 	for _, item := range items {
-		if namespaced, err := b.scope(ctx, item.GVK()); err != nil || b.namespaceOf(item, namespaced) != item.Namespace {
+		if namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK()); err != nil || b.namespaceOf(item, namespaced) != item.Namespace {
 			return false, nil //nolint:nilerr // Add says it, if it is one
 		}
 	}
@@ -338,6 +358,15 @@ func (b *Builder) scope(ctx context.Context, gvk schema.GroupVersionKind) (names
 	return false, err
 }
 
+// scopeOf is scope for an object whose kind may come later: it is taken for one of namespaces until it is served.
+func (b *Builder) scopeOf(ctx context.Context, flags Flags, gvk schema.GroupVersionKind) (namespaced bool, err error) {
+	namespaced, err = b.scope(ctx, gvk)
+	if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown && flags&object.LateKind != 0 {
+		return true, nil
+	}
+	return namespaced, err
+}
+
 // noteOwn reads the scope of the kind that a CRD of the set brings.
 func (b *Builder) noteOwn(gvk schema.GroupVersionKind, content map[string]any) {
 	if !isCRD(gvk.Group, gvk.Kind) {
@@ -435,7 +464,7 @@ func (b *Builder) same(end footer) *Set {
 func (b *Builder) settle(ctx context.Context) error {
 	var problems []error
 	for i, item := range b.items {
-		namespaced, err := b.scope(ctx, item.GVK())
+		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
 		if err != nil {
 			if problems = append(problems, fmt.Errorf("%s: %w", item, err)); len(problems) == maxMistakes {
 				break

@@ -71,6 +71,7 @@ type Watcher struct {
 	mu sync.Mutex // guards what follows
 	// single are objects with a stream of their own, see Follow.
 	single    map[types.UID]*followed
+	sources   map[string]*sources // by service
 	followers map[schema.GroupVersionKind]*follower
 	rules     map[string]rules
 	notes     map[string]map[string]string
@@ -87,7 +88,7 @@ type rules struct {
 // not block.
 func New(api API, m *memory.Memory, noted func(service string), log *slog.Logger, metrics prometheus.Registerer) *Watcher {
 	w := &Watcher{
-		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1), follows: make(chan struct{}, 1), single: map[types.UID]*followed{},
+		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1), follows: make(chan struct{}, 1), single: map[types.UID]*followed{}, sources: map[string]*sources{},
 		running:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_watches", Help: "Kinds that are followed."}),
 		begun:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_watch_streams_total", Help: "Streams that were begun, anew or where the last one ended."}, []string{"from"}),
 		followers: map[schema.GroupVersionKind]*follower{}, rules: map[string]rules{}, notes: map[string]map[string]string{},
@@ -105,6 +106,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for {
 		w.follow(ctx, &running)
 		w.startFollowed(ctx, &running)
+		w.startSources(ctx, &running)
 		select {
 		case <-ctx.Done():
 			return nil

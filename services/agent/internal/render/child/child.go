@@ -48,7 +48,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 		}
 	} else if err == nil {
 		var payload []byte
-		if payload, err = json.Marshal(render.Done{Depends: j.depends, Warnings: j.warnings, Answers: j.kept.used}); err == nil {
+		if payload, err = json.Marshal(render.Done{Depends: j.depends, Warnings: j.warnings, Notes: j.notes, Answers: j.kept.used}); err == nil {
 			err = render.WriteFrame(w, render.FrameDone, payload)
 		}
 	}
@@ -76,6 +76,7 @@ type job struct {
 	// depends: a template reads what the cluster can do.
 	depends  bool
 	warnings []string
+	notes    string
 	// beside are the folders of dependencies that are not in charts/, by where they would be there.
 	beside map[string]string
 	// unanswered: the cluster did not answer a lookup, or refused it.
@@ -204,9 +205,14 @@ func (j *job) contents() (map[string][]byte, error) {
 
 // read reads rendered text as manifests.
 func (j *job) read(texts []text) error {
-	reader := manifest.NewReader(j.tell, nil)
+	var dialect manifest.Dialect
+	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+		at.CRD = dialect == manifest.HelmCRD
+		return j.tell(obj, at)
+	}, nil)
 	reader.Warn = j.warn
 	for _, one := range texts {
+		dialect = one.dialect
 		if !reader.ReadAs(one.dialect, j.folder.Shown(one.file), []byte(one.text)) {
 			break
 		}

@@ -25,9 +25,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/ignore"
+	"helm.sh/helm/v4/pkg/strvals"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/render"
 )
 
 // helm renders a chart as `helm template` does, for the real cluster.
@@ -127,6 +129,10 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 		}
 		given = loader.MergeMaps(given, more)
 	}
+	given, err := mergeGiven(given, j.Scope.Given)
+	if err != nil {
+		return nil, err
+	}
 	more, err := loader.LoadValues(strings.NewReader(j.spec.GetHelm().GetValues()))
 	if err != nil {
 		return nil, j.mistake("", "render.helm.values: "+err.Error())
@@ -147,6 +153,28 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 			missing+" not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/")
 	}
 	return given, nil
+}
+
+// mergeGiven adds what objects of the cluster hold.
+func mergeGiven(values map[string]any, all []render.Given) (map[string]any, error) {
+	for _, given := range all {
+		var more map[string]any
+		var err error
+		if given.Path == "" {
+			more, err = loader.LoadValues(strings.NewReader(given.Text))
+		} else {
+			more = map[string]any{}
+			err = strvals.ParseLiteralInto(given.Path+"="+given.Text, more)
+		}
+		switch {
+		case err != nil && given.Secret: // the decoder may quote it
+			return nil, fmt.Errorf("render.helm.valuesFrom: %s: these are no values", given.From)
+		case err != nil:
+			return nil, fmt.Errorf("render.helm.valuesFrom: %s: %w", given.From, err)
+		}
+		values = loader.MergeMaps(values, more)
+	}
+	return values, nil
 }
 
 // missingDependencies names those that a chart wants and does not have, each once: "dependency db is", "dependencies db, cache are".
@@ -211,6 +239,7 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	if text := j.kept.warning(sources); text != "" {
 		j.warn(text)
 	}
+	j.notes = shorten(rendered[path.Join(loaded.Name(), "templates", "NOTES.txt")])
 	var texts []text
 	for _, crd := range loaded.CRDObjects() {
 		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data), dialect: manifest.HelmCRD})
@@ -223,6 +252,18 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})
 	}
 	return texts, nil
+}
+
+// maxNotes bounds the notes of a chart, in bytes.
+const maxNotes = 32 << 10
+
+// shorten cuts notes that are too long, and says so.
+func shorten(notes string) string {
+	notes = strings.ToValidUTF8(notes, "\uFFFD")
+	if len(notes) <= maxNotes {
+		return notes
+	}
+	return strings.ToValidUTF8(notes[:maxNotes], "") + fmt.Sprintf("\n(The notes have %d bytes; these are the first %d.)\n", len(notes), maxNotes)
 }
 
 // capabilities are the cluster's, but for what the service says of them.

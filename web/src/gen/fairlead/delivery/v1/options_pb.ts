@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/delivery/v1/options.proto.
  */
 export const file_fairlead_delivery_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("CiJmYWlybGVhZC9kZWxpdmVyeS92MS9vcHRpb25zLnByb3RvEhRmYWlybGVhZC5kZWxpdmVyeS52MSJ6CgpSZW5kZXJTcGVjEjAKCHJlbmRlcmVyGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyZXISDAoEcGF0aBgCIAEoCRIsCgRoZWxtGAMgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVsbVNwZWMikgEKCEhlbG1TcGVjEhQKDHJlbGVhc2VfbmFtZRgBIAEoCRIUCgx2YWx1ZXNfZmlsZXMYAiADKAkSDgoGdmFsdWVzGAMgASgJEhQKDGt1YmVfdmVyc2lvbhgEIAEoCRIUCgxhcGlfdmVyc2lvbnMYBSADKAkSHgoWc2tpcF9zY2hlbWFfdmFsaWRhdGlvbhgGIAEoCCLiAwoIU3luY1NwZWMSLAoEbW9kZRgBIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBnJlYXNvbhgCIAEoCRILCgNwaW4YAyABKAkSEgoKZGVwZW5kc19vbhgEIAMoCRIwCgZpZ25vcmUYBSADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5JZ25vcmVSdWxlEjAKBmhlYWx0aBgGIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkhlYWx0aFJ1bGUSLgoFcHJ1bmUYByABKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5QcnVuZVNwZWMSMAoIYWRvcHRpb24YCCABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5BZG9wdGlvbhITCgtpbXBlcnNvbmF0ZRgJIAEoCRI1Cglvbl9kZWxldGUYCiABKA4yIi5mYWlybGVhZC5kZWxpdmVyeS52MS5EZWxldGVQb2xpY3kSMAoMcmVxdWVzdF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCgpwb3N0X2hvb2tzGAwgASgOMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuUG9zdEhvb2tzIlwKCklnbm9yZVJ1bGUSDQoFZ3JvdXAYASABKAkSDAoEa2luZBgCIAEoCRIRCgluYW1lc3BhY2UYAyABKAkSDAoEbmFtZRgEIAEoCRIQCghwb2ludGVycxgFIAMoCSKdAQoKSGVhbHRoUnVsZRINCgVncm91cBgBIAEoCRIMCgRraW5kGAIgASgJEjAKB2hlYWx0aHkYAyADKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5GaWVsZFRlc3QSLwoGZmFpbGVkGAQgAygLMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuRmllbGRUZXN0Eg8KB21lc3NhZ2UYBSABKAkiKQoJRmllbGRUZXN0EgwKBHBhdGgYASABKAkSDgoGdmFsdWVzGAIgAygJIloKCVBydW5lU3BlYxIQCghkaXNhYmxlZBgBIAEoCBIYCgttYXhfcGVyY2VudBgCIAEoBUgAiAEBEhEKCWNvbmZpcm1lZBgDIAEoCUIOCgxfbWF4X3BlcmNlbnQqeAoIUmVuZGVyZXISGAoUUkVOREVSRVJfVU5TUEVDSUZJRUQQABIQCgxSRU5ERVJFUl9SQVcQARIWChJSRU5ERVJFUl9LVVNUT01JWkUQAhIRCg1SRU5ERVJFUl9IRUxNEAMSFQoRUkVOREVSRVJfVEVNUExBVEUQBCpUCglQb3N0SG9va3MSGgoWUE9TVF9IT09LU19VTlNQRUNJRklFRBAAEhMKD1BPU1RfSE9PS1NfU0VOVBABEhYKElBPU1RfSE9PS1NfSEVBTFRIWRACKnsKCFN5bmNNb2RlEhkKFVNZTkNfTU9ERV9VTlNQRUNJRklFRBAAEhIKDlNZTkNfTU9ERV9BVVRPEAESFQoRU1lOQ19NT0RFX0RSWV9SVU4QAhISCg5TWU5DX01PREVfSE9MRBADEhUKEVNZTkNfTU9ERV9TVVNQRU5EEAQqTQoIQWRvcHRpb24SGAoUQURPUFRJT05fVU5TUEVDSUZJRUQQABITCg9BRE9QVElPTl9BTFdBWVMQARISCg5BRE9QVElPTl9ORVZFUhACKmEKDERlbGV0ZVBvbGljeRIdChlERUxFVEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGAoUREVMRVRFX1BPTElDWV9SRU1PVkUQARIYChRERUxFVEVfUE9MSUNZX09SUEhBThACYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("CiJmYWlybGVhZC9kZWxpdmVyeS92MS9vcHRpb25zLnByb3RvEhRmYWlybGVhZC5kZWxpdmVyeS52MSJ6CgpSZW5kZXJTcGVjEjAKCHJlbmRlcmVyGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyZXISDAoEcGF0aBgCIAEoCRIsCgRoZWxtGAMgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVsbVNwZWMi/QEKCEhlbG1TcGVjEhQKDHJlbGVhc2VfbmFtZRgBIAEoCRIUCgx2YWx1ZXNfZmlsZXMYAiADKAkSDgoGdmFsdWVzGAMgASgJEhQKDGt1YmVfdmVyc2lvbhgEIAEoCRIUCgxhcGlfdmVyc2lvbnMYBSADKAkSHgoWc2tpcF9zY2hlbWFfdmFsaWRhdGlvbhgGIAEoCBItCgRjcmRzGAcgASgOMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuQ3JkUG9saWN5EjoKC3ZhbHVlc19mcm9tGAggAygLMiUuZmFpcmxlYWQuZGVsaXZlcnkudjEuVmFsdWVzUmVmZXJlbmNlImEKD1ZhbHVlc1JlZmVyZW5jZRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDa2V5GAMgASgJEhMKC3RhcmdldF9wYXRoGAQgASgJEhAKCG9wdGlvbmFsGAUgASgIIuIDCghTeW5jU3BlYxIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGcmVhc29uGAIgASgJEgsKA3BpbhgDIAEoCRISCgpkZXBlbmRzX29uGAQgAygJEjAKBmlnbm9yZRgFIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLklnbm9yZVJ1bGUSMAoGaGVhbHRoGAYgAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVhbHRoUnVsZRIuCgVwcnVuZRgHIAEoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlBydW5lU3BlYxIwCghhZG9wdGlvbhgIIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkFkb3B0aW9uEhMKC2ltcGVyc29uYXRlGAkgASgJEjUKCW9uX2RlbGV0ZRgKIAEoDjIiLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRlbGV0ZVBvbGljeRIwCgxyZXF1ZXN0X3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKCnBvc3RfaG9va3MYDCABKA4yHy5mYWlybGVhZC5kZWxpdmVyeS52MS5Qb3N0SG9va3MiXAoKSWdub3JlUnVsZRINCgVncm91cBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRIMCgRuYW1lGAQgASgJEhAKCHBvaW50ZXJzGAUgAygJIp0BCgpIZWFsdGhSdWxlEg0KBWdyb3VwGAEgASgJEgwKBGtpbmQYAiABKAkSMAoHaGVhbHRoeRgDIAMoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZpZWxkVGVzdBIvCgZmYWlsZWQYBCADKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5GaWVsZFRlc3QSDwoHbWVzc2FnZRgFIAEoCSIpCglGaWVsZFRlc3QSDAoEcGF0aBgBIAEoCRIOCgZ2YWx1ZXMYAiADKAkiWgoJUHJ1bmVTcGVjEhAKCGRpc2FibGVkGAEgASgIEhgKC21heF9wZXJjZW50GAIgASgFSACIAQESEQoJY29uZmlybWVkGAMgASgJQg4KDF9tYXhfcGVyY2VudCp4CghSZW5kZXJlchIYChRSRU5ERVJFUl9VTlNQRUNJRklFRBAAEhAKDFJFTkRFUkVSX1JBVxABEhYKElJFTkRFUkVSX0tVU1RPTUlaRRACEhEKDVJFTkRFUkVSX0hFTE0QAxIVChFSRU5ERVJFUl9URU1QTEFURRAEKmkKCUNyZFBvbGljeRIaChZDUkRfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFAoQQ1JEX1BPTElDWV9BUFBMWRABEhUKEUNSRF9QT0xJQ1lfQ1JFQVRFEAISEwoPQ1JEX1BPTElDWV9TS0lQEAMqVAoJUG9zdEhvb2tzEhoKFlBPU1RfSE9PS1NfVU5TUEVDSUZJRUQQABITCg9QT1NUX0hPT0tTX1NFTlQQARIWChJQT1NUX0hPT0tTX0hFQUxUSFkQAip7CghTeW5jTW9kZRIZChVTWU5DX01PREVfVU5TUEVDSUZJRUQQABISCg5TWU5DX01PREVfQVVUTxABEhUKEVNZTkNfTU9ERV9EUllfUlVOEAISEgoOU1lOQ19NT0RFX0hPTEQQAxIVChFTWU5DX01PREVfU1VTUEVORBAEKk0KCEFkb3B0aW9uEhgKFEFET1BUSU9OX1VOU1BFQ0lGSUVEEAASEwoPQURPUFRJT05fQUxXQVlTEAESEgoOQURPUFRJT05fTkVWRVIQAiphCgxEZWxldGVQb2xpY3kSHQoZREVMRVRFX1BPTElDWV9VTlNQRUNJRklFRBAAEhgKFERFTEVURV9QT0xJQ1lfUkVNT1ZFEAESGAoUREVMRVRFX1BPTElDWV9PUlBIQU4QAmIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * RenderSpec says how a service's folder becomes objects.
@@ -96,6 +96,21 @@ export type HelmSpec = Message<"fairlead.delivery.v1.HelmSpec"> & {
    * @generated from field: bool skip_schema_validation = 6;
    */
   skipSchemaValidation: boolean;
+
+  /**
+   * What becomes of the definitions of kinds in crds/ of the chart and its dependencies. Those in templates are objects as any other.
+   *
+   * @generated from field: fairlead.delivery.v1.CrdPolicy crds = 7;
+   */
+  crds: CrdPolicy;
+
+  /**
+   * Values from objects of the cluster, read as the service may: later ones win, over files, and `values` over all. When one
+   * of the objects changes, the chart is rendered again.
+   *
+   * @generated from field: repeated fairlead.delivery.v1.ValuesReference values_from = 8;
+   */
+  valuesFrom: ValuesReference[];
 };
 
 /**
@@ -104,6 +119,51 @@ export type HelmSpec = Message<"fairlead.delivery.v1.HelmSpec"> & {
  */
 export const HelmSpecSchema: GenMessage<HelmSpec> = /*@__PURE__*/
   messageDesc(file_fairlead_delivery_v1_options, 1);
+
+/**
+ * ValuesReference is a key of a ConfigMap or Secret in the service's namespace.
+ *
+ * @generated from message fairlead.delivery.v1.ValuesReference
+ */
+export type ValuesReference = Message<"fairlead.delivery.v1.ValuesReference"> & {
+  /**
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Key in its data. Empty: values.yaml.
+   *
+   * @generated from field: string key = 3;
+   */
+  key: string;
+
+  /**
+   * Where the key's text becomes a value, such as auth.password. Empty: the text is YAML as in a values.yaml.
+   *
+   * @generated from field: string target_path = 4;
+   */
+  targetPath: string;
+
+  /**
+   * It may be missing, and so may its key.
+   *
+   * @generated from field: bool optional = 5;
+   */
+  optional: boolean;
+};
+
+/**
+ * Describes the message fairlead.delivery.v1.ValuesReference.
+ * Use `create(ValuesReferenceSchema)` to create a new message.
+ */
+export const ValuesReferenceSchema: GenMessage<ValuesReference> = /*@__PURE__*/
+  messageDesc(file_fairlead_delivery_v1_options, 2);
 
 /**
  * SyncSpec says how a service is kept applied.
@@ -199,7 +259,7 @@ export type SyncSpec = Message<"fairlead.delivery.v1.SyncSpec"> & {
  * Use `create(SyncSpecSchema)` to create a new message.
  */
 export const SyncSpecSchema: GenMessage<SyncSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 2);
+  messageDesc(file_fairlead_delivery_v1_options, 3);
 
 /**
  * IgnoreRule leaves fields of objects to others: they are not applied once the object exists, and not repaired.
@@ -242,7 +302,7 @@ export type IgnoreRule = Message<"fairlead.delivery.v1.IgnoreRule"> & {
  * Use `create(IgnoreRuleSchema)` to create a new message.
  */
 export const IgnoreRuleSchema: GenMessage<IgnoreRule> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 3);
+  messageDesc(file_fairlead_delivery_v1_options, 4);
 
 /**
  * HealthRule reads the health of a kind from its fields. An object is failed if all tests of `failed` hold and there
@@ -284,7 +344,7 @@ export type HealthRule = Message<"fairlead.delivery.v1.HealthRule"> & {
  * Use `create(HealthRuleSchema)` to create a new message.
  */
 export const HealthRuleSchema: GenMessage<HealthRule> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 4);
+  messageDesc(file_fairlead_delivery_v1_options, 5);
 
 /**
  * FieldTest compares a field.
@@ -312,7 +372,7 @@ export type FieldTest = Message<"fairlead.delivery.v1.FieldTest"> & {
  * Use `create(FieldTestSchema)` to create a new message.
  */
 export const FieldTestSchema: GenMessage<FieldTest> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 5);
+  messageDesc(file_fairlead_delivery_v1_options, 6);
 
 /**
  * PruneSpec bounds what is removed because it left the folder.
@@ -349,7 +409,7 @@ export type PruneSpec = Message<"fairlead.delivery.v1.PruneSpec"> & {
  * Use `create(PruneSpecSchema)` to create a new message.
  */
 export const PruneSpecSchema: GenMessage<PruneSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 6);
+  messageDesc(file_fairlead_delivery_v1_options, 7);
 
 /**
  * Renderer is a way to read a folder.
@@ -402,6 +462,47 @@ export const RendererSchema: GenEnum<Renderer> = /*@__PURE__*/
   enumDesc(file_fairlead_delivery_v1_options, 0);
 
 /**
+ * CrdPolicy says what becomes of the definitions of kinds that a chart has in crds/.
+ *
+ * @generated from enum fairlead.delivery.v1.CrdPolicy
+ */
+export enum CrdPolicy {
+  /**
+   * As CRD_POLICY_APPLY.
+   *
+   * @generated from enum value: CRD_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * They are applied, kept applied, and removed with the service, unless there are objects of the kind.
+   *
+   * @generated from enum value: CRD_POLICY_APPLY = 1;
+   */
+  APPLY = 1,
+
+  /**
+   * Those that the cluster lacks are made when a revision is applied. After that they are nobody's: never updated, repaired or removed.
+   *
+   * @generated from enum value: CRD_POLICY_CREATE = 2;
+   */
+  CREATE = 2,
+
+  /**
+   * They are left alone.
+   *
+   * @generated from enum value: CRD_POLICY_SKIP = 3;
+   */
+  SKIP = 3,
+}
+
+/**
+ * Describes the enum fairlead.delivery.v1.CrdPolicy.
+ */
+export const CrdPolicySchema: GenEnum<CrdPolicy> = /*@__PURE__*/
+  enumDesc(file_fairlead_delivery_v1_options, 1);
+
+/**
  * PostHooks says what hooks after the objects of a service wait for.
  *
  * @generated from enum fairlead.delivery.v1.PostHooks
@@ -433,7 +534,7 @@ export enum PostHooks {
  * Describes the enum fairlead.delivery.v1.PostHooks.
  */
 export const PostHooksSchema: GenEnum<PostHooks> = /*@__PURE__*/
-  enumDesc(file_fairlead_delivery_v1_options, 1);
+  enumDesc(file_fairlead_delivery_v1_options, 2);
 
 /**
  * SyncMode says what an agent does when Git and cluster differ.
@@ -481,7 +582,7 @@ export enum SyncMode {
  * Describes the enum fairlead.delivery.v1.SyncMode.
  */
 export const SyncModeSchema: GenEnum<SyncMode> = /*@__PURE__*/
-  enumDesc(file_fairlead_delivery_v1_options, 2);
+  enumDesc(file_fairlead_delivery_v1_options, 3);
 
 /**
  * Adoption says what becomes of an object that is there already, and that no Fairlead service has.
@@ -515,7 +616,7 @@ export enum Adoption {
  * Describes the enum fairlead.delivery.v1.Adoption.
  */
 export const AdoptionSchema: GenEnum<Adoption> = /*@__PURE__*/
-  enumDesc(file_fairlead_delivery_v1_options, 3);
+  enumDesc(file_fairlead_delivery_v1_options, 4);
 
 /**
  * DeletePolicy says what a deleted service leaves behind.
@@ -547,5 +648,5 @@ export enum DeletePolicy {
  * Describes the enum fairlead.delivery.v1.DeletePolicy.
  */
 export const DeletePolicySchema: GenEnum<DeletePolicy> = /*@__PURE__*/
-  enumDesc(file_fairlead_delivery_v1_options, 4);
+  enumDesc(file_fairlead_delivery_v1_options, 5);
 
