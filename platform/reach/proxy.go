@@ -151,7 +151,7 @@ func (p *proxy) localize(h http.Header) {
 	if err != nil || u.Host == "" || u.Host != p.base.Host {
 		return
 	}
-	path := strings.TrimPrefix(u.EscapedPath(), strings.TrimSuffix(p.base.EscapedPath(), "/"))
+	path := "/" + strings.TrimLeft(strings.TrimPrefix(u.EscapedPath(), strings.TrimSuffix(p.base.EscapedPath(), "/")), "/") // two slashes begin a host
 	if u.RawQuery != "" {
 		path += "?" + u.RawQuery
 	}

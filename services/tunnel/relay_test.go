@@ -64,7 +64,7 @@ func apiServer(t *testing.T) http.HandlerFunc {
 				http.Error(w, "you may not exec", http.StatusForbidden)
 				return
 			}
-			resp := &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": r.Header["Upgrade"], "X-Who": {caller.User}}, Body: shell()}
+			resp := &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": r.Header["Upgrade"], "X-Stream-Protocol-Version": {caller.User}}, Body: shell()}
 			if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
 				panic(http.ErrAbortHandler)
 			}
@@ -159,7 +159,7 @@ func TestInformationalAnswersReachTheClient(t *testing.T) {
 			}
 			_, err = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
-			if err != nil || resp.ProtoMajor != version || resp.StatusCode != 200 || resp.Header["Link"] != nil || !slices.Equal(hints, []string{"103 [</hint>]"}) {
+			if err != nil || resp.ProtoMajor != version || resp.StatusCode != 200 || resp.Header["Link"] != nil || !slices.Equal(hints, []string{"103 []"}) {
 				t.Errorf("%s, HTTP/%d: %s over %s %v, hints %q, %v", name, version, resp.Status, resp.Proto, resp.Header, hints, err)
 			}
 		}
@@ -173,7 +173,7 @@ func TestUpgradesReachTheClusterFromAnyReplica(t *testing.T) {
 	here.connect("edge-1", apiServer(t))
 	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
 		conn, resp := h.upgrade("/clusters/edge-1/api/v1/namespaces/x/pods/y/exec?command=sh")
-		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Who") != "alice" {
+		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "alice" {
 			t.Fatalf("%s: %s %v", name, resp.Status, resp.Header)
 		}
 		buf := make([]byte, 100)

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -421,7 +424,7 @@ func TestStalledWatchDoesNotSlowOthers(t *testing.T) {
 	}
 	stuck.Wait()
 	other := h.client()
-	for range 100 {
+	for range 12 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		resp, err := other.Do(h.request("GET", "/clusters/edge-1/api", nil).WithContext(ctx))
 		if err != nil {
@@ -576,16 +579,94 @@ func TestClusterTakenOutOfTheCatalogIsCut(t *testing.T) {
 	}
 }
 
+// A client follows a redirect with the hub's credential, and repeats a request after a 307.
 func TestRedirectsStayBelowTheCluster(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, "edge-1")
-	h.connect("edge-1", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", "/api/v1/")
-		w.WriteHeader(http.StatusMovedPermanently)
+	here := newHub(t, "edge-1")
+	here.connect("edge-1", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.Header.Get("X-Code"))
+		w.Header()["Location"] = r.Header["X-Location"]
+		w.WriteHeader(code)
 	})
-	resp, _ := h.do(h.request("GET", "/clusters/edge-1/api/v1", nil))
-	if got := resp.Header.Get("Location"); got != "/clusters/edge-1/api/v1/" {
-		t.Errorf("Location %s", got)
+	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": here.another()} {
+		ask := func(code string, locations ...string) (*http.Response, string) {
+			req := h.request("DELETE", "/clusters/edge-1/api/v1", nil)
+			req.Header.Set("X-Code", code)
+			req.Header["X-Location"] = locations
+			return h.do(req)
+		}
+		for location, want := range map[string]string{
+			"/api/v1/": "/clusters/edge-1/api/v1/", "/a?b=%2F..": "/clusters/edge-1/a?b=%2F..", "v1/": "/clusters/edge-1/api/v1/", "?a=b": "/clusters/edge-1/api/v1?a=b",
+			"../../../edge-2/api": "/clusters/edge-1/edge-2/api", "/../edge-2/api": "/clusters/edge-1/edge-2/api", "": "/clusters/edge-1/api/v1",
+		} {
+			if resp, body := ask("307", location); resp.StatusCode != http.StatusTemporaryRedirect || resp.Header.Get("Location") != want {
+				t.Errorf("%s: %q becomes %d %q, want %q: %s", name, location, resp.StatusCode, resp.Header.Get("Location"), want, body)
+			}
+		}
+		for _, location := range []string{
+			"https://evil.example/", "http://evil.example/api", "//evil.example/", `/\evil.example/..\..\edge-2`, "///evil.example", "/%2e%2e/%2e%2e/edge-2/api", "/%2e%2e%2fedge-2",
+			"/..%5cedge-2", "javascript:alert(1)", "data:text/html,x", "mailto:a", here.url + "/clusters/edge-2/api", "/..;/edge-2", "https:/evil.example", "/a/./%2e./b", ":",
+		} {
+			for _, code := range []string{"301", "302", "303", "307", "308"} {
+				if resp, body := ask(code, location); resp.StatusCode != http.StatusBadGateway || resp.Header["Location"] != nil || !strings.Contains(body, "redirect out of the cluster") {
+					t.Errorf("%s: %s to %q becomes %d %q: %s", name, code, location, resp.StatusCode, resp.Header["Location"], body)
+				}
+			}
+		}
+		if resp, _ := ask("201", "https://evil.example/"); resp.StatusCode != http.StatusCreated || resp.Header["Location"] != nil {
+			t.Errorf("%s: a 201: %d %q", name, resp.StatusCode, resp.Header["Location"])
+		}
+		if resp, _ := ask("302", "/a", "https://evil.example/"); resp.StatusCode != http.StatusBadGateway || resp.Header["Location"] != nil {
+			t.Errorf("%s: two of them: %d %q", name, resp.StatusCode, resp.Header["Location"])
+		}
+	}
+}
+
+// Browsers, and proxies before the hub, take these for the hub's own.
+func TestFieldsThatAreNotAboutTheAnswerStayInTheCluster(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "edge-1")
+	kept := map[string]string{
+		"Content-Type": "application/json", "Etag": `"a"`, "Warning": `299 - "old"`, "Retry-After": "7", "Audit-Id": "1", "X-Kubernetes-Pf-Flowschema-Uid": "2", "Content-Disposition": "attachment",
+	}
+	dropped := []string{
+		"Nel", "Report-To", "Reporting-Endpoints", "Link", "Refresh", "Www-Authenticate", "Proxy-Authenticate", "Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc",
+		"Access-Control-Allow-Origin", "Service-Worker-Allowed", "X-Accel-Redirect", "X-Sendfile", "Content-Location", "Sourcemap", "Origin-Agent-Cluster", "Public-Key-Pins", "X-New-Power",
+	}
+	h.connect("edge-1", func(w http.ResponseWriter, _ *http.Request) {
+		for range 12 {
+			w.Header().Set("Link", "</evil>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		for name, value := range kept {
+			w.Header().Set(name, value)
+		}
+		for _, name := range dropped {
+			w.Header().Set(name, "evil")
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	hints := 0
+	req := h.request("GET", "/clusters/edge-1/api", nil)
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+		if hints++; len(header) > 0 {
+			t.Errorf("a 1xx answer has %v", header)
+		}
+		return nil
+	}}))
+	resp, _ := h.do(req)
+	for name, value := range kept {
+		if got := resp.Header.Get(name); got != value {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	for _, name := range dropped {
+		if resp.Header[name] != nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	if hints > 8 {
+		t.Errorf("%d answers before the answer", hints)
 	}
 }
 

@@ -106,16 +106,3 @@ func isForbidden(name string) bool {
 	}
 	return false
 }
-
-// StripResponse removes fields of a cluster's response that would speak for the hub's own address:
-// cookies, other addresses for it, its CORS policy, and what its replicas tell each other.
-func StripResponse(h http.Header) {
-	var room beginning
-	for k := range h {
-		lower := string(room.of(k))
-		if lower == "set-cookie" || lower == "alt-svc" || lower == "strict-transport-security" ||
-			lower == "clear-site-data" || strings.HasPrefix(lower, "access-control-") || strings.HasPrefix(lower, "fairlead-") {
-			delete(h, k)
-		}
-	}
-}

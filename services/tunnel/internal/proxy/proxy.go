@@ -9,12 +9,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -153,8 +153,9 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	defer resp.Body.Close()
 	kubehttp.StripResponse(resp.Header)
-	if at := resp.Header.Get("Location"); !x.relayed && strings.HasPrefix(at, "/") && !strings.HasPrefix(at, "//") {
-		resp.Header.Set("Location", Prefix+x.cluster+at)
+	if refused := x.redirect(resp); refused != nil {
+		x.refuse(w, refused)
+		return
 	}
 	if identity.FromBrowser(r.Context()) {
 		sandbox(resp.Header)
@@ -166,6 +167,24 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	x.code = resp.StatusCode
+}
+
+// redirect has a response lead to the cluster below the hub's address, whatever it says. One that leads elsewhere would have clients repeat
+// the request there, with the hub's credential: it is refused where clients would follow.
+func (x *exchange) redirect(resp *http.Response) *kubehttp.Error {
+	location := resp.Header["Location"]
+	if len(location) == 0 || x.relayed { // the replica that is asked by the user does it
+		return nil
+	}
+	if path, ok := kubehttp.Redirect(location, x.path); ok {
+		resp.Header.Set("Location", Prefix+x.cluster+path)
+		return nil
+	}
+	resp.Header.Del("Location")
+	if resp.StatusCode/100 != 3 {
+		return nil
+	}
+	return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q answers with a redirect out of the cluster, which the hub does not pass on. Ask for another path", x.cluster)}
 }
 
 // carry moves the response until its end.
