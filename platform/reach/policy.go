@@ -14,13 +14,27 @@ import (
 // Policy is what the cluster's own people allow, whatever the hub says. The zero value lets everybody through but
 // Kubernetes' own users and groups; the cluster's RBAC holds besides.
 type Policy struct {
-	// AllowSystem lets users and groups through whose names begin with "system:".
+	// AllowSystem lets users and groups through whose names begin with "system:" or "kubeadm:".
 	AllowSystem bool
+	// GroupPrefix is put before the groups that an identity provider gives people, so that none of them is by chance one that the cluster
+	// has bound already.
+	GroupPrefix string
 	// ReadOnly lets nobody change anything, nor get into pods, nodes and services, nor reach secrets.
 	ReadOnly bool
 	// Namespaces are the only ones that may be looked into, if there are any; nothing besides namespaces then,
 	// but for what says which APIs there are.
 	Namespaces []string
+}
+
+// hubGroups begin the groups that the hub itself gives: no provider's group is called so.
+const hubGroups = "fairlead:"
+
+// group is how the cluster knows a group of the hub's.
+func (p Policy) group(name string) string {
+	if strings.HasPrefix(name, hubGroups) {
+		return name
+	}
+	return p.GroupPrefix + name
 }
 
 // check says why a request is refused, or returns nil.

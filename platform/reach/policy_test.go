@@ -87,3 +87,20 @@ func TestSystemNamesPassWhereTheClusterSaysSo(t *testing.T) {
 		t.Errorf("API server gets\n%s", body)
 	}
 }
+
+// A provider's group may be called as one that the cluster has bound to everything.
+func TestGroupsOfAProviderAreNoGroupsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	startWith(t, h, newAPI(t, echo).URL, reach.Policy{GroupPrefix: "oidc:"})
+	s := next(t, h)
+	_, body := get(t, s, muxhttp.Caller{User: "alice", Groups: []string{"cluster-admins", "fairlead:admins"}}, "/api", nil)
+	if !strings.Contains(body, "Impersonate-Group: oidc:cluster-admins") || !strings.Contains(body, "Impersonate-Group: fairlead:admins") || strings.Contains(body, "Impersonate-Group: cluster-admins") {
+		t.Errorf("API server gets\n%s", body)
+	}
+	for _, group := range []string{"kubeadm:cluster-admins", "system:masters"} {
+		if resp, body := get(t, s, muxhttp.Caller{User: "alice", Groups: []string{group}}, "/api", nil); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d %s", group, resp.StatusCode, body)
+		}
+	}
+}

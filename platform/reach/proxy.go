@@ -107,7 +107,7 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 	kubehttp.StripRequest(r.Trailer)
 	header.Set("Impersonate-User", caller.User)
 	for _, g := range caller.Groups {
-		header.Add("Impersonate-Group", g)
+		header.Add("Impersonate-Group", p.policy.group(g))
 	}
 	for k, values := range caller.Extra {
 		for _, v := range values {
@@ -182,7 +182,7 @@ func (p Policy) checkName(name string) error {
 	switch {
 	case name == "" || !plain(name):
 		return fmt.Errorf("user or group %q can't be impersonated", name)
-	case strings.HasPrefix(name, "system:") && !p.AllowSystem:
+	case (strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "kubeadm:")) && !p.AllowSystem:
 		return fmt.Errorf("user or group %q belongs to Kubernetes itself", name)
 	default:
 		return nil

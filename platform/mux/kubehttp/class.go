@@ -14,7 +14,8 @@ const (
 	Read Class = iota
 	// Write changes something.
 	Write
-	// Exec gets into pods, nodes and services, or makes somebody run there: exec, attach, port-forward, proxy, debug.
+	// Exec gets into pods, nodes and services, or makes somebody run there: exec, attach, port-forward, proxy, debug; and whatever
+	// subresource that is not known is read.
 	Exec
 	// Secrets reads or writes secrets, or makes tokens; and whatever can't be told.
 	Secrets
@@ -62,10 +63,21 @@ func ClassOf(method, path string, info Info) Class {
 	switch {
 	case info.Subresource == "proxy", info.Subresource == "exec", info.Subresource == "portforward":
 		return Exec // of what others may call so
+	case reads && !readable(info):
+		return Exec // consoles and shells of others (KubeVirt's console and vnc) are opened by GET
 	case reads:
 		return Read
 	}
 	return Write
+}
+
+// readable tells the resources and subresources that are nothing but data.
+func readable(info Info) bool {
+	switch info.Subresource {
+	case "", "status", "scale", "log":
+		return info.Group != "" || info.Resource != "proxy" // the old spelling of the subresource
+	}
+	return info.Group == "custom.metrics.k8s.io" // where it is the name of a metric
 }
 
 // ofPath is for what is no resource.
