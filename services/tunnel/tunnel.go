@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/container"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
@@ -52,7 +54,7 @@ func (s *Service) serve() error {
 	var metrics *observe.Metrics
 	s.peers = directory.New(directory.Deps{Coordinator: s.replica.Coordinator, URL: s.replica.Advertised, Log: s.deps.Log})
 	s.sessions = session.New(session.Deps{
-		Directory: s.peers, Properties: s.properties, Log: s.deps.Log,
+		Directory: s.peers, Properties: s.properties, Memory: container.MemoryLimit(os.DirFS("/")), Log: s.deps.Log,
 		Ended: func(err error) { metrics.SessionEnd(err) },
 	})
 	metrics, err := observe.New(s.deps.Telemetry.Registry, s.sessions.Counts)

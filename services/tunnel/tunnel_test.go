@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -684,5 +685,68 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	h.await("its end in the audit trail", func() bool { return len(h.audited("tunnel.request.end")) == 1 })
 	if trail := fmt.Sprint(h.audited("tunnel.request.begin"), h.audited("tunnel.request.end")); strings.Contains(trail, "hunter2") {
 		t.Errorf("audit trail:\n%s", trail)
+	}
+}
+
+// Watches that nobody ends are the least that a person may leave behind.
+func TestOnePersonLeavesStreamsForOthers(t *testing.T) {
+	t.Parallel()
+	here := newHub(t, "edge-1")
+	var under atomic.Int64
+	full := make(chan struct{})
+	end := make(chan struct{})
+	const most = 512
+	here.connect("edge-1", func(w http.ResponseWriter, r *http.Request) {
+		if caller, _ := muxhttp.CallerFrom(r.Context()); caller.User != "alice" {
+			_, _ = io.WriteString(w, "served")
+			return
+		}
+		if under.Add(1) == most {
+			close(full)
+		}
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	})
+	there := here.another()
+	var asked sync.WaitGroup
+	for i := range most {
+		h := here
+		if i%2 == 1 {
+			h = there
+		}
+		req := h.request("GET", "/clusters/edge-1/api/v1/pods?watch=true", nil)
+		asked.Go(func() {
+			resp, err := h.client().Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+				t.Errorf("one of them: %d", resp.StatusCode)
+			}
+		})
+	}
+	select {
+	case <-full:
+	case <-time.After(patience):
+		t.Fatalf("%d requests are under way", under.Load())
+	}
+	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
+		resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil))
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "requests of yours are under way") {
+			t.Errorf("%s: one more: %d %s", name, resp.StatusCode, body)
+		}
+		req := h.request("GET", "/clusters/edge-1/api", nil)
+		req.Header.Set("Authorization", "Bearer "+h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"fairlead:admins"}}))
+		if resp, body := h.do(req); resp.StatusCode != http.StatusOK || body != "served" {
+			t.Errorf("%s: somebody else: %d %s", name, resp.StatusCode, body)
+		}
+	}
+	close(end)
+	asked.Wait()
+	if resp, _ := here.do(here.request("GET", "/clusters/edge-1/api", nil)); resp.StatusCode != http.StatusOK {
+		t.Errorf("after all: %d", resp.StatusCode)
 	}
 }

@@ -74,11 +74,14 @@ type Handler struct {
 	Deps
 	copier muxhttp.Copier
 	drain  drain
+	shares shares
 	began  time.Time
 }
 
 // New returns a Handler.
-func New(deps Deps) *Handler { return &Handler{Deps: deps, drain: newDrain(), began: time.Now()} }
+func New(deps Deps) *Handler {
+	return &Handler{Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}}, began: time.Now()}
+}
 
 // exchange is one request on its way.
 type exchange struct {
@@ -132,6 +135,14 @@ func (h *Handler) exchange(prefix string, r *http.Request) *exchange {
 
 // answer asks the cluster and gives back what it says.
 func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
+	// Counted at the replica with the session, too: it sees the requests of all.
+	mine := share{x.cluster, x.caller.Subject()}
+	if !x.shares.take(mine) {
+		x.refuse(w, &kubehttp.Error{Code: http.StatusTooManyRequests, RetryAfterSeconds: 1, Message: fmt.Sprintf(
+			"cluster %q: %d requests of yours are under way, and no more fit beside those of others. End some watches or sessions", x.cluster, perPerson)})
+		return
+	}
+	defer x.shares.give(mine)
 	running, draining := x.drain.begin()
 	defer running.end()
 	if draining {

@@ -20,8 +20,10 @@ import (
 const (
 	// maxPerCluster: an agent has one or a few; what is beyond are half-open ones that are not found yet.
 	maxPerCluster = 8
-	// unreadBudget bounds what all sessions of a replica hold of answers that nobody reads, in bytes.
-	unreadBudget = 1 << 30
+	// maxUnread bounds what all sessions of a replica hold of answers that nobody reads, in bytes, whatever memory there is; in a container
+	// it is a share of what that allows: the collector lets a heap double, and requests and idle sessions take the rest.
+	maxUnread   = 1 << 30
+	unreadShare = 4
 	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
 	maxSessions = 10_000
 	// maxGreeting bounds the handshakes that run at once, so that the agents of a replica that went do not take this
@@ -78,6 +80,8 @@ type Deps struct {
 	Directory Directory
 	// Properties are told to the agents.
 	Properties func() map[string]string
+	// Memory is what the container allows, in bytes; 0: it has no limit.
+	Memory int64
 	// Ended is told of each session's end.
 	Ended func(error)
 	Log   *slog.Logger
@@ -100,9 +104,17 @@ type Registry struct {
 // New returns an empty registry.
 func New(deps Deps) *Registry {
 	return &Registry{
-		deps: deps, shared: mux.NewShared(unreadBudget), greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
+		deps: deps, shared: mux.NewShared(unread(deps.Memory)), greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
 		sessions: make(map[string]map[*Session]struct{}), left: make(map[string]time.Time),
 	}
+}
+
+// unread is what sessions may hold of answers that nobody reads where a container has so much memory; 0: it has no limit.
+func unread(memory int64) int64 {
+	if memory == 0 {
+		return maxUnread
+	}
+	return min(maxUnread, memory/unreadShare)
 }
 
 // Serve runs an agent's session until it ends, and says why it did. The error is a *BusyError if there is no room for it
