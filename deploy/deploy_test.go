@@ -3,7 +3,10 @@ package deploy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,5 +82,46 @@ func TestAgentRefusesWhatTheChartDoesNotKnow(t *testing.T) {
 		if _, err := Agent(values, "dev"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %s", values, err, want)
 		}
+	}
+}
+
+// The right to be any account is the right to everything: a controller's account of kube-system gives itself what it likes.
+func TestLeastRightsNameTheAccountsThatTheAgentMayBe(t *testing.T) {
+	t.Parallel()
+	text, err := Agent(map[string]any{
+		"hub": map[string]any{"url": "https://hub.example.com"}, "rbac": map[string]any{"mode": "least"},
+		"tunnel":              map[string]any{"users": []any{"ada@example.com"}, "groups": []any{"fairlead:admins"}},
+		"impersonateAccounts": map[string]any{"shop": []any{"deployer", "jobs"}, "ci": []any{"*"}},
+	}, "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"--impersonate-accounts=ci/*,shop/deployer,shop/jobs,"`) {
+		t.Errorf("the agent is not told the accounts:\n%s", text)
+	}
+	all := map[string][]string{} // by namespace, or "" for the whole cluster
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var object struct {
+			Metadata struct{ Namespace string }
+			Rules    []struct {
+				Resources, Verbs []string
+				ResourceNames    []string `yaml:"resourceNames"`
+			}
+		}
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			break
+		}
+		for _, rule := range object.Rules {
+			if slices.Contains(rule.Verbs, "impersonate") {
+				all[object.Metadata.Namespace] = append(all[object.Metadata.Namespace], fmt.Sprint(rule.Resources, rule.ResourceNames))
+			}
+		}
+	}
+	want := map[string][]string{
+		"": {"[users] [ada@example.com]", "[groups] [fairlead:admins]"}, "ci": {"[serviceaccounts] []"}, "shop": {"[serviceaccounts] [deployer]", "[serviceaccounts] [jobs]"},
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("got %v, want %v", all, want)
 	}
 }

@@ -83,11 +83,12 @@ func (s *Service) ContentOptions(labels map[string]string) string {
 // bounds nothing of them.
 func BoundsOf(p *consolev1.Project) string {
 	spec := p.GetSpec()
-	if len(spec.GetNamespaces())+len(spec.GetKinds())+len(spec.GetDeniedKinds()) == 0 {
+	if len(spec.GetNamespaces())+len(spec.GetKinds())+len(spec.GetDeniedKinds())+len(spec.GetAccounts()) == 0 {
 		return ""
 	}
 	return writeOptions(&deliveryv1.ServiceDelivery{Rules: &deliveryv1.ObjectRules{
 		Project: p.GetMetadata().GetName(), Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
+		Accounts: spec.GetAccounts(),
 	}})
 }
 

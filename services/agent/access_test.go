@@ -66,3 +66,57 @@ func TestImpersonationCanBeRequired(t *testing.T) {
 	}
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
 }
+
+// A controller's account may give itself any right: with it a service gets past its project, and past what the agent itself may.
+func TestAccountsThatAServiceMayNotBeAppliedAs(t *testing.T) {
+	t.Parallel()
+	const controller = "kube-system/clusterrole-aggregation-controller"
+	bound := func(namespaces, kinds, accounts []string) *deliveryv1.ObjectRules {
+		return &deliveryv1.ObjectRules{Project: "shop", Namespaces: namespaces, Kinds: kinds, Accounts: accounts}
+	}
+	for _, test := range []struct {
+		name    string
+		allowed []string
+		rules   *deliveryv1.ObjectRules
+		account string
+		want    string
+	}{
+		{"controller", nil, nil, controller, "--impersonate-accounts"},
+		{"agent", []string{"*/*"}, nil, "fairlead-system/fairlead-agent", "--impersonate-accounts"},
+		{"unlisted", []string{"ci/*"}, nil, "OWN/deployer", "--impersonate-accounts"},
+		{"bounded", []string{controller, "*/*"}, bound([]string{"OWN"}, nil, nil), controller, `Project "shop" does not allow`},
+		{"neighbour", nil, bound([]string{"OWN", "default"}, nil, []string{"OWN/*"}), "default/default", `Project "shop" does not allow`},
+		{"kinds", nil, bound(nil, []string{"ConfigMap"}, nil), "default/default", `Project "shop" does not allow`},
+		{"own", []string{"*/deployer"}, bound([]string{"OWN"}, nil, nil), "OWN/deployer", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.accounts = test.allowed
+			w.start()
+			own := func(text string) string { return strings.ReplaceAll(text, "OWN", w.namespace) }
+			w.kubectl("create", "serviceaccount", "deployer")
+			w.kubectl("create", "rolebinding", "deployer", "--clusterrole=admin", "--serviceaccount="+w.namespace+":deployer")
+			name := w.service("web")
+			w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+			if test.rules != nil {
+				for i := range test.rules.GetNamespaces() {
+					test.rules.Namespaces[i] = own(test.rules.GetNamespaces()[i])
+				}
+				for i := range test.rules.GetAccounts() {
+					test.rules.Accounts[i] = own(test.rules.GetAccounts()[i])
+				}
+				w.hub.bound(name, test.rules)
+			}
+			w.hub.sync(name, &deliveryv1.SyncSpec{Impersonate: own(test.account)})
+			digest := w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")})
+			report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && (r.GetPhase() == failed || r.GetPhase() == healthy) })
+			if (report.GetPhase() == healthy) != (test.want == "") || !strings.Contains(report.GetMessage(), test.want) {
+				t.Errorf("got %s %s\nwant %s", report.GetPhase(), report.GetMessage(), test.want)
+			}
+			if test.want != "" {
+				w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
+			}
+		})
+	}
+}

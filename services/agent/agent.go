@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,6 +85,9 @@ type Config struct {
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
 	RequireImpersonation bool
+	// Accounts are those that services may be applied as, as patterns of namespace/name; none: all but those of kube-system and
+	// fairlead-system.
+	Accounts []string
 	// Pod is the one that the agent runs in, written namespace/name.
 	Pod string
 	// LeaderElect: several agents of the cluster run, and one of them works.
@@ -104,6 +108,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
+	fs.Func("impersonate-accounts", "comma-separated Kubernetes service accounts that services may name (spec.sync.impersonate), as `namespace/name` where * stands for any text, but not for kube-system and fairlead-system; default: all but those of these two namespaces", flags.List(&c.Accounts))
 	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
 	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
@@ -119,6 +124,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--hub-url %q must begin with https://", c.HubURL)
 	case c.Pod != "" && strings.Count(c.Pod, "/") != 1:
 		return fmt.Errorf("--pod %q must be namespace/name", c.Pod)
+	case slices.ContainsFunc(c.Accounts, func(pattern string) bool { return strings.Count(pattern, "/") != 1 }):
+		return fmt.Errorf("--impersonate-accounts %q: each must be namespace/name", strings.Join(c.Accounts, ","))
 	case c.DataDir == "":
 		return errors.New("--data-dir is missing: a folder that survives a restart of the agent")
 	}
@@ -395,6 +402,7 @@ func (a *Agent) wire() {
 
 		Environment:          a.environment,
 		RequireImpersonation: a.cfg.RequireImpersonation,
+		Accounts:             a.cfg.Accounts,
 
 		Tracer:  tracer,
 		Keep:    a.telemetry.Keep,

@@ -84,6 +84,8 @@ type world struct {
 	join      string
 	// bounded requires services to name an account.
 	bounded bool
+	// accounts are those that services may name.
+	accounts []string
 	// elects has agents stand by while another works.
 	elects bool
 	// pod is where agents say that they run.
@@ -126,7 +128,7 @@ var namespaces sync.Map
 func (w *world) service(name string) string { return w.namespace + "-" + name }
 
 func (w *world) config() agent.Config {
-	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, LeaderElect: w.elects, Pod: w.pod}
+	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, Accounts: w.accounts, LeaderElect: w.elects, Pod: w.pod}
 }
 
 // start runs an agent in this process until the test ends or stop is called.

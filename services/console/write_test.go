@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -154,6 +155,44 @@ func TestProjectBoundsNamespaces(t *testing.T) {
 	})
 }
 
+// Whoever names an account acts with its rights: a controller's of Kubernetes may be all.
+func TestProjectBoundsTheAccountsOfItsServices(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		project := shopProject()
+		project.Spec.Namespaces = []string{"shop", "shop-*"}
+		admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), project)
+		as := func(account string) *consolev1.Service {
+			s := inProject("shop", newService("web", "shop", "prod"))
+			s.Spec.Namespace, s.Spec.Sync = "shop", &deliveryv1.SyncSpec{Impersonate: account}
+			return s
+		}
+		refused := func(account string) {
+			t.Helper()
+			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: as(account)})
+			wantCode(t, err, connect.CodeFailedPrecondition, `spec.sync.impersonate: project "shop" does not allow account "`+account+`"`)
+		}
+		refused("kube-system/clusterrole-aggregation-controller")
+		refused("bank/deployer")
+		admin.must(t, as("shop-eu/deployer"))
+		project.Spec.Accounts = []string{"ci/*", "shop-eu/deployer"}
+		admin.must(t, project)
+		refused("shop/deployer")
+		admin.must(t, as("ci/shop"))
+		got, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
+		if err != nil || !proto.Equal(got.GetProject().GetSpec(), project.GetSpec()) {
+			t.Errorf("got %v, %v", got, err)
+		}
+		project.Spec.Accounts = []string{"shop/*"}
+		_, err = admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{Project: project})
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "web" (account "ci/shop")`)
+		project.Spec.Accounts, project.Spec.Namespaces, project.Spec.Kinds = nil, nil, []string{"*"}
+		admin.must(t, as(""))
+		admin.must(t, project)
+		refused("kube-system/clusterrole-aggregation-controller")
+	})
+}
+
 func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
@@ -176,6 +215,7 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 			"spec.namespaces[1]":  func(s *consolev1.ProjectSpec) { s.Namespaces = []string{"shop", "Shop"} },
 			"spec.kinds[0]":       func(s *consolev1.ProjectSpec) { s.Kinds = []string{"apps/Deployment"} },
 			"spec.deniedKinds[0]": func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret."} },
+			"spec.accounts[0]":    func(s *consolev1.ProjectSpec) { s.Accounts = []string{"deployer"} },
 			"spec.clusters.where": func(s *consolev1.ProjectSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "name = a"} },
 			"spec.config": func(s *consolev1.ProjectSpec) {
 				s.Config = settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "1"}}}

@@ -93,8 +93,8 @@ type ProjectSpec struct {
 	Sources []string `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Clusters that its services may go to. Unset: none.
 	Clusters *ClusterSelector `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Namespaces that objects may be in, and the Namespaces that there may be; * as above. None: any. The agent refuses
-	// a service with other objects, and all of it.
+	// Namespaces that objects may be in, and the Namespaces that there may be; * as above. None: any. fairlead-system, where the
+	// agent is, has to be written out. The agent refuses a service with other objects, and all of it.
 	Namespaces []string `protobuf:"bytes,4,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// Kinds of objects that it may have, as Deployment.apps, ConfigMap, *.cert-manager.io or *. None: any kind that is
 	// in a namespace. As soon as namespaces, kinds or denied_kinds say something, kinds that are in no namespace must be
@@ -103,7 +103,11 @@ type ProjectSpec struct {
 	// Kinds that it may not have, whatever stands above.
 	DeniedKinds []string `protobuf:"bytes,6,rep,name=denied_kinds,json=deniedKinds,proto3" json:"denied_kinds,omitempty"`
 	// Configuration of all its services: the layer below all others.
-	Config        map[string]*ConfigSetting `protobuf:"bytes,7,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Config map[string]*ConfigSetting `protobuf:"bytes,7,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Kubernetes service accounts that its services may name in sync.impersonate, as namespace/name; * as above, but the namespaces
+	// kube-system and fairlead-system have to be written out. None: those of namespaces; without namespaces, but with kinds or
+	// denied_kinds, those of the service's own namespace; and any if the project bounds none of the three.
+	Accounts      []string `protobuf:"bytes,8,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,6 +187,13 @@ func (x *ProjectSpec) GetDeniedKinds() []string {
 func (x *ProjectSpec) GetConfig() map[string]*ConfigSetting {
 	if x != nil {
 		return x.Config
+	}
+	return nil
+}
+
+func (x *ProjectSpec) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
 	}
 	return nil
 }
@@ -655,7 +666,7 @@ const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"\aProject\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ProjectSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ProjectStatusR\x06status\"\x91\x05\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ProjectStatusR\x06status\"\xc3\x05\n" +
 	"\vProjectSpec\x12*\n" +
 	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12-\n" +
 	"\asources\x18\x02 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\asources\x12@\n" +
@@ -666,7 +677,8 @@ const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"\x05kinds\x18\x05 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\x05kinds\x127\n" +
 	"\fdenied_kinds\x18\x06 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\vdeniedKinds\x12\xeb\x01\n" +
 	"\x06config\x18\a \x03(\v2,.fairlead.console.v1.ProjectSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
-	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x120\n" +
+	"\baccounts\x18\b \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\baccounts\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"+\n" +

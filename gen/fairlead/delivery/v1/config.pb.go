@@ -217,9 +217,11 @@ type ObjectRules struct {
 	// Name of the project, for messages.
 	Project string `protobuf:"bytes,1,opt,name=project,proto3" json:"project,omitempty"`
 	// As in the project: * stands for any text.
-	Namespaces    []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	Kinds         []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	DeniedKinds   []string `protobuf:"bytes,4,rep,name=denied_kinds,json=deniedKinds,proto3" json:"denied_kinds,omitempty"`
+	Namespaces  []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Kinds       []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	DeniedKinds []string `protobuf:"bytes,4,rep,name=denied_kinds,json=deniedKinds,proto3" json:"denied_kinds,omitempty"`
+	// Kubernetes service accounts that sync.impersonate may name, as in the project. None: see ProjectSpec.accounts.
+	Accounts      []string `protobuf:"bytes,5,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +284,13 @@ func (x *ObjectRules) GetDeniedKinds() []string {
 	return nil
 }
 
+func (x *ObjectRules) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
 var File_fairlead_delivery_v1_config_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_config_proto_rawDesc = "" +
@@ -297,14 +306,15 @@ const file_fairlead_delivery_v1_config_proto_rawDesc = "" +
 	"\x04flag\x18\x04 \x01(\bH\x00R\x04flag\x12\x14\n" +
 	"\x04json\x18\x05 \x01(\tH\x00R\x04json\x12\x16\n" +
 	"\x06secret\x18\x06 \x01(\bR\x06secretB\a\n" +
-	"\x05value\"\x80\x01\n" +
+	"\x05value\"\x9c\x01\n" +
 	"\vObjectRules\x12\x18\n" +
 	"\aproject\x18\x01 \x01(\tR\aproject\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\tR\n" +
 	"namespaces\x12\x14\n" +
 	"\x05kinds\x18\x03 \x03(\tR\x05kinds\x12!\n" +
-	"\fdenied_kinds\x18\x04 \x03(\tR\vdeniedKindsB\xcb\x01\n" +
+	"\fdenied_kinds\x18\x04 \x03(\tR\vdeniedKinds\x12\x1a\n" +
+	"\baccounts\x18\x05 \x03(\tR\baccountsB\xcb\x01\n" +
 	"\x18com.fairlead.delivery.v1B\vConfigProtoP\x01Z0fairlead.dev/gen/fairlead/delivery/v1;deliveryv1\xa2\x02\x03FDX\xaa\x02\x14Fairlead.Delivery.V1\xca\x02\x14Fairlead\\Delivery\\V1\xe2\x02 Fairlead\\Delivery\\V1\\GPBMetadata\xea\x02\x16Fairlead::Delivery::V1b\x06proto3"
 
 var (

@@ -37,7 +37,8 @@ func User(account string) string {
 	return "system:serviceaccount:" + strings.Replace(account, "/", ":", 1)
 }
 
-// Transport sends requests as the account in their context, with the groups that every token of it has.
+// Transport sends requests as the account in their context. The API server adds the groups that every token of the account has, and so
+// the agent needs the right to impersonate accounts, and none for groups.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -50,10 +51,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !Valid(account) {
 		return nil, fmt.Errorf("%q is no Kubernetes service account: it must be namespace/name", account)
 	}
-	namespace, _, _ := strings.Cut(account, "/")
 	r = r.Clone(r.Context())
 	r.Header.Set("Impersonate-User", User(account))
-	r.Header["Impersonate-Group"] = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 	return t.next.RoundTrip(r)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/accounts"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -264,13 +265,25 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 	k.stance.listed = state
 }
 
-// nobody is the problem of a service that names no account where it has to, or none that there can be.
-func (c *Controller) nobody(account string) *problem {
+// nobody is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.
+func (c *Controller) nobody(service desired.Service, account string) *problem {
 	switch {
 	case account == "" && c.RequireImpersonation:
 		return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
 	case account != "" && !access.Valid(account):
 		return &problem{final: true, text: fmt.Sprintf("%q is no Kubernetes service account: set spec.sync.impersonate to namespace/name.", account)}
+	case account != "" && !c.allows(account):
+		return &problem{final: true, text: fmt.Sprintf("The agent of this cluster applies no service as the Kubernetes service account %q: set another spec.sync.impersonate, or have the agent's --impersonate-accounts name it.", account)}
+	case accounts.Refused(service.Rules, service.Namespace, account):
+		return &problem{final: true, text: fmt.Sprintf("Project %q does not allow the Kubernetes service account %q: set another spec.sync.impersonate, or have spec.accounts of the project name it.", service.Rules.GetProject(), account)}
 	}
 	return nil
+}
+
+// allows tells whether the agent applies services as an account.
+func (c *Controller) allows(account string) bool {
+	if len(c.Accounts) == 0 {
+		return !accounts.Reserved(account)
+	}
+	return accounts.Allowed(c.Accounts, account)
 }

@@ -96,6 +96,8 @@ type Deps struct {
 	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	// RequireImpersonation refuses services that name no account to be applied as.
 	RequireImpersonation bool
+	// Accounts that services may be applied as, as patterns of namespace/name; none: all but reserved ones, see package accounts.
+	Accounts []string
 	Tracer               trace.Tracer
 	// Keep records what is worth it whatever was decided about its trace: see telemetry.Keep.
 	Keep    func(ctx context.Context, name string, began time.Time, why string, attrs ...attribute.KeyValue) context.Context
@@ -442,7 +444,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	if failure := k.nobody(service.Sync.GetImpersonate()); failure != nil {
+	if failure := k.nobody(service, service.Sync.GetImpersonate()); failure != nil {
 		return k.failed(service, record, *failure.because(staysAsItWas(record)))
 	}
 	if record, err = k.noteWishes(ctx, service, record); err != nil {

@@ -44,7 +44,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 			record.Account = account
 		}
 	}
-	if failure := k.nobody(record.Account); failure != nil && len(record.Entries) > 0 {
+	if failure := k.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
 		return k.failed(service, record, *failure.because("its objects stay"))
 	}
 	patience = access.As(patience, record.Account)

@@ -94,7 +94,7 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	defer k.applying.RUnlock()
 	service, what := k.Desired.Get(name)
 	record, ok := k.Inventory.Glance(name)
-	if !ok || what != desired.Apply || k.nobody(service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
+	if !ok || what != desired.Apply || k.nobody(service, service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
 		return repair.ErrNotNow
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())

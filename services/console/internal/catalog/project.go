@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -24,6 +26,8 @@ type ProjectSpec struct {
 	// objects. Agents hold these, and DeniedKinds.
 	Kinds       []string `json:"kinds,omitempty"`
 	DeniedKinds []string `json:"deniedKinds,omitempty"`
+	// Accounts that services may be applied as, as patterns of namespace/name; none: see package accounts.
+	Accounts []string `json:"accounts,omitempty"`
 	// Config is the layer below all others of the configuration of its services.
 	Config Settings `json:"config,omitempty"`
 }
@@ -75,6 +79,11 @@ func Projects() Type[ProjectSpec] {
 		}
 		if err := checkKinds("spec.deniedKinds", p.Spec.DeniedKinds); err != nil {
 			return err
+		}
+		for i, pattern := range p.Spec.Accounts {
+			if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+				return refuse(Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
+			}
 		}
 		return p.Spec.Config.check("config")
 	}, Refs: func(p ProjectSpec) []reference { return p.Config.refs("spec.config") }}
@@ -226,6 +235,11 @@ func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, w
 		return "cluster", fmt.Sprintf("cluster %q", s.Cluster)
 	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):
 		return "namespace", fmt.Sprintf("namespace %q", cmp.Or(s.Namespace, defaultNamespace))
+	}
+	account := s.wishes().Impersonate
+	rules := &deliveryv1.ObjectRules{Namespaces: p.Namespaces, Kinds: p.Kinds, DeniedKinds: p.DeniedKinds, Accounts: p.Accounts}
+	if !s.Catalog && accounts.Refused(rules, cmp.Or(s.Namespace, defaultNamespace), account) {
+		return "sync.impersonate", fmt.Sprintf("account %q", account)
 	}
 	return "", ""
 }

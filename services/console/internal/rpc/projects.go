@@ -55,7 +55,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 	out.Meta = decodeMeta(p.GetMetadata())
 	out.Spec = catalog.ProjectSpec{
 		Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig()),
-		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(),
+		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(), Accounts: spec.GetAccounts(),
 	}
 	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
 	return out, err
@@ -64,7 +64,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
-		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds,
+		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds, Accounts: p.Spec.Accounts,
 	}}
 }
 

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/delivery/v1/config.proto.
  */
 export const file_fairlead_delivery_v1_config: GenFile = /*@__PURE__*/
-  fileDesc("CiFmYWlybGVhZC9kZWxpdmVyeS92MS9jb25maWcucHJvdG8SFGZhaXJsZWFkLmRlbGl2ZXJ5LnYxIlwKDUNvbmZpZ3VyYXRpb24SEAoIcmV2aXNpb24YASABKAkSOQoHZW50cmllcxgCIAMoCzIoLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNvbmZpZ3VyYXRpb25FbnRyeSJ9ChJDb25maWd1cmF0aW9uRW50cnkSDAoEbmFtZRgBIAEoCRIOCgR0ZXh0GAIgASgJSAASEAoGbnVtYmVyGAMgASgBSAASDgoEZmxhZxgEIAEoCEgAEg4KBGpzb24YBSABKAlIABIOCgZzZWNyZXQYBiABKAhCBwoFdmFsdWUiVwoLT2JqZWN0UnVsZXMSDwoHcHJvamVjdBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg0KBWtpbmRzGAMgAygJEhQKDGRlbmllZF9raW5kcxgEIAMoCWIGcHJvdG8z");
+  fileDesc("CiFmYWlybGVhZC9kZWxpdmVyeS92MS9jb25maWcucHJvdG8SFGZhaXJsZWFkLmRlbGl2ZXJ5LnYxIlwKDUNvbmZpZ3VyYXRpb24SEAoIcmV2aXNpb24YASABKAkSOQoHZW50cmllcxgCIAMoCzIoLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNvbmZpZ3VyYXRpb25FbnRyeSJ9ChJDb25maWd1cmF0aW9uRW50cnkSDAoEbmFtZRgBIAEoCRIOCgR0ZXh0GAIgASgJSAASEAoGbnVtYmVyGAMgASgBSAASDgoEZmxhZxgEIAEoCEgAEg4KBGpzb24YBSABKAlIABIOCgZzZWNyZXQYBiABKAhCBwoFdmFsdWUiaQoLT2JqZWN0UnVsZXMSDwoHcHJvamVjdBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg0KBWtpbmRzGAMgAygJEhQKDGRlbmllZF9raW5kcxgEIAMoCRIQCghhY2NvdW50cxgFIAMoCWIGcHJvdG8z");
 
 /**
  * Configuration is what a service is configured with, all layers put together. It is for the one cluster only: agents
@@ -126,6 +126,13 @@ export type ObjectRules = Message<"fairlead.delivery.v1.ObjectRules"> & {
    * @generated from field: repeated string denied_kinds = 4;
    */
   deniedKinds: string[];
+
+  /**
+   * Kubernetes service accounts that sync.impersonate may name, as in the project. None: see ProjectSpec.accounts.
+   *
+   * @generated from field: repeated string accounts = 5;
+   */
+  accounts: string[];
 };
 
 /**
