@@ -80,6 +80,7 @@ require (
 	fairlead.dev/services/distributor v0.0.0
 	fairlead.dev/services/gitcache v0.0.0
 	fairlead.dev/services/tunnel v0.0.0
+	fairlead.dev/web v0.0.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
@@ -125,4 +126,5 @@ replace (
 	fairlead.dev/services/distributor => ../services/distributor
 	fairlead.dev/services/gitcache => ../services/gitcache
 	fairlead.dev/services/tunnel => ../services/tunnel
+	fairlead.dev/web => ../web
 )

@@ -100,6 +100,5 @@ replace (
 	fairlead.dev/deploy => ../../deploy
 	fairlead.dev/gen => ../../gen
 	fairlead.dev/platform => ../../platform
+	fairlead.dev/web => ../../web
 )
-
-replace fairlead.dev/web => ../../web
