@@ -303,6 +303,13 @@ func (w *world) get(ctx context.Context) (string, error) {
 
 func (w *world) lookThroughTunnel(t *testing.T, text string) {
 	t.Helper()
+	w.await(t, "pods of before are gone", func(ctx context.Context) error { // else kubectl may choose one of them
+		pods, err := w.tryKubectl(ctx, "", "get", "pods", "--namespace=web", "--selector=app=web", "--output=name")
+		if err == nil && len(strings.Fields(pods)) != 2 {
+			err = fmt.Errorf("there are %q", pods)
+		}
+		return err
+	})
 	if logs := w.fairlead(t, "", "logs", "edge", "-n", "web", "deployment/web"); !strings.Contains(logs, "line 1 "+text) {
 		t.Errorf("logs through the tunnel: %q", logs)
 	}

@@ -497,3 +497,74 @@ func TestATestLeavesItsReportInAFile(t *testing.T) {
 		t.Errorf("got %v", run)
 	}
 }
+
+// An object that no test has made is neither replaced nor removed by one.
+func TestATestLeavesObjectsOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("strangers")
+	kubectl(w, job("theirs", ""), "apply", "-f", "-")
+	kubectl(w, configMap("settings", "theirs"), "apply", "-f", "-")
+	before := w.found("batch/v1", "Job", "theirs").GetUID()
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") +
+		annotated("settings", "ours", "fairlead.dev/hook: test") + runningJob("theirs", "fairlead.dev/hook: test")})
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.hub.ask(name, "one")
+	run := w.ends(name, "one")
+	if run.GetOutcome() != broken || !strings.Contains(run.GetMessage(), "no test has made") {
+		t.Errorf("got %v", run)
+	}
+	if after := w.found("batch/v1", "Job", "theirs"); after.GetUID() != before {
+		t.Error("somebody's Job was replaced")
+	}
+	w.mustData("settings", "theirs")
+}
+
+// A run ends at once with its revision, and its log is told without the secrets of its own tests, though the new revision can't be applied.
+func TestARunOfAnEarlierRevisionIsClearedAwayAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.api.mu.Lock()
+	w.api.log = func(out io.Writer, _ string) { fmt.Fprintln(out, "token: mast-and-sail-77") }
+	w.api.mu.Unlock()
+	w.start()
+	name := w.service("early")
+	tests := secret("login", "mast-and-sail-77", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + testPod("check", "fairlead.dev/hook: test")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + tests}), healthy)
+	w.hub.ask(name, "one")
+	w.eventually("the test runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
+	w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "2") + job("never", "fairlead.dev/hook: pre-sync")})
+	run := w.ends(name, "one")
+	if run.GetOutcome() != aborted || strings.Contains(run.String(), "mast-and-sail-77") {
+		t.Errorf("got %v", run)
+	}
+	w.leaves("v1", "Pod", "check")
+	w.leaves("v1", "Secret", "login")
+	w.found("batch/v1", "Job", "never")
+}
+
+// What tests needed once, and the service applies by now, is the service's.
+func TestAnObjectOfTestsBecomesTheServices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("becomes")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": configMap("a", "1") + annotated("shared", "1", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + testPod("check", "fairlead.dev/hook: test"),
+	}), healthy)
+	w.hub.ask(name, "one")
+	w.endPod("check", "Failed", 1)
+	if run := w.ends(name, "one"); run.GetOutcome() != failing {
+		t.Errorf("got %v", run)
+	}
+	before := w.found("v1", "ConfigMap", "shared").GetUID()
+	next := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "2") + "---\n" + configMap("shared", "2")})
+	w.hub.awaitPhase(t, name, next, healthy)
+	w.hub.ask(name, "two")
+	w.ends(name, "two")
+	if after := w.found("v1", "ConfigMap", "shared").GetUID(); after != before {
+		t.Error("it was deleted, and made again")
+	}
+	w.mustData("shared", "2")
+}

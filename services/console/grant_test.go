@@ -169,6 +169,15 @@ func TestLentTokenMakesNoCredentialAndNoRight(t *testing.T) {
 	r := newHub(t, "").startWith(t, func(c *console.Config) { c.Server.Plaintext = true })
 	admin := r.admin(t)
 	admin.putCluster(t, "edge-1")
+	source := admin.putSource(t, "repo", "https://git.example.com/repo.git")
+	if _, err := admin.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{AllowMissing: true, ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("robot")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
+		Metadata: meta("catalog"), Spec: &consolev1.ServiceSpec{Source: "repo", Catalog: true, ServiceAccount: "robot"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
 	lent, err := admin.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{Lifetime: durationpb.New(10 * time.Minute)})
 	if err != nil {
 		t.Fatal(err)
@@ -218,8 +227,14 @@ func TestLentTokenMakesNoCredentialAndNoRight(t *testing.T) {
 		_, applied := a.apply(t, &consolev1.ApplyRequest{Resources: anyOf(wider("eves"))})
 		_, role := a.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{Metadata: meta("all"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}}}})
 		_, account := a.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{AllowMissing: true, ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("eve"), Spec: &consolev1.ServiceAccountSpec{}}})
+		_, folder := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
+			Metadata: meta("declares"), Spec: &consolev1.ServiceSpec{Source: "repo", Catalog: true, ServiceAccount: "robot"},
+		}})
+		moved := proto.CloneOf(source)
+		moved.Spec.Git.Url = "https://git.example.com/eve.git"
+		_, elsewhere := a.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{Source: moved})
 		for door, err := range map[string]error{
-			"join token": join, "agent's manifest": manifest, "token for somebody": user, "login link": link, "API token": own, "grant": right, "grant by apply": applied, "role": role, "service account": account,
+			"folder of the catalog": folder, "source of such a folder": elsewhere, "join token": join, "agent's manifest": manifest, "token for somebody": user, "login link": link, "API token": own, "grant": right, "grant by apply": applied, "role": role, "service account": account,
 		} {
 			if connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "handed on") {
 				t.Errorf("a token that was %s made a %s: %v", what, door, err)

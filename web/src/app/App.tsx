@@ -1,5 +1,5 @@
-import { useQuery } from '@tanstack/react-query'
-import { useEffect } from 'react'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect, useLayoutEffect, useRef } from 'react'
 import { Route, Routes } from 'react-router'
 import { failureOf } from '../hub/errors'
 import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
@@ -16,6 +16,7 @@ import { Login } from './Login'
 import { Shell } from './Shell'
 
 export function App() {
+  const queries = useQueryClient()
   const session = useQuery({ queryKey: ['session'], queryFn: getSession, refetchInterval: 30_000 })
   const { data, error, refetch } = session
   const renewal = data?.expireTime
@@ -32,7 +33,15 @@ export function App() {
     return () => clearTimeout(timer)
   }, [data, renewal, refetch])
 
-  // Typed text stays where a session is over: the login stands in place of the page only when nobody was logged in before.
+  // What one person may see is not shown to the next.
+  const owner = useRef('')
+  const user = data ? `${data.user} ${data.groups.join(' ')}` : ''
+  useLayoutEffect(() => {
+    if (user === '' || user === owner.current) return
+    if (owner.current !== '') queries.removeQueries({ predicate: (q) => q.queryKey[0] !== 'session' })
+    owner.current = user
+  }, [user, queries])
+
   if (error instanceof SignedOut) return <Login done={() => void refetch()} />
   if (!data) {
     return error ? (

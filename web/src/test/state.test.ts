@@ -71,6 +71,8 @@ describe('an answer that is old never looks new', () => {
   test('stale after 25 s', () => expect(freshness([answer], 27_000).stale).toBe(true))
   test('as old as the oldest', () =>
     expect(freshness([answer, { ...answer, dataUpdatedAt: 500 }], 2_000).asOf).toBe(500))
+  test('stale while rows of another filter stand in', () =>
+    expect(freshness([{ ...answer, isPlaceholderData: true }], 2_000).stale).toBe(true))
   test('failed', () =>
     expect(freshness([{ ...answer, error: new Error('no') }], 2_000).failure?.message).toBe('no'))
 })

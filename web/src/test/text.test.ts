@@ -54,3 +54,10 @@ test('YAML that a person copies means the same', () => {
     ].join('\n'),
   )
 })
+
+test('no value breaks out of the YAML that a person copies', () => {
+  const text = toYaml({ spec: { config: 'a\nb\u2028  catalog: true', next: 'a\u0085b', turned: 'x\u202ey' } })
+  expect(text).toBe(
+    'spec:\n  config: "a\\nb\\U00002028  catalog: true"\n  next: "a\\U00000085b"\n  turned: "x\\U0000202ey"\n',
+  )
+})

@@ -98,7 +98,7 @@ type Deps struct {
 	RequireImpersonation bool
 	// Accounts that services may be applied as, as patterns of namespace/name; none: all but reserved ones, see package accounts.
 	Accounts []string
-	Tracer               trace.Tracer
+	Tracer   trace.Tracer
 	// Keep records what is worth it whatever was decided about its trace: see telemetry.Keep.
 	Keep    func(ctx context.Context, name string, began time.Time, why string, attrs ...attribute.KeyValue) context.Context
 	Metrics prometheus.Registerer
@@ -453,6 +453,16 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if record, err = k.endTests(ctx, service, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
+	record, cleaning := k.trial.Clear(ctx, patience, record)
+	wait := k.tend(ctx, patience, service, record)
+	if cleaning > 0 {
+		wait = min(wait, cleaning)
+	}
+	return wait
+}
+
+// tend does what is to be done about a service that is wanted.
+func (k *keeper) tend(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
 	k.Watcher.FollowSources(k.name, sourcesOf(service))
 	k.recallSecrets(ctx, service)

@@ -52,15 +52,21 @@ func (k *keeper) testInput(patience context.Context, service desired.Service, re
 	return in
 }
 
-// testMask is maskOf for what tests say.
+// testMask is maskOf for what tests say: those of the run that goes on, which may be of an earlier revision, and else those to come.
 func (k *keeper) testMask(service desired.Service, record inventory.Record) func(string) string {
 	mask := sync.OnceValue(func() func(string) string {
-		objects, err := k.Sets.Open(k.name, testSetOf(service))
-		if errors.Is(err, fs.ErrNotExist) {
-			objects, err = k.appliedSet(record)
+		id := testSetOf(service)
+		if _, text, runs := trial.Running(record); runs {
+			if of, err := set.ParseID(text); err == nil {
+				id = of
+			}
 		}
-		if err != nil { // then no test has run, and there is no log
+		objects, err := k.Sets.Open(k.name, id)
+		if errors.Is(err, fs.ErrNotExist) { // then this agent has run no test of it, and there is no log
 			return func(text string) string { return k.maskText(service, text) }
+		}
+		if err != nil {
+			return func(string) string { return withheld }
 		}
 		defer func() { _ = objects.Close() }() // nothing was written
 		masked := k.maskOf(service, record, objects)

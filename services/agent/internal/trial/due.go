@@ -2,7 +2,6 @@ package trial
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,14 +18,14 @@ func due(s *state, in Input, now time.Time) (*run, time.Duration) {
 	next := func(id string, cause deliveryv1.TestCause) *run {
 		return &run{ID: id, Cause: cause, Digest: in.Service.RevisionDigest(), Commit: in.Record.Applied.Commit, Set: in.Set, Start: now}
 	}
-	if id := in.Service.TestRequest.GetId(); id != "" && !slices.Contains(s.Seen, id) {
+	if id := in.Service.TestRequest.GetId(); id != "" && !s.has(id) {
 		return next(id, deliveryv1.TestCause_TEST_CAUSE_REQUEST), 0
 	}
 	if in.Why != "" {
 		return nil, 0
 	}
 	if in.Service.Tests.GetOn() == deliveryv1.TestTrigger_TEST_TRIGGER_REVISION && in.IsHealthy {
-		if id := revisionID(in); !slices.Contains(s.Seen, id) {
+		if id := revisionID(in); !s.has(id) {
 			return next(id, deliveryv1.TestCause_TEST_CAUSE_REVISION), 0
 		}
 	}
@@ -69,7 +68,7 @@ func (s *state) scheduled(in Input, now time.Time, next func(string, deliveryv1.
 		return nil, wait
 	}
 	s.Through = at
-	if id := "schedule-" + strconv.FormatInt(at.Unix(), 10); now.Sub(at) < madeUp && !slices.Contains(s.Seen, id) {
+	if id := "schedule-" + strconv.FormatInt(at.Unix(), 10); now.Sub(at) < madeUp && !s.has(id) {
 		return next(id, deliveryv1.TestCause_TEST_CAUSE_SCHEDULE), 0
 	}
 	return nil, wait

@@ -30,6 +30,8 @@ func TestWhichRunIsDue(t *testing.T) {
 		{"nothing is asked", state{}, nil, nil, true, "", "", 0},
 		{"asked for", state{}, nil, request, false, "", "one", 0},
 		{"asked for once", state{Seen: []string{"one"}}, nil, request, true, "", "", 0},
+		{"asked for long before many others", state{Request: "one"}, nil, request, true, "", "", 0},
+		{"a revision that was tested long before", state{Revision: "revision-3-deadbeef"}, onRevision, nil, true, "", "", 0},
 		{"asked for and refused", state{}, nil, request, false, "suspended", "one", 0},
 		{"asked for first", state{}, onRevision, request, true, "", "one", 0},
 		{"a revision", state{}, onRevision, nil, true, "", "revision-3-deadbeef", 0},

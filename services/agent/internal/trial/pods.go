@@ -41,6 +41,7 @@ var lastLines = []int64{20_000, 500, 20} //nolint:gochecknoglobals // a constant
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
+	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	WatchPods(ctx context.Context, namespace string, opts metav1.ListOptions) (watch.Interface, error)
 	Log(ctx context.Context, namespace, pod string, options cluster.LogOptions) (io.ReadCloser, error)
 	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)

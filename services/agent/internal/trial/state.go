@@ -21,6 +21,9 @@ const mostSeen = 50
 type state struct {
 	// Seen are the ids of the last runs that were begun, the latest last.
 	Seen []string `json:"seen,omitempty"`
+	// Request and Revision are the ids of the last runs by those causes. The services still name them when Seen has long forgotten.
+	Request  string `json:"request,omitempty"`
+	Revision string `json:"revision,omitempty"`
 	// Schedule is that of Through, until when its times are through.
 	Schedule string    `json:"schedule,omitempty"`
 	Through  time.Time `json:"through,omitzero"`
@@ -101,10 +104,32 @@ func (s state) write(record inventory.Record) (inventory.Record, error) {
 
 // begin starts a run.
 func (s *state) begin(r run) {
+	switch r.Cause {
+	case deliveryv1.TestCause_TEST_CAUSE_REQUEST:
+		s.Request = r.ID
+	case deliveryv1.TestCause_TEST_CAUSE_REVISION:
+		s.Revision = r.ID
+	}
 	s.Seen = append(s.Seen, r.ID)
 	s.Seen = s.Seen[max(0, len(s.Seen)-mostSeen):]
 	r.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING
 	s.Run = &r
+}
+
+// has tells whether a run was begun before.
+func (s *state) has(id string) bool {
+	return id == s.Request || id == s.Revision || slices.Contains(s.Seen, id)
+}
+
+// leave drops objects that the service applies by now: they are no objects of tests any more.
+func (s *state) leave(applied []inventory.Entry) {
+	ordinary := map[object.Key]bool{}
+	for _, entry := range applied {
+		if !entry.Hook {
+			ordinary[entry.Key] = true
+		}
+	}
+	s.Objects = slices.DeleteFunc(s.Objects, func(one made) bool { return ordinary[one.Key] })
 }
 
 // note lists an object before it is made.

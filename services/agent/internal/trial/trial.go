@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
@@ -250,6 +251,7 @@ func (t *Trial) save(ctx context.Context, in *Input, s state) bool {
 
 // clean removes objects that are to go, and says when to try again.
 func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.Duration {
+	s.leave(in.Record.Entries)
 	going := s.going()
 	if len(going) == 0 {
 		t.backoff.Reset()
@@ -405,6 +407,17 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 	if why := taken(in.Record, a.item); why != "" {
 		return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
 	}
+	if one.Began.IsZero() && one.Attempt == 0 {
+		why, err := t.strange(patience, in, a)
+		switch {
+		case patience.Err() != nil:
+			return 0, false
+		case err != nil:
+			return look, false
+		case why != "":
+			return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
+		}
+	}
 	if one.Began.IsZero() {
 		one.Attempt++
 		one.Began, one.Earlier, one.UID = t.Now(), one.UID, ""
@@ -469,6 +482,26 @@ func taken(record inventory.Record, item set.Item) string {
 		return "it has the name of an object that the service applies; give it another one"
 	}
 	return ""
+}
+
+// strange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
+// take such an object over. A test may not, since it deletes what it made.
+func (t *Trial) strange(ctx context.Context, in *Input, a attemptAt) (string, error) {
+	meta, err := t.API.Metadata(ctx, a.item.Ref)
+	if apierrors.IsNotFound(err) || meta == nil && err == nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	switch owner := object.Owner(meta); owner {
+	case t.name:
+		return "", nil
+	case "":
+		return "it has the name of an object that is in the cluster already, and that no test has made; give it another one", nil
+	default:
+		return fmt.Sprintf("it has the name of an object of service %q; give it another one", owner), nil
+	}
 }
 
 // overdue says when to look again at a test that runs; 0: it is ended, and how.
@@ -640,7 +673,22 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 		return in.Record, err
 	}
 	t.over(in, ended)
-	return record, nil
+	// At once: what comes next may wait long, and must not run beside the tests of before.
+	in.Record, t.cleaned = record, time.Time{}
+	t.clean(ctx, ctx, &in, &s)
+	return in.Record, nil
+}
+
+// Clear goes on with removing what ended runs have left, also while no run can go on. It returns the record as it is then, and when to look
+// again; 0: nothing is left.
+func (t *Trial) Clear(ctx, patience context.Context, record inventory.Record) (inventory.Record, time.Duration) {
+	s, err := read(record)
+	if err != nil {
+		return record, 0 // Step says so
+	}
+	in := Input{Record: record}
+	wait := t.clean(ctx, patience, &in, &s)
+	return in.Record, wait
 }
 
 // Objects are those of tests that are, or may be, in the cluster: a service that is removed takes them along.

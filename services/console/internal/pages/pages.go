@@ -32,19 +32,27 @@ func encodings() [][2]string { return [][2]string{{"br", ".br"}, {"gzip", ".gz"}
 
 // Handler serves files, and the application's document at every address that people open.
 type Handler struct {
-	files fs.FS
+	// files are in memory once for all requests: a reader that stalls must hold no copy.
+	files map[string][]byte
 	built bool
 	tag   string // Of the document.
 }
 
-// New returns a handler over the built files.
+// New reads the built files, and returns their handler.
 func New(files fs.FS) (*Handler, error) {
-	h := &Handler{files: files}
-	data, err := fs.ReadFile(files, document)
-	if err == nil {
-		h.built, h.tag = true, tagOf(data)
-	} else if _, err := fs.Stat(files, "."); err != nil {
+	h := &Handler{files: map[string][]byte{}}
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || strings.HasPrefix(path.Base(name), ".") {
+			return err
+		}
+		h.files[name], err = fs.ReadFile(files, name)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
+	}
+	if data, ok := h.files[document]; ok {
+		h.built, h.tag = true, tagOf(data)
 	}
 	return h, nil
 }
@@ -82,11 +90,8 @@ func isNavigation(r *http.Request) bool {
 }
 
 func (h *Handler) isFile(name string) bool {
-	if name == "" || name == document || strings.HasPrefix(path.Base(name), ".") {
-		return false
-	}
-	info, err := fs.Stat(h.files, name)
-	return err == nil && info.Mode().IsRegular()
+	_, ok := h.files[name]
+	return ok && name != document
 }
 
 func (h *Handler) file(w http.ResponseWriter, r *http.Request, name string) {
@@ -120,7 +125,7 @@ func secure(header http.Header) {
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, name string) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Vary", "Accept-Encoding")
+	header.Add("Vary", "Accept-Encoding")
 	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
 		header.Set("Content-Type", kind)
 	}
@@ -128,18 +133,13 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, name string) {
 		if !accepts(r, encoding[0]) {
 			continue
 		}
-		if data, err := fs.ReadFile(h.files, name+encoding[1]); err == nil {
+		if data, ok := h.files[name+encoding[1]]; ok {
 			header.Set("Content-Encoding", encoding[0])
 			write(w, r, data)
 			return
 		}
 	}
-	data, err := fs.ReadFile(h.files, name)
-	if err != nil {
-		http.NotFound(w, r)
-		return
-	}
-	write(w, r, data)
+	write(w, r, h.files[name])
 }
 
 func write(w http.ResponseWriter, r *http.Request, data []byte) {

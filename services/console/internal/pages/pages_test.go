@@ -90,6 +90,34 @@ func TestAssetsAreKeptForEverAndSentSmall(t *testing.T) {
 	}
 }
 
+// A stranger who asks for a script and never reads it holds no memory of the console's.
+func TestNoRequestCopiesAFile(t *testing.T) {
+	t.Parallel()
+	files := built()
+	files["assets/app-1a2b.js"].Data = make([]byte, 1<<20)
+	h, err := pages.New(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/assets/app-1a2b.js", nil)
+	one := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			h.ServeHTTP(&unread{header: http.Header{}}, r)
+		}
+	}).AllocedBytesPerOp()
+	if one > 64<<10 {
+		t.Errorf("a request takes %d bytes", one)
+	}
+}
+
+// unread takes nothing of an answer.
+type unread struct{ header http.Header }
+
+func (u *unread) Header() http.Header            { return u.header }
+func (u *unread) Write(data []byte) (int, error) { return len(data), nil }
+func (u *unread) WriteHeader(int)                {}
+
 func TestUnchangedPageIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	tag := get(t, built(), "GET", "/", "Accept", browser).Header.Get("Etag")

@@ -85,8 +85,15 @@ func (k *Keeper) mayDirectSource(ctx context.Context, tx *store.Tx, by catalog.B
 // maxReferrers is more resources than can name one.
 const maxReferrers = 1_000_000
 
-// mayActAs refuses who does not have every right of a service account.
+// mayActAs refuses callers without every right of a service account, and tokens of which nothing may last: what a folder declares as the
+// account stays when the token has ended.
 func (k *Keeper) mayActAs(ctx context.Context, by catalog.By, account, why string) error {
+	if err := by.Identity.MayMake(platform.Right); err != nil {
+		return catalog.Refuse(catalog.Forbidden, "%s: %s", why, err)
+	}
+	if by.Identity.Has(platform.RoleAdmin) {
+		return nil
+	}
 	if by.Identity.Limits != nil {
 		return catalog.Refuse(catalog.Forbidden, "%s: a token with limits may not act as service account %q: log in yourself", why, account)
 	}

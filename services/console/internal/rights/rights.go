@@ -404,7 +404,13 @@ func (k *Keeper) AtCluster(ctx context.Context, who platform.Identity, class str
 // Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
 // is moved out of, or into, what is somebody else's.
 func (k *Keeper) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
-	if !by.Self() && !by.Identity.Has(platform.RoleAdmin) {
+	switch {
+	case by.Self():
+	case by.Identity.Has(platform.RoleAdmin):
+		if err := k.mayDirect(ctx, tx, by, before, after); err != nil {
+			return err
+		}
+	default:
 		if err := k.mayWrite(ctx, tx, by, before, after); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ function nested(v: Value, indent: string): string {
 }
 
 function inline(v: Value, indent: string): string {
-  if (typeof v === 'string' && v.includes('\n') && /^[^\s]/.test(v) && !/[\r\t]|[ \t]\n/.test(v)) {
+  if (typeof v === 'string' && v.includes('\n') && /^[^\s]/.test(v) && !/[ ]\n/.test(v) && !odd.test(v)) {
     const keep = v.endsWith('\n') ? (v.endsWith('\n\n') ? '|+' : '|') : '|-'
     const lines = v.replace(/\n$/, '').split('\n')
     return `${keep}\n${lines.map((l) => (l ? `${indent}  ${l}` : '')).join('\n')}\n`
@@ -35,9 +35,19 @@ function inline(v: Value, indent: string): string {
   return isBranch(v) ? '' : toYaml(v)
 }
 
+// Characters that YAML takes for ends of lines, or that change how the text reads. They stand in quotes, as codes.
+const odd = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
+
+function quoted(v: string): string {
+  return JSON.stringify(v).replace(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (c) => `\\U${(c.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`,
+  )
+}
+
 function scalar(v: Value): string {
   if (typeof v !== 'string') return JSON.stringify(v)
   const plain =
     /^[A-Za-z/][A-Za-z0-9_./@-]*$/.test(v) && !/^(true|false|yes|no|on|off|null|y|n|nan|inf)$/i.test(v)
-  return plain ? v : JSON.stringify(v)
+  return plain ? v : quoted(v)
 }
