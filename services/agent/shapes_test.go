@@ -113,6 +113,8 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 			if got := len(w.record(name).Entries); got != int(one.total) {
 				t.Errorf("%d objects are applied, want %d: %v", got, one.total, w.record(name).Entries)
 			}
+			// By then the streams have told of all objects: an agent asks for those that a new stream leaves out.
+			w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return applied(r) && r.GetPhase() == healthy })
 			w.forget()
 			files["README.md"] = "# Another revision of the same objects"
 			digest = w.hub.push(t, name, w.namespace, files)
