@@ -426,7 +426,8 @@ func (w *world) tell(t *testing.T) {
 		{"get", "events", "-A", "--field-selector=type=Warning"},
 		{"logs", "-n", "fairlead", "--selector=app.kubernetes.io/part-of=fairlead", "--prefix", "--tail=10"},
 		{"logs", "-n", "fairlead-system", "--selector=app.kubernetes.io/managed-by=Helm", "--prefix", "--tail=20"},
-		{"logs", "-n", "data", "redis-0"}, {"logs", "-n", "data", "postgres-0"},
+		{"logs", "-n", "data", "redis-0"},
+		{"logs", "-n", "data", "postgres-0"},
 	} {
 		said, err := w.tryKubectl(ctx, "", args...)
 		t.Logf("kubectl %q: %v\n%s", args, err, said)

@@ -110,7 +110,9 @@ func TestAccountsThatAServiceMayNotBeAppliedAs(t *testing.T) {
 			}
 			w.hub.sync(name, &deliveryv1.SyncSpec{Impersonate: own(test.account)})
 			digest := w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")})
-			report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && (r.GetPhase() == failed || r.GetPhase() == healthy) })
+			report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+				return r.GetDigest() == digest && (r.GetPhase() == failed || r.GetPhase() == healthy)
+			})
 			if (report.GetPhase() == healthy) != (test.want == "") || !strings.Contains(report.GetMessage(), test.want) {
 				t.Errorf("got %s %s\nwant %s", report.GetPhase(), report.GetMessage(), test.want)
 			}

@@ -26,9 +26,9 @@ const (
 	skipped  = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED
 )
 
-// tests changes how the tests of a service run, and returns its new digest.
-func (h *testHub) tests(service string, spec *deliveryv1.TestSpec) string {
-	return h.change(service, func(sent *deliveryv1.ServiceDelivery) { sent.Tests = spec })
+// tests changes how the tests of a service run.
+func (h *testHub) tests(service string, spec *deliveryv1.TestSpec) {
+	h.change(service, func(sent *deliveryv1.ServiceDelivery) { sent.Tests = spec })
 }
 
 // ask asks for a run of the tests.

@@ -120,8 +120,10 @@ type plain Service
 // MarshalJSON writes the options as protojson.
 func (s Service) MarshalJSON() ([]byte, error) {
 	out := kept{plain: (*plain)(&s)}
-	for to, m := range map[*json.RawMessage]proto.Message{&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration, &out.Rules: s.Rules,
-		&out.Tests: s.Tests, &out.TestRequest: s.TestRequest} {
+	for to, m := range map[*json.RawMessage]proto.Message{
+		&out.Render: s.Render, &out.Sync: s.Sync, &out.Configuration: s.Configuration, &out.Rules: s.Rules,
+		&out.Tests: s.Tests, &out.TestRequest: s.TestRequest,
+	} {
 		if !m.ProtoReflect().IsValid() {
 			continue
 		}

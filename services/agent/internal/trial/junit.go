@@ -57,7 +57,7 @@ const rootMarker = "<testsuite"
 // parseReports finds JUnit reports in a text with other lines around them. A report that is cut off, or no XML, counts for nothing.
 func parseReports(text []byte, mask func(string) string) report {
 	var all report
-	for tries := 0; tries < 100; tries++ { // a text of nothing but beginnings is read so often, and no more
+	for range 100 { // a text of nothing but beginnings is read so often, and no more
 		at := bytes.Index(text, []byte(rootMarker))
 		if at < 0 {
 			break

@@ -200,7 +200,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 			return look, false
 		}
 		t.log.Info("tests begin", "run", next.ID, "digest", next.Digest)
-		t.tell(in, *s.Run)
+		t.tell(*s.Run)
 	}
 	if in.Why != "" {
 		return look, isNews
@@ -408,7 +408,7 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 		return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
 	}
 	if one.Began.IsZero() && one.Attempt == 0 {
-		why, err := t.strange(patience, in, a)
+		why, err := t.strange(patience, a)
 		switch {
 		case patience.Err() != nil:
 			return 0, false
@@ -430,7 +430,7 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 			return look, false
 		}
 		t.sure = true
-		t.tell(*in, *s.Run)
+		t.tell(*s.Run)
 	}
 	item := a.item
 	item.Flags &^= object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed // its logs come first
@@ -486,7 +486,7 @@ func taken(record inventory.Record, item set.Item) string {
 
 // strange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
 // take such an object over. A test may not, since it deletes what it made.
-func (t *Trial) strange(ctx context.Context, in *Input, a attemptAt) (string, error) {
+func (t *Trial) strange(ctx context.Context, a attemptAt) (string, error) {
 	meta, err := t.API.Metadata(ctx, a.item.Ref)
 	if apierrors.IsNotFound(err) || meta == nil && err == nil {
 		return "", nil
@@ -574,7 +574,7 @@ func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcom
 	if !t.save(ctx, in, *s) {
 		return look, false
 	}
-	t.tell(*in, *s.Run)
+	t.tell(*s.Run)
 	return 0, true
 }
 
@@ -589,7 +589,7 @@ func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliver
 		k := slices.IndexFunc(items, func(item set.Item) bool { return item.Key == one.Key })
 		one.Goes = one.Goes || k < 0 || goes(items[k].Flags, through.Tests[k].Outcome, outcome)
 	}
-	if err := t.hand(*in, through); err != nil {
+	if err := t.hand(through); err != nil {
 		t.log.Error("the end of the tests can't be told", "err", err)
 		return look, false
 	}
@@ -662,7 +662,7 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 	t.pause()
 	ended := s.end(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.Now())
 	s.goAll()
-	if err := t.hand(in, ended); err != nil {
+	if err := t.hand(ended); err != nil {
 		return in.Record, err
 	}
 	record, err := s.write(in.Record)
@@ -722,13 +722,13 @@ func (t *Trial) over(in Input, ended run) {
 }
 
 // tell hands over how a run is; the end of it may be the first that arrives.
-func (t *Trial) tell(in Input, r run) {
-	if err := t.hand(in, r); err != nil {
+func (t *Trial) tell(r run) {
+	if err := t.hand(r); err != nil {
 		t.log.Warn("how the tests are can't be told now", "err", err)
 	}
 }
 
-func (t *Trial) hand(in Input, r run) error {
+func (t *Trial) hand(r run) error {
 	return t.Details.Set(&deliveryv1.ServiceDetail{
 		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.shown(r)},
 	})

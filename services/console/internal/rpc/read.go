@@ -105,7 +105,7 @@ func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResource
 		return nil, s.fail(ctx, err)
 	}
 	counts := each(groups, func(g live.Group) *consolev1.ResourceCount {
-		return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))} //nolint:gosec // It is bounded.
+		return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))}
 	})
 	return &consolev1.CountResourcesResponse{Counts: counts, ObservedTime: timestamppb.New(now)}, nil
 }

@@ -1,3 +1,3 @@
 package pack
 
-var CheckWithin = checkWithin //nolint:gochecknoglobals // for tests
+var CheckWithin = checkWithin
