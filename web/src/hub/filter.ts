@@ -13,9 +13,3 @@ export function toFilter(typed: string): string {
 export function quote(text: string): string {
   return /^[A-Za-z0-9_./-]+$/.test(text) ? text : JSON.stringify(text)
 }
-
-// A further condition must hold besides what was typed, whatever operators that has.
-export function both(a: string, b: string): string {
-  if (a === '' || b === '') return a + b
-  return `(${a}) AND (${b})`
-}

@@ -8,7 +8,7 @@ export const staleAfter = 25_000
 
 export type Freshness = { asOf: number; stale: boolean; failure?: Failure }
 
-type Answered = {
+export type Answered = {
   dataUpdatedAt: number
   error: unknown
   failureReason?: unknown

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { failureOf } from '../hub/errors'
-import { both, quote, toFilter } from '../hub/filter'
+import { quote, toFilter } from '../hub/filter'
 import { renewAfter } from '../hub/session'
 import { eventFilter } from '../pages/activity/filter'
 
@@ -16,9 +16,6 @@ describe('what a person types becomes a filter of the hub', () => {
     ['NOT labels.env = prod', 'NOT labels.env = prod'],
     ['"two words"', '"two words"'],
   ])('%j', (typed, want) => expect(toFilter(typed)).toBe(want))
-  test('operators side by side get parentheses', () =>
-    expect(both('a = 1 OR b = 2', 'c = 3')).toBe('(a = 1 OR b = 2) AND (c = 3)'))
-  test('nothing typed leaves the other condition', () => expect(both('', 'c = 3')).toBe('c = 3'))
   test('a quote in a name stays in its quotes', () =>
     expect(quote('a" OR name : "b')).toBe('"a\\" OR name : \\"b"'))
   test('events are looked for by type', () => expect(eventFilter('drift')).toBe('type : drift'))

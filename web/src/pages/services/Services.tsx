@@ -5,15 +5,14 @@ import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
-import { failureOf } from '../../hub/errors'
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
-import { freshness, useNow } from '../../live/asked'
 import { State } from '../../state/State'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
+import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
-import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Title } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
 import { plain, shortCommit } from '../../ui/text'
 
@@ -50,7 +49,6 @@ export function Services() {
     { placeholderData: keepPreviousData },
   )
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
-  const fresh = freshness([list], useNow())
   return (
     <>
       <div className="head">
@@ -58,35 +56,30 @@ export function Services() {
         {total !== undefined && <span className="quiet">{total.toLocaleString()} fit</span>}
         <Search hint="name, or a filter: state >= degraded AND cluster = edge-1" />
       </div>
-      {list.error && !list.data ? (
-        <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
-      ) : null}
-      {list.data && <Stale of={fresh} again={() => void list.refetch()} />}
-      {list.isPending && <Waiting what="services" />}
-      {list.data?.services.length === 0 && <Nothing filter={filter} />}
-      {list.data && list.data.services.length > 0 && (
-        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
-          <table>
-            <thead>
-              <tr>
-                <Column title="Name" field="name" first={worstAndNewest} />
-                <Column title="Cluster" field="cluster" first={worstAndNewest} />
-                <Column title="State" field="state" first={worstAndNewest} />
-                <Column title="Since" field="state_since" first={worstAndNewest} />
-                <th scope="col">Git</th>
-                <th scope="col">Hub</th>
-                <th scope="col">Applied</th>
-                <Column title="Source" field="source" first={worstAndNewest} />
-              </tr>
-            </thead>
-            <tbody>
-              {list.data.services.map((s) => (
-                <Row key={s.metadata?.name} of={s} />
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      <List
+        what="services"
+        of={list}
+        count={list.data?.services.length}
+        nothing={<Nothing filter={filter} />}
+      >
+        <thead>
+          <tr>
+            <Column title="Name" field="name" first={worstAndNewest} />
+            <Column title="Cluster" field="cluster" first={worstAndNewest} />
+            <Column title="State" field="state" first={worstAndNewest} />
+            <Column title="Since" field="state_since" first={worstAndNewest} />
+            <th scope="col">Git</th>
+            <th scope="col">Hub</th>
+            <th scope="col">Applied</th>
+            <Column title="Source" field="source" first={worstAndNewest} />
+          </tr>
+        </thead>
+        <tbody>
+          {list.data?.services.map((s) => (
+            <Row key={s.metadata?.name} of={s} />
+          ))}
+        </tbody>
+      </List>
       <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={total} />
     </>
   )

@@ -3,14 +3,13 @@ import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
 import type { Source } from '../../gen/fairlead/console/v1/resources_pb'
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
-import { failureOf } from '../../hub/errors'
 import { quote, toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
-import { freshness, useNow } from '../../live/asked'
 import { State } from '../../state/State'
 import { Column } from '../../ui/Column'
+import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
-import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Title } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
 import { plain, shortCommit } from '../../ui/text'
 
@@ -27,42 +26,34 @@ export function Sources() {
     { filter, orderBy, pageSize: size, pageToken: pages.token },
     { placeholderData: keepPreviousData },
   )
-  const fresh = freshness([list], useNow())
   return (
     <>
       <div className="head">
         <Title tab="Sources">Sources</Title>
         <Search hint="name, or a filter: state = failing" />
       </div>
-      {list.error && !list.data ? (
-        <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
-      ) : null}
-      {list.data && <Stale of={fresh} again={() => void list.refetch()} />}
-      {list.isPending && <Waiting what="sources" />}
-      {list.data?.sources.length === 0 && (
-        <p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>
-      )}
-      {list.data && list.data.sources.length > 0 && (
-        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
-          <table>
-            <thead>
-              <tr>
-                <Column title="Name" field="name" first={worstFirst} />
-                <Column title="State" field="state" first={worstFirst} />
-                <Column title="Repository" field="url" first={worstFirst} />
-                <th scope="col">Refs</th>
-                <th scope="col">Owner</th>
-                <th scope="col">Services</th>
-              </tr>
-            </thead>
-            <tbody>
-              {list.data.sources.map((s) => (
-                <Row key={s.metadata?.name} of={s} />
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      <List
+        what="sources"
+        of={list}
+        count={list.data?.sources.length}
+        nothing={<p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>}
+      >
+        <thead>
+          <tr>
+            <Column title="Name" field="name" first={worstFirst} />
+            <Column title="State" field="state" first={worstFirst} />
+            <Column title="Repository" field="url" first={worstFirst} />
+            <th scope="col">Refs</th>
+            <th scope="col">Owner</th>
+            <th scope="col">Services</th>
+          </tr>
+        </thead>
+        <tbody>
+          {list.data?.sources.map((s) => (
+            <Row key={s.metadata?.name} of={s} />
+          ))}
+        </tbody>
+      </List>
       <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
     </>
   )

@@ -1,0 +1,36 @@
+import { failureOf } from '../hub/errors'
+import { type Answered, freshness, useNow } from '../live/asked'
+import { Failed, Stale, Waiting } from './Panel'
+
+type Asked = Answered & { data: unknown; isPending: boolean; refetch: () => unknown }
+
+// The frame of every list: what is asked for, why it can't be had, how old it is, and that there is nothing.
+export function List({
+  what,
+  of,
+  count,
+  nothing,
+  children,
+}: {
+  what: string
+  of: Asked
+  count: number | undefined
+  nothing: React.ReactNode
+  children: React.ReactNode
+}) {
+  const fresh = freshness([of], useNow())
+  const again = () => void of.refetch()
+  return (
+    <>
+      {of.error && !of.data ? <Failed failure={failureOf(of.error)} again={again} /> : null}
+      {of.data ? <Stale of={fresh} again={again} /> : null}
+      {of.isPending && <Waiting what={what} />}
+      {count === 0 && nothing}
+      {count !== undefined && count > 0 && (
+        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+          <table>{children}</table>
+        </div>
+      )}
+    </>
+  )
+}
