@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet bench gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet bench figures gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -76,6 +76,7 @@ test-beside:
 	@$(STEP) "look at what modules link" nice tools/checks.sh
 	@$(STEP) vet nice go vet $(PACKAGES)
 	@export GOWORK=off; \
+	$(STEP) "test figures" nice go -C tools test ./figures; \
 	$(STEP) "test images" nice go -C tools/images test -timeout 20m .; \
 	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 15m ./...
 
@@ -107,6 +108,9 @@ fleet: install build ## The hub under thousands of simulated agents (CLUSTERS=10
 
 bench: install build ## Run a benchmark: make bench BENCH=name
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/bench $(BENCH)
+
+figures: ## How readable the tree is: names, comments, sizes (ARGS="-list sentences" prints the places)
+	@GOWORK=off go -C tools run ./figures -root .. $(ARGS)
 
 gen: ## Generate code from proto/
 	@tools/gen.sh
