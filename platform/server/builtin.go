@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,8 +18,13 @@ import (
 	"fairlead.dev/platform/version"
 )
 
-// Who may look at a service besides calling it.
-const operators = identity.RoleUser | identity.RoleHub
+const (
+	// operators may ask which procedures there are.
+	operators = identity.RoleUser | identity.RoleHub
+	// observers may look into a service: its metrics, and why it is not ready. Both name clusters, sources and addresses, which no
+	// grant is asked for here.
+	observers = identity.RoleAdmin | identity.RoleHub
+)
 
 // maxScrapes bounds how many collect metrics at once: it is work, and nobody needs more.
 const maxScrapes = 4
@@ -49,13 +56,7 @@ func (s *Server) mountOpen(mux *http.ServeMux, services []string) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.ready(); err != nil {
-			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok"+s.note())
-	})
+	mux.HandleFunc("GET /readyz", s.serveReady)
 	known := map[string]bool{"": true}
 	for _, name := range services {
 		known[name] = true
@@ -66,6 +67,52 @@ func (s *Server) mountOpen(mux *http.ServeMux, services []string) {
 		defer boundBodyTime(w, r, healthBodyTime).stop()
 		health.ServeHTTP(w, r)
 	})
+}
+
+// serveReady tells everybody whether the service should get requests, and observers why not, or what they should know besides.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	detailed := s.scrapers.Admits(r) || identity.Admit(s.verifier, observers, r) == nil
+	err := s.ready()
+	s.readiness.log(s.log, err)
+	switch {
+	case err != nil && detailed:
+		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+	case detailed:
+		fmt.Fprintln(w, "ok"+s.note())
+	default:
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// readinessLogEvery bounds how often another reason for not being ready is logged, as a probe sees it.
+const readinessLogEvery = 10 * time.Second
+
+// readiness remembers what the log says of it: probes get no reasons, so that the log has them.
+type readiness struct {
+	mu   sync.Mutex // guards what follows
+	why  string
+	said time.Time
+}
+
+func (v *readiness) log(log *slog.Logger, err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if why == v.why || why != "" && v.why != "" && time.Since(v.said) < readinessLogEvery {
+		return
+	}
+	v.why, v.said = why, time.Now()
+	if err == nil {
+		log.Info("ready")
+		return
+	}
+	log.Info("not ready", "why", why)
 }
 
 // What strangers may send, and in which time: a service's name.
@@ -104,10 +151,10 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 	}
 }
 
-// metrics serves operators, and those who have the metrics token.
+// metrics serves observers, and callers with the metrics token.
 func (s *Server) metrics(verifier identity.Verifier) http.Handler {
 	metrics := promhttp.HandlerFor(s.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, EnableOpenMetrics: true})
-	others := identity.Middleware(verifier, operators, metrics)
+	others := identity.Middleware(verifier, observers, metrics)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.scrapers.Admits(r) {
 			metrics.ServeHTTP(w, r)

@@ -5,8 +5,9 @@
 // CORS; recovery from panics; traces and a log line per request; a graceful end.
 //
 // Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
-// requests; 503 with the reason otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
-// With one: GET /metrics (also with the metrics token), GET /version and reflection besides the mounts.
+// requests; 503 otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
+// With one: GET /version and reflection besides the mounts. Administrators, services of the hub and callers with the metrics token
+// get GET /metrics, and the reason from GET /readyz.
 package server
 
 import (
@@ -91,7 +92,7 @@ type Config struct {
 	DrainDelay time.Duration
 	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For is believed, so that callers are told apart. Empty: none.
 	TrustedProxies []string
-	// MetricsTokenFile holds a token that opens GET /metrics and nothing else; empty: there is none.
+	// MetricsTokenFile holds a token that opens GET /metrics and the reason of GET /readyz, and nothing else; empty: there is none.
 	MetricsTokenFile string
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
 	ReadMaxBytes int
@@ -116,7 +117,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 		return nil
 	})
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
-	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which opens /metrics and nothing else; it may be replaced at any time")
+	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which opens /metrics and what /readyz says, and nothing else; it may be replaced at any time")
 }
 
 // Deps is what a listener works with. Only Rejected, Ready and Note may be missing.
@@ -136,7 +137,9 @@ type Server struct {
 	name         string
 	log          *slog.Logger
 	telemetry    *telemetry.Telemetry
+	verifier     identity.Verifier
 	rejected     func(r *http.Request, why error)
+	readiness    readiness
 	readyFunc    func() error
 	noteFunc     func() string
 	scrapers     telemetry.Scrapers
@@ -170,6 +173,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		name:         deps.Name,
 		log:          deps.Log,
 		telemetry:    deps.Telemetry,
+		verifier:     deps.Verifier,
 		rejected:     deps.Rejected,
 		readyFunc:    deps.Ready,
 		noteFunc:     deps.Note,

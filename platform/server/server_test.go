@@ -11,10 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +50,8 @@ var tokens = verifier{
 	"user":  {Kind: identity.KindUser, Name: "kim"},
 	"admin": {Kind: identity.KindUser, Name: "root", Groups: []string{identity.AdminsGroup}},
 	"agent": {Kind: identity.KindAgent, Name: "edge-1"},
+
+	"gitcache": {Kind: identity.KindService, Name: identity.ServiceGitcache},
 }
 
 func policy() identity.Policy {
@@ -166,6 +168,11 @@ type running struct {
 
 func newServer(t *testing.T, cfg Config, mounts ...Mount) (*Server, *syncBuffer) {
 	t.Helper()
+	return newServerWith(t, cfg, func(*Deps) {}, mounts...)
+}
+
+func newServerWith(t *testing.T, cfg Config, change func(*Deps), mounts ...Mount) (*Server, *syncBuffer) {
+	t.Helper()
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
 	}
@@ -174,6 +181,7 @@ func newServer(t *testing.T, cfg Config, mounts ...Mount) (*Server, *syncBuffer)
 		Name: "testing", Log: telemetry.NewLogger(log, slog.LevelDebug, telemetry.FormatText, "testing"), Telemetry: telemetry.Discard(),
 		Verifier: tokens, Policy: policy(),
 	}
+	change(&deps)
 	s, err := New(cfg, deps, mounts...)
 	if err != nil {
 		t.Fatal(err)
@@ -387,17 +395,50 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 	}
 }
 
-func TestReadyzSaysWhatPeopleShouldKnow(t *testing.T) {
+func TestReadyzTellsReasonsToObserversOnly(t *testing.T) {
 	t.Parallel()
-	s := &Server{}
-	for note, want := range map[string]string{"": "ok\n", "it is old": "ok, but it is old\n"} {
-		s.noteFunc = func() string { return note }
-		mux, got := http.NewServeMux(), httptest.NewRecorder()
-		s.mountOpen(mux, nil)
-		mux.ServeHTTP(got, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if got.Code != http.StatusOK || got.Body.String() != want {
-			t.Errorf("%q: %d %q", note, got.Code, got.Body)
+	const scraper = "what Prometheus was given"
+	file := t.TempDir() + "/metrics.token"
+	if err := os.WriteFile(file, []byte(scraper), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var why atomic.Pointer[error]
+	server, log := newServerWith(t, Config{MetricsTokenFile: file}, func(d *Deps) {
+		d.Ready = func() error {
+			if err := why.Load(); err != nil {
+				return *err
+			}
+			return nil
 		}
+		d.Note = func() string { return "its catalog is old" }
+	})
+	s := run(t, server, log)
+	hc := httpClient(t, client.Config{})
+	tell := func(status int, want map[string]string) {
+		t.Helper()
+		for token, text := range want {
+			if resp, body := request(t, hc, "GET", s.URL()+"/readyz", token, ""); resp.StatusCode != status || strings.TrimSpace(body) != text {
+				t.Errorf("/readyz with %q: %s %q, want %q", token, resp.Status, body, text)
+			}
+		}
+	}
+	const note, reason = "ok, but its catalog is old", "not ready: 10.0.0.7 refuses"
+	tell(http.StatusOK, map[string]string{"": "ok", "made-up": "ok", "agent": "ok", "user": "ok", "admin": note, "gitcache": note, scraper: note})
+	err := errors.New("10.0.0.7 refuses")
+	why.Store(&err)
+	tell(http.StatusServiceUnavailable, map[string]string{"": "not ready", "made-up": "not ready", "agent": "not ready", "user": "not ready", "admin": reason, "gitcache": reason, scraper: reason})
+}
+
+func TestReasonsForNotBeingReadyAreInTheLog(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var v readiness
+	for _, why := range []error{nil, errors.New("no catalog"), errors.New("no catalog"), errors.New("no disk"), nil, nil, errors.New("no disk")} {
+		v.log(log, why)
+	}
+	if got := out.String(); strings.Count(got, `"no catalog"`) != 1 || strings.Count(got, `"no disk"`) != 1 || strings.Count(got, "msg=ready") != 1 {
+		t.Errorf("the log has:\n%s", got)
 	}
 }
 
@@ -415,7 +456,7 @@ func TestPolicyDecidesWhoMayCallWhat(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("admin updates: %v", err)
 	}
-	for path, want := range map[string]int{"/x": 403, "/metrics": 200, "/version": 200, "/nothing": 404, "/" + consolev1connect.ClusterServiceName + "/Nothing": 404} {
+	for path, want := range map[string]int{"/x": 403, "/metrics": 403, "/version": 200, "/nothing": 404, "/" + consolev1connect.ClusterServiceName + "/Nothing": 404} {
 		if resp, _ := request(t, hc, "GET", s.URL()+path, "user", ""); resp.StatusCode != want {
 			t.Errorf("user gets %s: %s", path, resp.Status)
 		}
@@ -444,7 +485,7 @@ func TestMetricsTokenOpensMetricsOnly(t *testing.T) {
 	if err := getCluster(t, s, "x", as(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("a call with the token: %v", err)
 	}
-	for token, want := range map[string]int{"": 401, "something else": 401, "agent": 403, "user": 200} {
+	for token, want := range map[string]int{"": 401, "something else": 401, "agent": 403, "user": 403, "admin": 200, "gitcache": 200} {
 		if resp, _ := request(t, hc, "GET", s.URL()+"/metrics", token, ""); resp.StatusCode != want {
 			t.Errorf("/metrics with %q: %s", token, resp.Status)
 		}

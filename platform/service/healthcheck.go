@@ -46,6 +46,9 @@ func healthcheck(ctx context.Context, fs *flag.FlagSet, live bool, stdout io.Wri
 	if err != nil {
 		return fmt.Errorf("ask for health: %w", err)
 	}
+	if token := metricsToken(fs); token != "" && !live { // which gets the reason
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask for health: %w", err)
@@ -61,6 +64,19 @@ func healthcheck(ctx context.Context, fs *flag.FlagSet, live bool, stdout io.Wri
 	}
 	_, err = fmt.Fprintln(stdout, said)
 	return err
+}
+
+// metricsToken is that of the service, if it has one that can be read: health is told without, too.
+func metricsToken(fs *flag.FlagSet) string {
+	file := fs.Lookup("metrics-token-file")
+	if file == nil || file.Value.String() == "" {
+		return ""
+	}
+	text, err := os.ReadFile(file.Value.String())
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // ownAddress finds where the service listens by the flags that all listeners have, and how to talk to it there.

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,9 +71,16 @@ func TestHealthcheckAsksTheServiceThatRuns(t *testing.T) {
 
 func TestHealthcheckSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	address := serve(t, server.Config{Listen: "127.0.0.1:0"}, func() error { return errors.New("the database is away") })
-	if said, err := checkHealth(t, &listening{}, "--listen", address); err == nil || !strings.Contains(err.Error(), "the database is away") {
+	token := filepath.Join(t.TempDir(), "metrics.token")
+	if err := os.WriteFile(token, []byte("what Prometheus was given\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token}, func() error { return errors.New("the database is away") })
+	if said, err := checkHealth(t, &listening{}, "--listen", address); err == nil || err.Error() != "not ready" {
 		t.Errorf("not ready: %q, %v", said, err)
+	}
+	if said, err := checkHealth(t, &listening{}, "--listen", address, "--metrics-token-file", token); err == nil || !strings.Contains(err.Error(), "the database is away") {
+		t.Errorf("not ready, with the metrics token: %q, %v", said, err)
 	}
 	if said, err := checkHealth(t, &listening{}, "--listen", address, "--live"); err != nil || said != "ok" {
 		t.Errorf("alive, though not ready: %q, %v", said, err)

@@ -9,18 +9,20 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
-// readyz is the answer of a gitcache, nil if it is ready.
-func readyz(t *testing.T, url string) error {
+// readyz is the answer of a gitcache to a service of the hub, nil if it is ready.
+func readyz(t *testing.T, f *fixture, url string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+f.console.token(t, identity.KindService, identity.ServiceDistributor))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -68,10 +70,10 @@ func TestALostDiskIsNotReadyUntilItIsFilled(t *testing.T) {
 		}
 	}()
 	<-started
-	if err := readyz(t, s.URL()); err == nil || !strings.Contains(err.Error(), "fetched or copied") {
+	if err := readyz(t, f, s.URL()); err == nil || !strings.Contains(err.Error(), "fetched or copied") {
 		t.Errorf("with nothing on its disk: %v", err)
 	}
 	close(resume)
-	eventually(t, "the replica is ready", func() error { return readyz(t, s.URL()) })
+	eventually(t, "the replica is ready", func() error { return readyz(t, f, s.URL()) })
 	http.DefaultClient.CloseIdleConnections()
 }
