@@ -122,17 +122,10 @@ func (s *Service) serve(origin *edge.Edge) error {
 	delivery := rpc.NewDelivery(rpc.Deps{
 		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
-	policy := identity.Policy{
-		deliveryv1connect.DeliveryServiceSyncProcedure:   identity.RoleAgent,
-		deliveryv1connect.DeliveryServiceWatchProcedure:  identity.RoleAgent,
-		deliveryv1connect.DeliveryServiceReportProcedure: identity.RoleAgent,
-
-		deliveryv1connect.DetailServiceReportDetailsProcedure: identity.RoleAgent,
-	}
 	details := rpc.NewDetails(
 		consolev1connect.NewObjectServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...), s.metrics.Away.WithLabelValues("details").Inc,
 	)
-	return s.replica.Serve(policy, s.ready,
+	return s.replica.Serve(rpc.Policy(), s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, append(opts, compression.Handler())...)

@@ -27,6 +27,7 @@ type console struct {
 	*httptest.Server
 	keys *identity.KeySet
 
+	trail    auditService
 	mu       sync.Mutex // guards what follows
 	changed  chan struct{}
 	sources  map[string]*consolev1.Source
@@ -54,6 +55,7 @@ func newConsole(t *testing.T) *console {
 	mux.Handle(consolev1connect.NewHeadServiceHandler(headService{c}))
 	mux.Handle(consolev1connect.NewSecretServiceHandler(secretService{console: c}))
 	mux.Handle(consolev1connect.NewIdentityServiceHandler(identityService{console: c}))
+	mux.Handle(consolev1connect.NewAuditServiceHandler(&c.trail))
 	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.isDown() {
 			http.Error(w, "down", http.StatusServiceUnavailable)

@@ -180,12 +180,13 @@ func (s *Service) serve() error {
 	if err != nil {
 		return err
 	}
-	mounts := append(s.shardMounts(),
+	trail := connect.WithInterceptors(rpc.Trail(s.replica.Audit))
+	mounts := append(s.shardMounts(trail),
 		server.RPC(artifactv1connect.ArtifactServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return artifactv1connect.NewArtifactServiceHandler(artifacts, o...)
 		}),
 		server.RPC(gitcachev1connect.SourceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return gitcachev1connect.NewSourceServiceHandler(sources, o...)
+			return gitcachev1connect.NewSourceServiceHandler(sources, append(o, trail)...)
 		}),
 		webhooks,
 		server.HTTP(artifact.Path, s.bytes(), rpc.BytesRole),

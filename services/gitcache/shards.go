@@ -126,7 +126,7 @@ func (s *Service) preferred() int {
 	return n
 }
 
-func (s *Service) shardMounts() []server.Mount {
+func (s *Service) shardMounts(trail connect.HandlerOption) []server.Mount {
 	seen := &rpc.Shards{Ready: s.replica.Catalog.Ready, Rights: s.rights(), Shards: shards.New(shards.Deps{
 		Replica: s.cfg.Replica, Sources: s.copies.Shards, Peers: s.peers, Holders: s.replica.Coordinator.Holders, Move: s.mover.Move, Kept: s.kept,
 	})}
@@ -136,7 +136,7 @@ func (s *Service) shardMounts() []server.Mount {
 	}}
 	return []server.Mount{
 		server.RPC(gitcachev1connect.ShardServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return gitcachev1connect.NewShardServiceHandler(seen, o...)
+			return gitcachev1connect.NewShardServiceHandler(seen, append(o, trail)...)
 		}),
 		server.RPC(gitcachev1connect.HandoffServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return gitcachev1connect.NewHandoffServiceHandler(handed, o...)

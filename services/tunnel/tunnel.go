@@ -65,17 +65,11 @@ func (s *Service) serve() error {
 		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
 		Audit: s.replica.Audit, Log: s.deps.Log,
 	})
-	policy := identity.Policy{
-		tunnelv1connect.TunnelServiceConnectProcedure:       identity.RoleAgent,
-		tunnelv1connect.TunnelServiceListReplicasProcedure:  identity.RoleAgent,
-		tunnelv1connect.TunnelServiceListSessionsProcedure:  identity.RoleUser | identity.RoleConsole | identity.RoleTunnel,
-		tunnelv1connect.TunnelServiceWatchSessionsProcedure: identity.RoleUser | identity.RoleConsole,
-	}
 	deps := rpc.Deps{
 		Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
 		HTTP: s.replica.HTTP(), Options: s.replica.Options(), Log: s.deps.Log,
 	}
-	return s.replica.Serve(policy, s.ready,
+	return s.replica.Serve(rpc.Policy(), s.ready,
 		// Lingering: sessions say GOAWAY and let requests finish before they end.
 		server.RPC(tunnelv1connect.TunnelServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			return rpc.NewHandler(deps, opts...)

@@ -1,0 +1,119 @@
+package rpc
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/identity"
+)
+
+// The actions of a gitcache in the audit trail.
+const (
+	actionRead    = "source.read"
+	actionRefresh = "source.refresh"
+	actionMove    = "shard.move"
+	actionDrain   = "shard.drain"
+)
+
+// Actions are the procedures that change something or show what is in a repository, with the action that each call leaves in the
+// audit trail. The others show states of sources and replicas, or are for services of the hub only.
+func Actions() map[string]string {
+	return map[string]string{
+		gitcachev1connect.SourceServiceListCommitsProcedure:   actionRead,
+		gitcachev1connect.SourceServiceListTreeProcedure:      actionRead,
+		gitcachev1connect.SourceServiceReadFileProcedure:      actionRead,
+		gitcachev1connect.SourceServiceRefreshSourceProcedure: actionRefresh,
+		gitcachev1connect.ShardServiceMoveSourceProcedure:     actionMove,
+		gitcachev1connect.ShardServiceSetDrainingProcedure:    actionDrain,
+	}
+}
+
+// Trail is an interceptor that records each call of Actions, refused ones, too. A call that another gitcache hands on is in the
+// trail already, as its first caller's.
+func Trail(recorder *audit.Recorder) connect.Interceptor {
+	actions := Actions()
+	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			resp, err := next(ctx, req)
+			action, audited := actions[req.Spec().Procedure]
+			if who := caller(ctx); audited && !who.Has(identity.RoleGitcache) {
+				recorder.Record(event(ctx, req, action, who, err))
+			}
+			return resp, err
+		}
+	})
+}
+
+func event(ctx context.Context, req connect.AnyRequest, action string, who identity.Identity, err error) audit.Event {
+	procedure := req.Spec().Procedure
+	e := audit.Event{
+		Actor: audit.Of(who), Action: action, Verb: procedure[strings.LastIndexByte(procedure, '/')+1:], Code: status(err), Remote: req.Peer().Addr,
+	}
+	if host, _, splitErr := net.SplitHostPort(e.Remote); splitErr == nil {
+		e.Remote = host
+	}
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		e.TraceID = span.TraceID().String()
+	}
+	describe(&e, req.Any())
+	if err != nil {
+		e.Reason = err.Error()
+	}
+	return e
+}
+
+// describe says what a call is about. A resource is source, revision and path of what was read.
+func describe(e *audit.Event, req any) {
+	if one, ok := req.(interface{ GetName() string }); ok {
+		e.Resource, e.Name = "source", one.GetName()
+	}
+	if of, ok := req.(interface{ GetSource() string }); ok {
+		e.Resource, e.Name = "source", of.GetSource()
+	}
+	if at, ok := req.(interface{ GetRevision() string }); ok {
+		e.Resource += "@" + at.GetRevision()
+	}
+	if within, ok := req.(interface{ GetPath() string }); ok {
+		e.Resource += "/" + strings.TrimPrefix(within.GetPath(), "/")
+	}
+	to, ok := req.(interface{ GetReplica() string })
+	if !ok {
+		return
+	}
+	if e.Name == "" {
+		e.Resource, e.Name = "gitcache", to.GetReplica()
+	} else {
+		e.Reason = "to " + to.GetReplica()
+	}
+	if drain, ok := req.(interface{ GetDraining() bool }); ok && !drain.GetDraining() {
+		e.Reason = "it takes sources again"
+	}
+}
+
+// status is the HTTP status that stands for an error in the trail.
+func status(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodePermissionDenied:
+		return http.StatusForbidden
+	case connect.CodeNotFound:
+		return http.StatusNotFound
+	case connect.CodeInvalidArgument:
+		return http.StatusBadRequest
+	case connect.CodeFailedPrecondition:
+		return http.StatusConflict
+	case connect.CodeInternal, connect.CodeUnknown:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusServiceUnavailable
+	}
+}

@@ -1,0 +1,29 @@
+package tunnel_test
+
+import (
+	"strings"
+	"testing"
+
+	"fairlead.dev/services/tunnel/internal/rpc"
+)
+
+// A procedure that changes or reveals something has an event in the audit trail: a new one fails here until it says why it needs none.
+func TestEveryProcedureSaysWhyItLeavesNoEvent(t *testing.T) {
+	t.Parallel()
+	without := map[string]string{
+		"Connect":       "a session of an agent, which ListSessions shows while it lasts; requests through it are in the trail (TestEveryRequestIsAudited)",
+		"ListReplicas":  "addresses for agents",
+		"ListSessions":  "state that grants show",
+		"WatchSessions": "state that grants show",
+	}
+	for procedure := range rpc.Policy() {
+		method := procedure[strings.LastIndexByte(procedure, '/')+1:]
+		if without[method] == "" {
+			t.Errorf("%s changes or reveals something: record it in the audit trail, or say here why not", procedure)
+		}
+		delete(without, method)
+	}
+	for method := range without {
+		t.Errorf("there is no procedure %s", method)
+	}
+}
