@@ -28,6 +28,54 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AgentCapability is what a hub must not want of an agent that does not name it.
+type AgentCapability int32
+
+const (
+	AgentCapability_AGENT_CAPABILITY_UNSPECIFIED AgentCapability = 0
+	// Runs tests (ServiceDelivery.tests, test_request). An agent without it takes an asking for tests as a new revision.
+	AgentCapability_AGENT_CAPABILITY_TESTS AgentCapability = 1
+)
+
+// Enum value maps for AgentCapability.
+var (
+	AgentCapability_name = map[int32]string{
+		0: "AGENT_CAPABILITY_UNSPECIFIED",
+		1: "AGENT_CAPABILITY_TESTS",
+	}
+	AgentCapability_value = map[string]int32{
+		"AGENT_CAPABILITY_UNSPECIFIED": 0,
+		"AGENT_CAPABILITY_TESTS":       1,
+	}
+)
+
+func (x AgentCapability) Enum() *AgentCapability {
+	p := new(AgentCapability)
+	*p = x
+	return p
+}
+
+func (x AgentCapability) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentCapability) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_delivery_v1_delivery_proto_enumTypes[0].Descriptor()
+}
+
+func (AgentCapability) Type() protoreflect.EnumType {
+	return &file_fairlead_delivery_v1_delivery_proto_enumTypes[0]
+}
+
+func (x AgentCapability) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentCapability.Descriptor instead.
+func (AgentCapability) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{0}
+}
+
 type Phase int32
 
 const (
@@ -90,11 +138,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_delivery_v1_delivery_proto_enumTypes[0].Descriptor()
+	return file_fairlead_delivery_v1_delivery_proto_enumTypes[1].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_fairlead_delivery_v1_delivery_proto_enumTypes[0]
+	return &file_fairlead_delivery_v1_delivery_proto_enumTypes[1]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -103,7 +151,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{1}
 }
 
 type SyncRequest struct {
@@ -245,8 +293,10 @@ type AgentInfo struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Version           string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	KubernetesVersion string                 `protobuf:"bytes,2,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What the agent can do beside what the first release could. A hub ignores values that it does not know.
+	Capabilities  []AgentCapability `protobuf:"varint,3,rep,packed,name=capabilities,proto3,enum=fairlead.delivery.v1.AgentCapability" json:"capabilities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentInfo) Reset() {
@@ -291,6 +341,13 @@ func (x *AgentInfo) GetKubernetesVersion() string {
 		return x.KubernetesVersion
 	}
 	return ""
+}
+
+func (x *AgentInfo) GetCapabilities() []AgentCapability {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
 }
 
 type SyncResponse struct {
@@ -1525,10 +1582,11 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06nudged\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06nudged\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
-	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"f\n" +
+	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\xbb\x01\n" +
 	"\tAgentInfo\x12!\n" +
 	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aversion\x126\n" +
-	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\"\xb4\x02\n" +
+	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\x12S\n" +
+	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\"\xb4\x02\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +
@@ -1619,7 +1677,10 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12\"\n" +
 	"\amessage\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x1e\n" +
 	"\x05rival\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05rival\x12'\n" +
-	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields*\xcb\x01\n" +
+	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields*O\n" +
+	"\x0fAgentCapability\x12 \n" +
+	"\x1cAGENT_CAPABILITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16AGENT_CAPABILITY_TESTS\x10\x01*\xcb\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_APPLYING\x10\x01\x12\x15\n" +
@@ -1650,85 +1711,87 @@ func file_fairlead_delivery_v1_delivery_proto_rawDescGZIP() []byte {
 	return file_fairlead_delivery_v1_delivery_proto_rawDescData
 }
 
-var file_fairlead_delivery_v1_delivery_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fairlead_delivery_v1_delivery_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_fairlead_delivery_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
-	(Phase)(0),                    // 0: fairlead.delivery.v1.Phase
-	(*SyncRequest)(nil),           // 1: fairlead.delivery.v1.SyncRequest
-	(*ServiceDigest)(nil),         // 2: fairlead.delivery.v1.ServiceDigest
-	(*AgentInfo)(nil),             // 3: fairlead.delivery.v1.AgentInfo
-	(*SyncResponse)(nil),          // 4: fairlead.delivery.v1.SyncResponse
-	(*NotModified)(nil),           // 5: fairlead.delivery.v1.NotModified
-	(*HaveWanted)(nil),            // 6: fairlead.delivery.v1.HaveWanted
-	(*Changes)(nil),               // 7: fairlead.delivery.v1.Changes
-	(*ServiceDelivery)(nil),       // 8: fairlead.delivery.v1.ServiceDelivery
-	(*WatchRequest)(nil),          // 9: fairlead.delivery.v1.WatchRequest
-	(*WatchResponse)(nil),         // 10: fairlead.delivery.v1.WatchResponse
-	(*Nudge)(nil),                 // 11: fairlead.delivery.v1.Nudge
-	(*Heartbeat)(nil),             // 12: fairlead.delivery.v1.Heartbeat
-	(*GoAway)(nil),                // 13: fairlead.delivery.v1.GoAway
-	(*ReportRequest)(nil),         // 14: fairlead.delivery.v1.ReportRequest
-	(*ReportResponse)(nil),        // 15: fairlead.delivery.v1.ReportResponse
-	(*Acknowledgement)(nil),       // 16: fairlead.delivery.v1.Acknowledgement
-	(*ServiceReport)(nil),         // 17: fairlead.delivery.v1.ServiceReport
-	(*Guard)(nil),                 // 18: fairlead.delivery.v1.Guard
-	(*ObjectReport)(nil),          // 19: fairlead.delivery.v1.ObjectReport
-	nil,                           // 20: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 22: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 23: fairlead.artifact.v1.Artifact
-	(*RenderSpec)(nil),            // 24: fairlead.delivery.v1.RenderSpec
-	(*SyncSpec)(nil),              // 25: fairlead.delivery.v1.SyncSpec
-	(*Configuration)(nil),         // 26: fairlead.delivery.v1.Configuration
-	(*ObjectRules)(nil),           // 27: fairlead.delivery.v1.ObjectRules
-	(*TestSpec)(nil),              // 28: fairlead.delivery.v1.TestSpec
-	(*TestRequest)(nil),           // 29: fairlead.delivery.v1.TestRequest
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*TestSummary)(nil),           // 31: fairlead.delivery.v1.TestSummary
-	(*ManagedObject)(nil),         // 32: fairlead.delivery.v1.ManagedObject
+	(AgentCapability)(0),          // 0: fairlead.delivery.v1.AgentCapability
+	(Phase)(0),                    // 1: fairlead.delivery.v1.Phase
+	(*SyncRequest)(nil),           // 2: fairlead.delivery.v1.SyncRequest
+	(*ServiceDigest)(nil),         // 3: fairlead.delivery.v1.ServiceDigest
+	(*AgentInfo)(nil),             // 4: fairlead.delivery.v1.AgentInfo
+	(*SyncResponse)(nil),          // 5: fairlead.delivery.v1.SyncResponse
+	(*NotModified)(nil),           // 6: fairlead.delivery.v1.NotModified
+	(*HaveWanted)(nil),            // 7: fairlead.delivery.v1.HaveWanted
+	(*Changes)(nil),               // 8: fairlead.delivery.v1.Changes
+	(*ServiceDelivery)(nil),       // 9: fairlead.delivery.v1.ServiceDelivery
+	(*WatchRequest)(nil),          // 10: fairlead.delivery.v1.WatchRequest
+	(*WatchResponse)(nil),         // 11: fairlead.delivery.v1.WatchResponse
+	(*Nudge)(nil),                 // 12: fairlead.delivery.v1.Nudge
+	(*Heartbeat)(nil),             // 13: fairlead.delivery.v1.Heartbeat
+	(*GoAway)(nil),                // 14: fairlead.delivery.v1.GoAway
+	(*ReportRequest)(nil),         // 15: fairlead.delivery.v1.ReportRequest
+	(*ReportResponse)(nil),        // 16: fairlead.delivery.v1.ReportResponse
+	(*Acknowledgement)(nil),       // 17: fairlead.delivery.v1.Acknowledgement
+	(*ServiceReport)(nil),         // 18: fairlead.delivery.v1.ServiceReport
+	(*Guard)(nil),                 // 19: fairlead.delivery.v1.Guard
+	(*ObjectReport)(nil),          // 20: fairlead.delivery.v1.ObjectReport
+	nil,                           // 21: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 23: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 24: fairlead.artifact.v1.Artifact
+	(*RenderSpec)(nil),            // 25: fairlead.delivery.v1.RenderSpec
+	(*SyncSpec)(nil),              // 26: fairlead.delivery.v1.SyncSpec
+	(*Configuration)(nil),         // 27: fairlead.delivery.v1.Configuration
+	(*ObjectRules)(nil),           // 28: fairlead.delivery.v1.ObjectRules
+	(*TestSpec)(nil),              // 29: fairlead.delivery.v1.TestSpec
+	(*TestRequest)(nil),           // 30: fairlead.delivery.v1.TestRequest
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*TestSummary)(nil),           // 32: fairlead.delivery.v1.TestSummary
+	(*ManagedObject)(nil),         // 33: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
-	2,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
-	3,  // 1: fairlead.delivery.v1.SyncRequest.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	5,  // 2: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
-	6,  // 3: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
-	7,  // 4: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
-	21, // 5: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
-	8,  // 6: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	22, // 7: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	23, // 8: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	24, // 9: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
-	25, // 10: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	20, // 11: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	26, // 12: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
-	27, // 13: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	28, // 14: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
-	29, // 15: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	11, // 16: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	12, // 17: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	13, // 18: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	17, // 19: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	16, // 20: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	0,  // 21: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	30, // 22: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	30, // 23: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	19, // 24: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	18, // 25: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	30, // 26: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	19, // 27: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	31, // 28: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	32, // 29: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	1,  // 30: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	9,  // 31: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	14, // 32: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	4,  // 33: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	10, // 34: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	15, // 35: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	33, // [33:36] is the sub-list for method output_type
-	30, // [30:33] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	3,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
+	4,  // 1: fairlead.delivery.v1.SyncRequest.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	0,  // 2: fairlead.delivery.v1.AgentInfo.capabilities:type_name -> fairlead.delivery.v1.AgentCapability
+	6,  // 3: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
+	7,  // 4: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
+	8,  // 5: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
+	22, // 6: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
+	9,  // 7: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
+	23, // 8: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	24, // 9: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	25, // 10: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	26, // 11: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	21, // 12: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	27, // 13: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	28, // 14: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	29, // 15: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	30, // 16: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	12, // 17: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	13, // 18: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	14, // 19: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	18, // 20: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	17, // 21: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 22: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	31, // 23: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	31, // 24: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 25: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	19, // 26: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	31, // 27: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	20, // 28: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	32, // 29: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	33, // 30: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	2,  // 31: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 32: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	15, // 33: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 34: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 35: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	16, // 36: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	34, // [34:37] is the sub-list for method output_type
+	31, // [31:34] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -1755,7 +1818,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_delivery_proto_rawDesc), len(file_fairlead_delivery_v1_delivery_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,

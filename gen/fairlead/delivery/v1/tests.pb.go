@@ -394,7 +394,10 @@ type TestRun struct {
 	// Unset: it is not over.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// In the order in which they run; at most 200.
-	Results       []*TestResult `protobuf:"bytes,9,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*TestResult `protobuf:"bytes,9,rep,name=results,proto3" json:"results,omitempty"`
+	// The agent that reports the run does not have the logs and cases of some results: the disk that had them was lost, or
+	// is another agent's. Those that the hub has of the same run stay.
+	Partial       bool `protobuf:"varint,10,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,6 +493,13 @@ func (x *TestRun) GetResults() []*TestResult {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *TestRun) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 // TestResult is how one Job or Pod of a run went.
@@ -850,7 +860,7 @@ const file_fairlead_delivery_v1_tests_proto_rawDesc = "" +
 	"\vTestRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
-	"\x06author\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\"\xb7\x03\n" +
+	"\x06author\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\"\xd1\x03\n" +
 	"\aTestRun\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x125\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1f.fairlead.delivery.v1.TestCauseR\x05cause\x12\x1f\n" +
@@ -861,7 +871,9 @@ const file_fairlead_delivery_v1_tests_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12E\n" +
-	"\aresults\x18\t \x03(\v2 .fairlead.delivery.v1.TestResultB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\aresults\"\xb4\x04\n" +
+	"\aresults\x18\t \x03(\v2 .fairlead.delivery.v1.TestResultB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\aresults\x12\x18\n" +
+	"\apartial\x18\n" +
+	" \x01(\bR\apartial\"\xb4\x04\n" +
 	"\n" +
 	"TestResult\x12\x1b\n" +
 	"\x04kind\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04kind\x12%\n" +
