@@ -372,6 +372,62 @@ func TestHooksBeforeARemoval(t *testing.T) {
 	}
 }
 
+// A service that is wanted again, and removed again, is removed with all its hooks.
+func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("twice")
+	files := map[string]string{
+		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete") + job("later", `helm.sh/hook: pre-delete, helm.sh/hook-weight: "1"`),
+	}
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.hub.remove(name)
+	first := w.found("batch/v1", "Job", "cleanup")
+	w.end("cleanup", "Complete")
+	w.found("batch/v1", "Job", "later")
+	if again := w.hub.push(t, name, w.namespace, files); again != digest {
+		t.Fatal("the same content has another digest")
+	}
+	w.eventually("the removal is called off", func() bool { return w.record(name).CalledOff == 1 })
+	w.hub.remove(name)
+	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.end("cleanup", "Complete")
+	w.end("later", "Complete")
+	w.hub.await(t, name, gone)
+	if made := w.api.patches("/jobs/cleanup"); made != 2 {
+		t.Errorf("the hook was made %d times", made)
+	}
+}
+
+// Hooks before a removal are not passed over because nobody knows any more what they were.
+func TestARemovalWhoseHooksWereLostStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("lost")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete")}), healthy)
+	stop()
+	w.emptyDisk()
+	w.hub.remove(name)
+	w.start()
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
+	_, command, found := strings.Cut(report.GetMessage(), "To remove the service without them: kubectl ")
+	if !found || !strings.HasPrefix(report.GetMessage(), "The service is not removed, since the agent's disk has lost the hooks for pre-delete.") {
+		t.Fatalf("got %s", report.GetMessage())
+	}
+	w.mustData("a", "1")
+	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", strings.Fields(command)...); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the service goes", func() bool {
+		_, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
+		return apierrors.IsNotFound(err)
+	})
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
+}
+
 func TestHookBeforeAndAfterARemovalRunsTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -622,4 +678,45 @@ func TestReasonOfAHookTellsNoValueOfASecret(t *testing.T) {
 	if want := "bad login ***, token ***, *** of ada"; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
+}
+
+// An agent of an earlier version named no revision in the objects of hooks. The agent that takes its place goes on with a hook that runs.
+func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("upgraded")
+	files := map[string]string{"all.yaml": configMap("a", "1")}
+	first := w.hub.push(t, name, w.namespace, files)
+	w.hub.awaitPhase(t, name, first, healthy)
+	files["all.yaml"] = configMap("a", "2") + job("migrate", "fairlead.dev/hook: pre-sync")
+	digest := w.hub.push(t, name, w.namespace, files)
+	made := w.found("batch/v1", "Job", "migrate")
+	kill()
+	// As the earlier version left it.
+	const annotation = "fairlead.dev/hook-run"
+	w.kubectl("annotate", "--overwrite", "job", "migrate", annotation+"="+strings.TrimSuffix(made.GetAnnotations()[annotation], "@2"))
+	head, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _, _ := unstructured.NestedString(head.Object, "data", "state")
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"state": strings.Replace(state, `,"numbered":true`, "", 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(w, "", "patch", "configmap", "-n", inventory.Namespace, "inventory."+name, "--type=merge", "-p="+string(patch))
+	w.process()
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "is a hook that has not ended yet")
+	})
+	if now := w.found("batch/v1", "Job", "migrate"); now.GetUID() != made.GetUID() {
+		t.Fatal("the hook was made again")
+	}
+	w.end("migrate", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
+	// Of a digest that comes back, the hook runs again.
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "3")}), healthy)
+	w.hub.push(t, name, w.namespace, files)
+	w.awaitAnother("batch/v1", "Job", "migrate", made.GetUID())
 }

@@ -62,3 +62,28 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// What a chart finds in Secrets of the cluster is told neither in its notes nor in what it says when it fails.
+func TestWhatAChartLooksUpInSecretsIsNotTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("chart")
+	kubectl(w, loginSecret("password", "opensesame"), "-n", w.namespace, "apply", "-f", "-")
+	const value = `{{ index (lookup "v1" "Secret" .Release.Namespace "login").data "password"`
+	files := map[string]string{
+		"Chart.yaml": chartOnly, "templates/a.yaml": configMap("a", "1"),
+		"templates/NOTES.txt": "Log in with " + value + " | b64dec }} or " + value + " }}{{ range (lookup \"v1\" \"Secret\" .Release.Namespace \"\").items }} {{ index .data \"password\" | b64dec }}{{ end }}{{ (lookup \"v1\" \"Secret\" .Release.Namespace \"login\").metadata.name }}.\n",
+	}
+	digest := w.hub.push(t, name, w.namespace, files)
+	w.hub.awaitPhase(t, name, digest, healthy)
+	got := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetNotes() != nil && d.GetDigest() == digest }).GetNotes().GetText()
+	if want := "Log in with *** or *** ***login.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	files["templates/a.yaml"] = `{{ fail (printf "bad %s" (index (lookup "v1" "Secret" .Release.Namespace "login").data "password" | b64dec)) }}`
+	digest = w.hub.push(t, name, w.namespace, files)
+	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") || !strings.Contains(report.GetMessage(), "bad ***") {
+		t.Errorf("got %q", report.GetMessage())
+	}
+}

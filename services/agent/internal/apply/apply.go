@@ -73,6 +73,8 @@ type Request struct {
 	// Digest that hooks are run for, once, and the revision that it is of the service; 0: it is none.
 	Digest   string
 	Revision int64
+	// Unnumbered: an earlier version of the agent may have begun the digest, and made objects of hooks that name no revision.
+	Unnumbered bool
 	// Again: hooks that failed for this digest are run again.
 	Again bool
 	Set   *set.Set

@@ -43,6 +43,17 @@ func runOf(r Request, item set.Item) string {
 	return run
 }
 
+// isOfRun tells whether a hook's object was made for this run.
+func isOfRun(r Request, item set.Item, meta metav1.Object) bool {
+	made := meta.GetAnnotations()[runAnnotation]
+	if made == runOf(r, item) {
+		return true
+	}
+	before := r
+	before.Revision = 0
+	return r.Unnumbered && made == runOf(before, item)
+}
+
 // Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has ended: asking
 // for it now and then would miss how.
 type Follower interface {
@@ -153,7 +164,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 		return "", explain(item, err)
 	case meta.DeletionTimestamp != nil:
 		return beingDeleted(meta), nil
-	case meta.Annotations[runAnnotation] == runOf(r, item) && (!renewed || isHeld(meta)):
+	case isOfRun(r, item, meta) && (!renewed || isHeld(meta)):
 		return a.resumeHook(ctx, r, p, item, meta)
 	case isHeld(meta):
 		return "is a hook that is held by its annotation " + object.HoldAnnotation + " in the cluster, and runs once that is taken off", nil
@@ -465,7 +476,7 @@ func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items [
 			continue
 		}
 		meta, err := a.api.Metadata(ctx, item.Ref)
-		if err != nil && !notThere(err) || err == nil && (isHeld(meta) || meta.Annotations[runAnnotation] != runOf(r, item)) {
+		if err != nil && !notThere(err) || err == nil && (isHeld(meta) || !isOfRun(r, item, meta)) {
 			continue
 		}
 		if err == nil {

@@ -54,6 +54,8 @@ type state struct {
 	Kept     []string `json:"kept,omitempty"`
 	Spared   []string `json:"spared,omitempty"`
 
+	CalledOff int64 `json:"calledOff,omitempty"`
+
 	Left    []object.Key    `json:"left,omitempty"`
 	Repairs uint64          `json:"repairs,omitempty"`
 	Tests   json.RawMessage `json:"tests,omitempty"`
@@ -83,7 +85,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
 		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs,
-		Begun: record.Begun, Account: record.Account, Kept: record.Kept, Spared: record.Spared, Left: record.Left, Tests: record.Tests,
+		Begun: record.Begun, Account: record.Account, Kept: record.Kept, Spared: record.Spared, CalledOff: record.CalledOff, Left: record.Left, Tests: record.Tests,
 	}
 	data := map[string]any{}
 	if bits == 0 {
@@ -262,7 +264,7 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
 			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs,
-			Begun: account.Begun, Account: account.Account, Kept: account.Kept, Spared: account.Spared, Left: account.Left, Tests: account.Tests,
+			Begun: account.Begun, Account: account.Account, Kept: account.Kept, Spared: account.Spared, CalledOff: account.CalledOff, Left: account.Left, Tests: account.Tests,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
 		annotations: head.GetAnnotations(),

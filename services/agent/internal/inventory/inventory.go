@@ -106,6 +106,8 @@ type Release struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Install: nothing was applied completely before it.
 	Install bool `json:"install,omitempty"`
+	// Numbered: an agent began the release that names the revision in the objects of hooks. Earlier versions named the digest alone.
+	Numbered bool `json:"numbered,omitempty"`
 }
 
 // Record is what the inventory knows of a service.
@@ -128,6 +130,8 @@ type Record struct {
 	Kept []string
 	// Spared says in sentences what a removal that has not come to its end yet has kept in the cluster.
 	Spared []string
+	// CalledOff counts the removals that had run hooks when the service was wanted again.
+	CalledOff int64
 	// Left are the definitions of kinds that the manifests have, too, and that are left to another service: the service takes them over
 	// when that lets go of them.
 	Left []object.Key
@@ -153,9 +157,9 @@ func (r Record) ReleaseOf(digest string) Release {
 	case digest == r.Release.Digest:
 		return r.Release
 	case r.Applied.Digest == "" || r.Applied.RevisionDigest() == digest && r.Release.Digest == "":
-		return Release{Digest: digest, Revision: 1, Install: true}
+		return Release{Digest: digest, Revision: 1, Install: true, Numbered: len(r.Entries) == 0}
 	}
-	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1}
+	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1, Numbered: true}
 }
 
 // Namespaces makes sure that a namespace exists.

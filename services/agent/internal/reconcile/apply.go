@@ -125,7 +125,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.RevisionDigest())
-	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
 	}}
 	if k.progress == nil {

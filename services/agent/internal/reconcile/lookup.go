@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,10 +34,13 @@ type lookups struct {
 	own map[object.Key]types.UID
 	// found are those of them that were asked for by name, each once.
 	found []object.Ref
+	// hide takes the values of the Secrets that were found, and secrets has them: what a chart says may quote them.
+	hide    func(values []string)
+	secrets []string
 }
 
-func newLookups(ask Lookup, service desired.Service, record inventory.Record) *lookups {
-	l := &lookups{ask: ask, service: service, own: make(map[object.Key]types.UID, len(record.Entries))}
+func newLookups(ask Lookup, service desired.Service, record inventory.Record, hide func(values []string)) *lookups {
+	l := &lookups{ask: ask, service: service, hide: hide, own: make(map[object.Key]types.UID, len(record.Entries))}
 	for _, entry := range record.Entries {
 		if entry.UID != "" && !entry.Going() {
 			l.own[entry.Key] = entry.UID
@@ -47,10 +52,38 @@ func newLookups(ask Lookup, service desired.Service, record inventory.Record) *l
 // lookup is a render.Lookup.
 func (l *lookups) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
 	return l.ask(ctx, gvk, namespace, name, func(obj *unstructured.Unstructured) {
+		l.conceal(obj)
 		if l.mark(obj) && name != "" {
 			l.found = append(l.found, object.RefOf(obj))
 		}
 	})
+}
+
+const (
+	// longestValue of a Secret that is looked for in texts, in bytes. What is longer is an archive, such as Helm's own releases.
+	longestValue = 16 << 10
+	// shortestValue of a Secret that is looked for in all that is told of a service. Shorter ones are words of any text, such as names.
+	shortestValue = 8
+)
+
+// conceal notes the values of an object that is a Secret.
+func (l *lookups) conceal(obj *unstructured.Unstructured) {
+	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+		return
+	}
+	data, _, _ := unstructured.NestedStringMap(obj.Object, "data")
+	var values []string
+	for _, text := range data {
+		value, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(value) > longestValue || !utf8.Valid(value) {
+			continue
+		}
+		l.secrets = append(l.secrets, desired.SecretsIn(string(value))...)
+		if len(value) >= shortestValue {
+			values = append(values, string(value))
+		}
+	}
+	l.hide(values)
 }
 
 // mark shows an object of the service as one of its Helm release.

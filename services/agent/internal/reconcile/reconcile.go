@@ -450,6 +450,9 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if record, err = k.noteWishes(ctx, service, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
+	if record, err = k.callOff(ctx, record); err != nil {
+		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
+	}
 	if record, err = k.endTests(ctx, service, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}

@@ -181,7 +181,8 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	objects, err := k.appliedSet(record)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return record, "Its hooks for " + nameOf(moment) + " were not run: the agent's disk has lost them.", 0
+			trouble, wait := k.loseLast(service, record, moment)
+			return record, trouble, wait
 		}
 		return record, "", k.failed(service, record, *retried(err))
 	}
@@ -190,7 +191,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	if err != nil {
 		return record, "", k.failed(service, record, *retried(err))
 	}
-	digest := "removal of " + record.Applied.Digest
+	digest := removalOf(record)
 	// A hook of both moments runs twice: it is numbered over both of them.
 	hooks := slices.DeleteFunc(apply.Runs(digest, items, object.Removal), func(item set.Item) bool { return item.Hook&moment == 0 })
 	request := apply.Request{Service: k.name, Digest: digest, Again: k.again, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
@@ -275,6 +276,39 @@ func (k *keeper) skipLast(service desired.Service, record inventory.Record, mome
 		why, inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
 	k.rerun = time.Now().Add(wait)
 	return "", wait
+}
+
+// loseLast reports that the disk does not have the hooks of a removal. After the removal nothing more is done about that than to say so.
+// Before it the removal stops: the hooks may be there to keep what would be lost, or to take down what would block the cluster.
+func (k *keeper) loseLast(service desired.Service, record inventory.Record, moment set.Hook) (trouble string, wait time.Duration) {
+	if moment == object.PostDelete {
+		return "Its hooks for post-delete were not run: the agent's disk has lost them.", 0
+	}
+	return "", max(k.failed(service, record, problem{text: fmt.Sprintf(
+		"The service is not removed, since the agent's disk has lost the hooks for pre-delete. To run them: apply the service again as it was, and remove it once it is healthy. "+
+			"To remove the service without them: kubectl annotate configmap -n %s inventory.%s %s=%s", inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+}
+
+// removalPrefix begins the names of runs of a removal's hooks.
+const removalPrefix = "removal of "
+
+// removalOf names the run of a removal's hooks. A removal that was called off is another one than the next.
+func removalOf(record inventory.Record) string {
+	name := removalPrefix + record.Applied.Digest
+	if record.CalledOff > 0 {
+		name += fmt.Sprintf(" (%d)", record.CalledOff+1)
+	}
+	return name
+}
+
+// callOff notes that a service is wanted again of which a removal has run hooks: the next removal runs all of them.
+func (k *keeper) callOff(ctx context.Context, record inventory.Record) (inventory.Record, error) {
+	if !strings.HasPrefix(record.Progress.Digest, removalPrefix) {
+		return record, nil
+	}
+	record.Progress = inventory.Progress{}
+	record.CalledOff++
+	return record, k.Inventory.Save(ctx, record)
 }
 
 // claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than

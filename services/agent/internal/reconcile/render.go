@@ -117,7 +117,7 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 		return nil, err
 	}
 	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
-		if err := k.tellNotes(service, out.notes, out.kept.used); err != nil {
+		if err := k.tellNotes(service, out); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +137,7 @@ type rendered struct {
 
 // renderInto renders a service's folder, and gives its objects to add.
 func (k *keeper) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
-	out.lookups = newLookups(k.Lookup(service), service, record)
+	out.lookups = newLookups(k.Lookup(service), service, record, func(values []string) { k.Desired.Hide(k.name, values) })
 	out.kept = &memo{store: k.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
 		Recall:  out.kept.recall,
@@ -184,17 +184,17 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 }
 
 // tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing tells none. Random
-// values are left out of them, as secrets are: most are passwords.
-func (k *keeper) tellNotes(service desired.Service, notes string, used []render.Answer) error {
+// values and those of Secrets that the chart looked up are left out of them, as secrets are: most are passwords.
+func (k *keeper) tellNotes(service desired.Service, out rendered) error {
 	if !k.stance.verdict.Apply {
 		return nil // it is not what is going to be applied
 	}
-	var random desired.Service
-	for _, answer := range used {
-		random.Hidden = append(random.Hidden, desired.Texts(answer.Value)...)
+	secrets := out.lookups.secrets
+	for _, answer := range out.kept.used {
+		secrets = append(secrets, desired.Texts(answer.Value)...)
 	}
-	notes = k.maskText(service, notes)
-	if mask := random.Mask(); mask != nil {
+	notes := k.maskText(service, out.notes)
+	if mask := (desired.Service{}).Mask(secrets...); mask != nil {
 		notes = mask(notes)
 	}
 	return k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
