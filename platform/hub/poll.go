@@ -55,6 +55,7 @@ type PollDeps struct {
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
 	AgentVersion      string
+	Capabilities      []deliveryv1.AgentCapability
 	Tracer            trace.Tracer
 	Metrics           prometheus.Registerer
 	Log               *slog.Logger
@@ -211,7 +212,7 @@ func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
 		Digest:   delivery.SetDigest(digests),
-		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion()},
+		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.Capabilities},
 		Revision: p.seen,
 		Nudged:   last.claim(),
 	}

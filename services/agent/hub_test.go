@@ -53,6 +53,7 @@ type testHub struct {
 	commits   int
 	reports   map[string][]*deliveryv1.ServiceReport
 	details   []*deliveryv1.ServiceDetail
+	deaf      bool // It takes no details.
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
 	down      bool
@@ -301,9 +302,18 @@ func seal(sent *deliveryv1.ServiceDelivery) {
 func (h *testHub) ReportDetails(_ context.Context, r *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.deaf {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("it takes no details"))
+	}
 	h.details = append(h.details, r.GetDetail())
 	h.cond.Broadcast()
 	return &deliveryv1.ReportDetailsResponse{}, nil
+}
+
+func (h *testHub) setDeaf(deaf bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deaf = deaf
 }
 
 // awaitDetail waits for a list about the service that is as wanted.

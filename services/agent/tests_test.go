@@ -568,3 +568,81 @@ func TestAnObjectOfTestsBecomesTheServices(t *testing.T) {
 	}
 	w.mustData("shared", "2")
 }
+
+// The tests of a run see the values that the service has when the run begins.
+func TestTestsAreRenderedAnewForEachRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("values")
+	settings := func(value string) {
+		t.Helper()
+		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {values.yaml: \"a: "+value+"\"}\n", "-n", w.namespace, "apply", "-f", "-")
+	}
+	w.hub.renders(name, &deliveryv1.HelmSpec{ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "ConfigMap", Name: "settings"}}})
+	settings("first")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"Chart.yaml": chartOnly, "templates/a.yaml": configMap("all", "{{ .Values.a }}"),
+		"templates/test.yaml": annotated("seen", "{{ .Values.a }}", "fairlead.dev/hook: test, fairlead.dev/hook-delete: before-creation") + runningJob("check", "fairlead.dev/hook: test"),
+	}), healthy)
+	w.hub.ask(name, "one")
+	if run := w.ends(name, "one"); run.GetOutcome() != passed {
+		t.Fatalf("got %v", run)
+	}
+	w.mustData("seen", "first")
+	settings("second")
+	w.eventually("the service has the other value", func() bool { return w.value("all") == "second" })
+	w.hub.ask(name, "two")
+	if run := w.ends(name, "two"); run.GetOutcome() != passed {
+		t.Fatalf("got %v", run)
+	}
+	w.mustData("seen", "second")
+}
+
+// The hub is told how a run ended, though the agent that saw it has lost its disk before the hub could be told.
+func TestTheEndOfARunOutlivesTheDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("outlives")
+	w.hub.tests(name, &deliveryv1.TestSpec{})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test")}), healthy)
+	w.hub.ask(name, "one")
+	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetTestRun().GetId() == "one" })
+	w.hub.setDeaf(true)
+	w.end("check", "Complete")
+	w.leaves("batch/v1", "Job", "check")
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetTests().GetOutcome() == passed })
+	kill()
+	w.emptyDisk()
+	w.hub.setDeaf(false)
+	w.process()
+	run := w.ends(name, "one")
+	if run.GetOutcome() != passed || !run.GetPartial() || len(run.GetResults()) != 1 || run.GetResults()[0].GetOutcome() != passed || run.GetResults()[0].GetName() != "check" {
+		t.Errorf("got %v", run)
+	}
+	// Once the hub has it, the inventory needs the tests no longer.
+	w.eventually("the inventory has the summary only", func() bool { return !strings.Contains(string(w.record(name).Tests), "check") })
+}
+
+// What was asked for and can't run says nothing about the service.
+func TestAnAskingThatCannotRunDegradesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("cannot")
+	w.hub.tests(name, &deliveryv1.TestSpec{Degrades: true})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + runningJob("check", "fairlead.dev/hook: test")}), healthy)
+	w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND})
+	w.hub.ask(name, "one")
+	if run := w.ends(name, "one"); run.GetOutcome() != broken || run.GetMessage() != "The service is suspended: no tests are run." {
+		t.Errorf("got %v", run)
+	}
+	digest := w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_AUTO})
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && (r.GetPhase() == healthy || r.GetPhase() == degraded)
+	})
+	if report.GetPhase() != healthy || report.GetTests().GetOutcome() != broken {
+		t.Errorf("got %v", report)
+	}
+}

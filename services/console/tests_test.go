@@ -74,12 +74,25 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		tests := r.tests(t, r.adminToken(t))
 		_, err := tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "none"})
 		wantCode(t, err, connect.CodeNotFound, "none")
+		sees := func(agent *deliveryv1.AgentInfo) {
+			t.Helper()
+			c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+			if _, err := c.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: agent}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		_, err = tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web", Id: "No Name"})
 		wantCode(t, err, connect.CodeInvalidArgument, "id")
 		_, err = tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web"})
 		wantCode(t, err, connect.CodeFailedPrecondition, "nothing applied", "fairlead trace service web")
 		p.push(t, commitA)
 		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+
+		// An older agent would take it for a new revision.
+		sees(&deliveryv1.AgentInfo{Version: "v0.9.0"})
+		_, err = tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web", Id: "one"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `the agent of cluster "edge-1", version v0.9.0, can't run tests`)
+		sees(&deliveryv1.AgentInfo{Version: "v1.0.0", Capabilities: []deliveryv1.AgentCapability{99, deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS}})
 
 		first := runTests(t, tests, "web", "one")
 		asked := first.GetSpec().GetTestRequest()
@@ -399,4 +412,66 @@ func TestServicesOfOthersAreAskedForTests(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Another agent goes on with a run, or tells the end of it, without the logs that were on the disk of the one before.
+func TestWhatAnAgentHasLostOfARunIsKept(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	p := newPast(t, r)
+	p.push(t, commitA)
+	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+	tests := r.tests(t, r.adminToken(t))
+	get := func() *deliveryv1.TestRun {
+		t.Helper()
+		out, err := tests.GetTestRun(t.Context(), &consolev1.GetTestRunRequest{Service: "web", Id: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetRun()
+	}
+	began := time.Now().Add(-time.Minute)
+	result := func(name, log string, ended bool) *deliveryv1.TestResult {
+		out := &deliveryv1.TestResult{Kind: "Job", Namespace: "shop", Name: name, Attempts: 1, Outcome: underway, Log: log}
+		if ended {
+			out.Outcome, out.EndTime = passed, timestamppb.New(began.Add(time.Second))
+		}
+		return out
+	}
+	run := func(partial bool, outcome deliveryv1.TestOutcome, results ...*deliveryv1.TestResult) *deliveryv1.TestRun {
+		out := &deliveryv1.TestRun{Id: "one", Digest: "d1", Outcome: outcome, StartTime: timestamppb.New(began), Partial: partial, Results: results}
+		if outcome != underway {
+			out.EndTime = timestamppb.New(began.Add(20 * time.Second))
+		}
+		return out
+	}
+	tell := func(seen time.Time, run *deliveryv1.TestRun) {
+		t.Helper()
+		c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+		if _, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{Cluster: "edge-1", Detail: &deliveryv1.ServiceDetail{
+			Service: p.service, Digest: "d1", ObservedTime: timestamppb.New(seen), Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := result("first", "of the first\n", true)
+	first.CasesPassed, first.Cases = 1, []*deliveryv1.TestCase{{Name: "a"}}
+	tell(began.Add(time.Second), run(false, underway, first, result("second", "", false)))
+	tell(began.Add(2*time.Second), run(true, underway, result("first", "", true), result("second", "", false)))
+	if got := get(); got.GetPartial() || got.GetResults()[0].GetLog() != "of the first\n" || got.GetResults()[0].GetCasesPassed() != 1 || len(got.GetResults()[0].GetCases()) != 1 {
+		t.Errorf("got %v", got)
+	}
+	tell(began.Add(20*time.Second), run(true, passed, result("first", "", true), result("second", "", true)))
+	if got := get(); got.GetOutcome() != passed || !got.GetPartial() || got.GetResults()[0].GetLog() != "of the first\n" || got.GetResults()[1].GetLog() != "" {
+		t.Errorf("got %v", got)
+	}
+	// The agent that saw the end leads again, and has the logs.
+	tell(began.Add(19*time.Second), run(false, passed, result("first", "of the first\n", true), result("second", "of the second\n", true)))
+	if got := get(); got.GetPartial() || got.GetResults()[1].GetLog() != "of the second\n" {
+		t.Errorf("got %v", got)
+	}
+	tell(began.Add(30*time.Second), run(true, passed, result("first", "", true), result("second", "", true)))
+	if got := get(); got.GetResults()[1].GetLog() != "of the second\n" {
+		t.Errorf("got %v", got)
+	}
 }

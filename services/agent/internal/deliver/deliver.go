@@ -39,7 +39,7 @@ type Deps struct {
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
+		AgentVersion: deps.AgentVersion, Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS}, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }
 

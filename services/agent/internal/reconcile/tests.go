@@ -42,7 +42,9 @@ func (k *keeper) test(ctx, patience context.Context, service desired.Service, is
 }
 
 func (k *keeper) testInput(patience context.Context, service desired.Service, record inventory.Record) trial.Input {
-	in := trial.Input{Service: service, Record: record, Mask: k.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context) (*set.Set, error) { return k.testSet(ctx, patience, service, record) }}
+	in := trial.Input{Service: service, Record: record, Mask: k.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context, since time.Time) (*set.Set, error) {
+		return k.testSet(ctx, patience, service, record, since)
+	}}
 	if !k.stance.same {
 		in.Why = "The revision that is wanted is not the one that is applied, and its tests can't be run. " + k.stance.verdict.Text
 	}
@@ -130,11 +132,18 @@ func judgeTests(service desired.Service, record inventory.Record, report *delive
 	}
 }
 
-// testSet opens the set of a service's tests, and renders it first if that was not done yet.
-func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
+// testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart reads from the cluster
+// has changed, or a certificate was renewed.
+func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
 	found, err := k.Sets.Open(k.name, testSetOf(service))
-	if !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil || !found.Made().Before(since):
 		return found, err
+	default:
+		if err := found.Close(); err != nil {
+			return nil, err
+		}
 	}
 	if err := k.Artifacts.Prepare(patience, service); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,7 +25,11 @@ import (
 	"fairlead.dev/platform/hub"
 )
 
-const detailSuffix = ".detail"
+const (
+	detailSuffix = ".detail"
+	// mostRuns of one service wait for the hub, the newest: the hub keeps no more.
+	mostRuns = 20
+)
 
 // Details hands over long lists about services: the latest of each service and kind, and of each run of its tests, which is on disk until a
 // distributor acknowledges it as durable. It is safe for concurrent use.
@@ -81,6 +86,12 @@ const testKind = "test-"
 // isTestOf tells the files of a service's runs.
 func isTestOf(service, file string) bool { return strings.HasPrefix(file, service+"."+testKind) }
 
+// isTest tells the files of runs.
+func isTest(file string) bool {
+	service, _, _ := strings.Cut(file, ".") // which has no dots
+	return isTestOf(service, file)
+}
+
 // Set is told a list. When it returns without an error the list is on disk. One that says nothing new is dropped.
 func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
 	plain, err := proto.MarshalOptions{Deterministic: true}.Marshal(detail)
@@ -108,7 +119,55 @@ func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
 	case d.wake <- struct{}{}:
 	default:
 	}
+	if detail.GetTestRun() != nil {
+		return d.dropEarly(detail.GetService())
+	}
 	return nil
+}
+
+// dropEarly drops the runs of a service that have waited longest, if there are too many. The caller holds mu.
+func (d *Details) dropEarly(service string) error {
+	var files []string
+	written := map[string]time.Time{}
+	for file := range d.pending {
+		if !isTestOf(service, file) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(d.dir, file))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep detail: %w", err)
+		}
+		if err == nil {
+			written[file] = info.ModTime()
+		}
+		files = append(files, file)
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Or(written[a].Compare(written[b]), cmp.Compare(a, b)) })
+	for _, file := range files[:max(0, len(files)-mostRuns)] {
+		if err := d.drop(file); err != nil {
+			return err
+		}
+		d.log.Warn("the hub was not reached for so long that a run of tests is dropped", "service", service, "file", file)
+	}
+	return nil
+}
+
+// drop forgets a list. The caller holds mu.
+func (d *Details) drop(file string) error {
+	delete(d.last, file)
+	delete(d.pending, file)
+	if err := durable.Remove(filepath.Join(d.dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("drop details: %w", err)
+	}
+	return nil
+}
+
+// Waits tells whether a run of a service's tests is on the disk, and not acknowledged.
+func (d *Details) Waits(service, run string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, waits := d.pending[fileOf(service, testKind+run)]
+	return waits
 }
 
 // Told says whether a list of this kind was handed over, or is to be, since the agent started.
@@ -140,18 +199,28 @@ func (d *Details) Forget(service string) error {
 	return failed
 }
 
-// Drop forgets all lists, because another agent has told newer ones since.
+// Drop forgets all lists, because another agent has told newer ones since. The ends of runs of tests stay: nothing is newer, and no other
+// agent has their logs.
 func (d *Details) Drop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for file := range d.pending {
-		if err := durable.Remove(filepath.Join(d.dir, file)); err != nil {
-			return fmt.Errorf("drop details: %w", err)
+		if isTest(file) && d.hasEnded(file) {
+			continue
 		}
-		delete(d.pending, file)
+		if err := d.drop(file); err != nil {
+			return err
+		}
 	}
 	clear(d.last)
 	return nil
+}
+
+// hasEnded tells whether the run in a file is over. The caller holds mu.
+func (d *Details) hasEnded(file string) bool {
+	data, err := os.ReadFile(filepath.Join(d.dir, file))
+	var detail deliveryv1.ServiceDetail
+	return err == nil && proto.Unmarshal(data, &detail) == nil && detail.GetTestRun().GetEndTime() != nil
 }
 
 // Run sends lists until ctx ends.

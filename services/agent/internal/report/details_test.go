@@ -3,15 +3,18 @@ package report_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
@@ -211,5 +214,58 @@ func TestRunsOfAServiceThatLeftAreForgotten(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+func testRun(service, id string, end *timestamppb.Timestamp) *deliveryv1.ServiceDetail {
+	return &deliveryv1.ServiceDetail{Service: service, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, EndTime: end}}}
+}
+
+// An agent that leads again has newer lists to come, but of a run that it saw end nobody knows more.
+func TestTheEndsOfRunsOutliveAChangeOfTheLeader(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	dir := t.TempDir()
+	d, err := report.OpenDetails(dir, distributors, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []*deliveryv1.ServiceDetail{testRun("web", "ended", timestamppb.Now()), testRun("web", "running", nil), objects("web", "a")} {
+		if err := d.Set(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !d.Waits("web", "ended") || d.Waits("web", "none") || d.Waits("other", "ended") {
+		t.Error("what waits is not told")
+	}
+	if err := d.Drop(); err != nil {
+		t.Fatal(err)
+	}
+	sendDetails(t, dir, distributors)
+	hub.await(t, "the run that has ended", func() bool { return len(hub.got) == 1 && hub.got[0].GetTestRun().GetId() == "ended" })
+}
+
+func TestTheHubIsToldOfTheLastRunsOfAService(t *testing.T) {
+	t.Parallel()
+	_, distributors := newTaker(t)
+	dir := t.TempDir()
+	d, err := report.OpenDetails(dir, distributors, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Set(testRun("other", "one", nil)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 25 {
+		if err := d.Set(testRun("web", fmt.Sprintf("run-%02d", i), timestamppb.Now())); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("web.test-run-%02d.detail", i)), time.Time{}, time.Unix(int64(i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "web.*"))
+	if err != nil || len(files) != 20 || d.Waits("web", "run-04") || !d.Waits("web", "run-05") || !d.Waits("web", "run-24") || !d.Waits("other", "one") {
+		t.Errorf("%d wait: %v %v", len(files), files, err)
 	}
 }

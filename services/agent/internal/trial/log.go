@@ -8,6 +8,8 @@ import (
 const (
 	// maxLog is what all logs of a run have together, in bytes.
 	maxLog = 256 << 10
+	// maxCases is what the cases of all reports of a run have together, in bytes: a message to the hub has 4 MiB at most.
+	maxCases = 2 << 20
 	// slack is what is kept of a log before that: where it is cut, a secret may be cut, too, and be known to no mask.
 	slack = 16 << 10
 	// maxReport is how much of a log is kept from the first line on that looks like a JUnit report, in bytes.
@@ -18,6 +20,7 @@ const (
 type sink struct {
 	end     []byte // up to twice maxLog+slack, so that it is seldom moved
 	isCut   bool
+	isOpen  bool // The log goes on after what was written, so that its last line may have a part of a secret, which no mask knows.
 	lines   int64
 	reports []byte
 	line    []byte // the beginning of a line that has not come whole
@@ -69,7 +72,17 @@ func (s *sink) text(mask func(string) string, most int) (text string, isCut bool
 	if extra := len(end) - maxLog - slack; extra > 0 {
 		end, isCut = end[extra:], true
 	}
+	last := 0 // bytes of a last line that may have a part of a secret
+	if s.isOpen {
+		last = len(end) - 1 - bytes.LastIndexByte(end, '\n')
+	}
+	if last <= slack {
+		end, last = end[:len(end)-last], 0
+	}
 	text = mask(strings.ToValidUTF8(string(end), "\uFFFD"))
+	if last > 0 {
+		text = text[:max(0, len(text)-slack)]
+	}
 	if isCut {
 		text = text[min(slack, len(text)):]
 	}

@@ -50,6 +50,34 @@ func TestNoPartOfASecretIsLeftWhereALogIsCut(t *testing.T) {
 	}
 }
 
+// What a container wrote until it was not followed any more may end within a secret.
+func TestNoPartOfASecretIsLeftWhereALogStops(t *testing.T) {
+	t.Parallel()
+	const secret = "swordfish-of-the-harbour"
+	mask := func(text string) string { return strings.ReplaceAll(text, secret, "***") }
+	for _, one := range []struct{ log, open, whole string }{
+		{"a\npassword: " + secret[:20], "a\n", "a\npassword: " + secret[:20]},
+		{"a\npassword: " + secret + "\n", "a\npassword: ***\n", "a\npassword: ***\n"},
+		{secret[:20], "", secret[:20]},
+	} {
+		var s sink
+		_, _ = s.Write([]byte(one.log))
+		if got, _ := s.text(mask, maxLog); got != one.whole {
+			t.Errorf("of a whole log: got %q, want %q", got, one.whole)
+		}
+		s.isOpen = true
+		if got, _ := s.text(mask, maxLog); got != one.open {
+			t.Errorf("got %q, want %q", got, one.open)
+		}
+	}
+	var s sink
+	_, _ = s.Write([]byte(strings.Repeat("x", maxLog) + secret[:20]))
+	s.isOpen = true
+	if got, _ := s.text(mask, maxLog); len(got) < maxLog-2*slack || strings.Contains(got, "s") {
+		t.Errorf("of one long line %d bytes are left", len(got))
+	}
+}
+
 func TestAReportAheadOfALongLog(t *testing.T) {
 	t.Parallel()
 	var s sink

@@ -251,6 +251,9 @@ func (c *collector) readEnd(ctx context.Context, p *pod, name string) *sink {
 // read reads a log into a sink.
 func (c *collector) read(ctx context.Context, p *pod, name string, into *sink, options cluster.LogOptions) (read int64, err error) {
 	options.Container = name
+	c.mu.Lock()
+	into.isOpen = true
+	c.mu.Unlock()
 	stream, err := c.api.Log(ctx, c.object.Namespace, p.name, options)
 	if err != nil {
 		return 0, err
@@ -259,10 +262,11 @@ func (c *collector) read(ctx context.Context, p *pod, name string, into *sink, o
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := stream.Read(chunk)
+		read += int64(n)
 		c.mu.Lock()
 		_, _ = into.Write(chunk[:n]) // it does not fail
+		into.isOpen = !errors.Is(err, io.EOF) || read >= options.Bytes
 		c.mu.Unlock()
-		read += int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
 			return read, nil

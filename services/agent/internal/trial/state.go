@@ -30,6 +30,8 @@ type state struct {
 	// Run is the one that goes on, Last the one before; nil: there is none.
 	Run  *run `json:"run,omitempty"`
 	Last *run `json:"last,omitempty"`
+	// Untold: the hub may not have the end of Last yet, whose Tests are kept until it does.
+	Untold bool `json:"untold,omitempty"`
 	// Failing says how the last run failed; "": it did not.
 	Failing string `json:"failing,omitempty"`
 	// Objects of tests are, or may be, in the cluster.
@@ -49,7 +51,9 @@ type run struct {
 	Message string                 `json:"message,omitempty"`
 	Passed  int32                  `json:"passed,omitempty"`
 	Failed  int32                  `json:"failed,omitempty"`
-	// Tests are the objects in turn; empty: not yet known, or the run is over.
+	// Unbegun: nothing of the run was made, because it could not be run when its turn came. That is no fault of the service.
+	Unbegun bool `json:"unbegun,omitempty"`
+	// Tests are the objects in turn; empty: not yet known, or the hub has the end of the run.
 	Tests []test `json:"tests,omitempty"`
 }
 
@@ -192,9 +196,9 @@ func (s *state) end(outcome deliveryv1.TestOutcome, message string, now time.Tim
 		}
 	}
 	last := *r
-	last.Tests = nil
-	s.Run, s.Last = nil, &last
+	s.Run, s.Last, s.Untold = nil, &last, true
 	switch {
+	case r.Unbegun:
 	case failed(outcome):
 		s.Failing = message
 	case outcome == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED || outcome == deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED:
@@ -227,6 +231,7 @@ func Summary(record inventory.Record) *deliveryv1.TestSummary {
 	}
 	for _, one := range r.Tests {
 		switch {
+		case !r.End.IsZero(): // Passed and Failed count them
 		case one.Fixture || one.End.IsZero():
 		case one.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED:
 			summary.Passed++

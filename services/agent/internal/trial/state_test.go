@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
@@ -126,8 +128,14 @@ func TestTheEndOfARun(t *testing.T) {
 	if s.Failing != "" {
 		t.Errorf("got %q", s.Failing)
 	}
-	if strings.Contains(string(record.Tests), `"tests":[`) {
-		t.Errorf("the tests of a run that is over are kept: %s", record.Tests)
+	if !strings.Contains(string(record.Tests), `"tests":[`) {
+		t.Errorf("the tests of a run that the hub may not know are lost: %s", record.Tests)
+	}
+	s.Failing = "Job c failed."
+	s.begin(run{ID: "four", Unbegun: true})
+	s.end(cannot, "The service is suspended.", at)
+	if s.Failing != "Job c failed." || s.Last.Message != "The service is suspended." {
+		t.Errorf("a run that was not begun says of the service %q", s.Failing)
 	}
 }
 
@@ -151,5 +159,61 @@ func TestWhatIsNotBegun(t *testing.T) {
 		if got := blocked(one.before, items, len(one.before)); got != one.want {
 			t.Errorf("got %q, want %q", got, one.want)
 		}
+	}
+}
+
+// A run that was begun with other tests is not gone on with, though there are as many of them.
+func TestTheTestsOfARunAreComparedByName(t *testing.T) {
+	t.Parallel()
+	of := func(kind, name string) set.Item {
+		return set.Item{Ref: object.Ref{Key: object.Key{Kind: kind, Namespace: "shop", Name: name}}}
+	}
+	var tests []test
+	for _, item := range []set.Item{of("ConfigMap", "a"), of("Pod", "b")} {
+		tests = append(tests, testOf(item))
+	}
+	for _, one := range []struct {
+		items []set.Item
+		same  bool
+	}{
+		{[]set.Item{of("ConfigMap", "a"), of("Pod", "b")}, true},
+		{[]set.Item{of("ConfigMap", "a"), of("Pod", "c")}, false},
+		{[]set.Item{of("Pod", "b"), of("ConfigMap", "a")}, false},
+		{[]set.Item{of("Pod", "b")}, false},
+	} {
+		if got := sameTests(tests, one.items); got != one.same {
+			t.Errorf("%v: got %t", one.items, got)
+		}
+	}
+}
+
+// A run has to fit into a message to the hub, whatever its reports are like.
+func TestTheCasesOfARunAreBounded(t *testing.T) {
+	t.Parallel()
+	long := &deliveryv1.TestCase{Name: strings.Repeat("n", 512), Message: strings.Repeat("m", 2048), Outcome: failedIt}
+	r := run{ID: "one", Tests: ofOutcomes(failedIt, passed, failedIt, failedIt)}
+	trial := &Trial{outputs: map[int]output{
+		1: {report: report{cases: []*deliveryv1.TestCase{{Name: "short"}}, passed: 1}},
+	}}
+	for _, i := range []int{0, 2, 3} {
+		trial.outputs[i] = output{report: report{failed: 1000}}
+		for range 1000 {
+			kept := trial.outputs[i]
+			kept.report.cases = append(kept.report.cases, long)
+			trial.outputs[i] = kept
+		}
+	}
+	got := trial.shown(r)
+	if size := proto.Size(got); size > maxCases+16<<10 || size < maxCases-16<<10 || got.GetPartial() {
+		t.Errorf("the run has %d bytes", size)
+	}
+	for i, result := range got.GetResults() {
+		if kept := len(result.GetCases()); i == 1 && kept != 1 || i != 1 && (kept < 200 || result.GetCasesFailed() != 1000) {
+			t.Errorf("%d: %d cases of %d", i, kept, result.GetCasesFailed())
+		}
+	}
+	delete(trial.outputs, 2)
+	if !trial.shown(r).GetPartial() {
+		t.Error("it is not told that there is more")
 	}
 }

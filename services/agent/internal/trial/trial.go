@@ -51,6 +51,8 @@ const (
 	look = 2 * time.Second
 	// refusedPatience is how long an object that the API server refuses for the moment, or a pod that can't start, is tried.
 	refusedPatience = time.Minute
+	// retellAfter is between two looks whether the hub has the end of a run.
+	retellAfter = 5 * time.Second
 	// maxWhy bounds the messages that are kept in the inventory, in bytes.
 	maxWhy = 400
 )
@@ -60,9 +62,10 @@ type Inventories interface {
 	Save(ctx context.Context, record inventory.Record) error
 }
 
-// Details takes runs. Set returns when the run can't be lost any more.
+// Details takes runs. Set returns when the run is on the disk. Waits tells that the hub has not acknowledged a run that is on the disk.
 type Details interface {
 	Set(detail *deliveryv1.ServiceDetail) error
+	Waits(service, run string) bool
 }
 
 // Deps is what runs work with.
@@ -122,6 +125,8 @@ type Trial struct {
 	backoff hub.Backoff
 	// trouble is since when an attempt can't go on, by no fault of the test's.
 	trouble time.Time
+	// handed is the id of the last run whose end this process has handed over.
+	handed string
 }
 
 // output is what a test wrote.
@@ -166,9 +171,9 @@ type Input struct {
 	Why string
 	// Mask takes secrets out of texts.
 	Mask func(string) string
-	// Set names the set of the tests, and Open opens it. A *manifest.Error is a mistake in them.
+	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *manifest.Error is a mistake in the tests.
 	Set  string
-	Open func(ctx context.Context) (*set.Set, error)
+	Open func(ctx context.Context, since time.Time) (*set.Set, error)
 }
 
 // Step does what is to be done now, and says when to look again; 0: when something changes. patience ends when something else is
@@ -178,7 +183,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 	if err != nil {
 		t.log.Error("what is known of the tests is damaged; it begins anew", "err", err)
 	}
-	wait = t.clean(ctx, patience, &in, &s)
+	wait = soonest(t.clean(ctx, patience, &in, &s), t.retell(ctx, &in, &s))
 	if s.Run == nil {
 		schedule, through := s.Schedule, s.Through
 		next, later := due(&s, in, t.Now())
@@ -194,6 +199,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 		isNews = true
 		s.begin(*next)
 		if in.Why != "" {
+			s.Run.Unbegun = true
 			return t.finish(ctx, &in, &s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, in.Why, nil)
 		}
 		if !t.save(ctx, &in, s) {
@@ -279,6 +285,29 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 	return wait
 }
 
+// retell hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now. It
+// returns when to look again; once the hub has the end, the inventory keeps no more than the summary, and retell returns 0.
+func (t *Trial) retell(ctx context.Context, in *Input, s *state) time.Duration {
+	if s.Last == nil || !s.Untold {
+		return 0
+	}
+	if t.Details.Waits(t.name, s.Last.ID) {
+		return retellAfter
+	}
+	if t.handed != s.Last.ID {
+		t.recall(s.Last)
+		if err := t.hand(*s.Last); err != nil {
+			t.log.Warn("the end of the tests can't be handed over again", "run", s.Last.ID, "err", err)
+		}
+		return retellAfter
+	}
+	s.Untold, s.Last.Tests = false, nil
+	if !t.save(ctx, in, *s) {
+		return look
+	}
+	return 0
+}
+
 // goOn brings the run on, as far as it can be now.
 func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait time.Duration, isNews bool) {
 	r := s.Run
@@ -287,7 +316,11 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 		timeout = set.AsDuration()
 	}
 	deadline := r.Start.Add(timeout)
-	objects, err := in.Open(patience)
+	since := r.Start // what tests are made of is decided when a run begins
+	if len(r.Tests) > 0 {
+		since = time.Time{}
+	}
+	objects, err := in.Open(patience, since)
 	if patience.Err() != nil {
 		return 0, false
 	}
@@ -307,8 +340,9 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 			return wait, isNews
 		}
 	}
-	if len(r.Tests) != len(items) { // by an agent that reads them in another way
-		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, "Another version of the agent has begun the run. Ask for another one.", items)
+	if !sameTests(r.Tests, items) { // rendered on another disk, or by another version of the agent
+		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
+			"Another agent, or one whose disk was lost, goes on with the run, and renders other tests than those that the run began with. Ask for another run.", nil)
 	}
 	for i := range r.Tests {
 		one := &r.Tests[i]
@@ -374,9 +408,21 @@ func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items [
 		return look, false, false
 	}
 	for _, item := range items {
-		s.Run.Tests = append(s.Run.Tests, test{Kind: item.Kind, Namespace: item.Namespace, Name: item.Name, Fixture: !apply.IsTest(item)})
+		s.Run.Tests = append(s.Run.Tests, testOf(item))
 	}
 	return 0, false, true
+}
+
+func testOf(item set.Item) test {
+	return test{Kind: item.Kind, Namespace: item.Namespace, Name: item.Name, Fixture: !apply.IsTest(item)}
+}
+
+// sameTests tells whether the tests of a run are those of a set, one by one.
+func sameTests(tests []test, items []set.Item) bool {
+	return slices.EqualFunc(tests, items, func(one test, item set.Item) bool {
+		is := testOf(item)
+		return one.Kind == is.Kind && one.Namespace == is.Namespace && one.Name == is.Name && one.Fixture == is.Fixture
+	})
 }
 
 // blocked says why a test is not begun; "": it is.
@@ -556,6 +602,10 @@ func (t *Trial) keepOutput(ctx context.Context, in *Input, at int) {
 	if t.collector.trouble != "" {
 		out.log += cut("(agent) "+in.Mask(t.collector.trouble), maxWhy) + "\n"
 	}
+	t.wrote(at, out)
+}
+
+func (t *Trial) wrote(at int, out output) {
 	if t.outputs == nil {
 		t.outputs = map[int]output{}
 	}
@@ -569,6 +619,9 @@ func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcom
 	one.Outcome, one.Message, one.End = outcome, cut(in.Mask(text), maxWhy), t.Now()
 	if one.Start.IsZero() {
 		one.Start = one.End
+	}
+	if _, kept := t.outputs[at]; !kept { // it wrote nothing that this agent could read
+		t.wrote(at, output{})
 	}
 	t.keep(*s.Run)
 	if !t.save(ctx, in, *s) {
@@ -729,9 +782,13 @@ func (t *Trial) tell(r run) {
 }
 
 func (t *Trial) hand(r run) error {
-	return t.Details.Set(&deliveryv1.ServiceDetail{
+	err := t.Details.Set(&deliveryv1.ServiceDetail{
 		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.shown(r)},
 	})
+	if err == nil && !r.End.IsZero() {
+		t.handed = r.ID
+	}
+	return err
 }
 
 func (t *Trial) file() string { return filepath.Join(t.Dir, t.name+".run") }
@@ -775,29 +832,52 @@ func (t *Trial) shown(r run) *deliveryv1.TestRun {
 	out := &deliveryv1.TestRun{
 		Id: r.ID, Cause: r.Cause, Digest: r.Digest, Commit: r.Commit, Outcome: r.Outcome, Message: r.Message, StartTime: stamp(r.Start), EndTime: stamp(r.End),
 	}
-	var sizes []int
+	var logs, cases []int
 	for i, one := range r.Tests {
 		if !one.Fixture {
-			sizes = append(sizes, len(t.outputs[i].log))
+			logs, cases = append(logs, len(t.outputs[i].log)), append(cases, sizeOf(t.outputs[i].report.cases))
 		}
 	}
-	room := shares(maxLog, sizes)
+	room, caseRoom := shares(maxLog, logs), shares(maxCases, cases)
 	for i, one := range r.Tests {
 		if one.Fixture {
 			continue
 		}
-		wrote := t.outputs[i]
+		wrote, known := t.outputs[i]
+		out.Partial = out.Partial || one.Attempt > 0 && !one.End.IsZero() && !known
 		result := &deliveryv1.TestResult{
 			Kind: one.Kind, Namespace: one.Namespace, Name: one.Name, Outcome: one.Outcome, Attempts: one.Attempt, StartTime: stamp(one.Start), EndTime: stamp(one.End),
-			Message: one.Message, Cases: wrote.report.cases, CasesPassed: wrote.report.passed, CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
+			Message: one.Message, Cases: firstCases(wrote.report.cases, caseRoom[0]), CasesPassed: wrote.report.passed, CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
 		}
 		if one.Attempt > 0 && one.End.IsZero() {
 			result.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING
 		}
 		result.Log, result.LogCut = lastBytes(wrote.log, room[0])
 		result.LogCut = result.LogCut || wrote.isCut
-		room = room[1:]
+		room, caseRoom = room[1:], caseRoom[1:]
 		out.Results = append(out.Results, result)
 	}
 	return out
+}
+
+// sizeOf is how many bytes cases have in a message.
+func sizeOf(cases []*deliveryv1.TestCase) int {
+	size := 0
+	for _, one := range cases {
+		size += caseSize(one)
+	}
+	return size
+}
+
+// caseSize is the size of a case with its tag and length in the message around it.
+func caseSize(one *deliveryv1.TestCase) int { return proto.Size(one) + 4 }
+
+// firstCases are as many of the cases from the first on, which failed, as have so many bytes.
+func firstCases(cases []*deliveryv1.TestCase, most int) []*deliveryv1.TestCase {
+	for i, one := range cases {
+		if most -= caseSize(one); most < 0 {
+			return cases[:i]
+		}
+	}
+	return cases
 }

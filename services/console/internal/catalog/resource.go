@@ -138,6 +138,8 @@ type ClusterStatus struct {
 type AgentInfo struct {
 	Version           string `json:"version,omitempty"`
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// Tests: it runs the tests of services.
+	Tests bool `json:"tests,omitempty"`
 	// NextPoll is about when it asks again if nothing nudges before.
 	NextPoll time.Time `json:"nextPoll,omitzero"`
 }

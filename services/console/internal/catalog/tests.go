@@ -116,6 +116,9 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 			if err := s.testable(); err != nil {
 				return Service{}, err
 			}
+			if err := c.runsTests(ctx, s); err != nil {
+				return Service{}, err
+			}
 			if s.Spec.TestRequest, err = json.Marshal(TestRequest{ID: id, Time: c.now().UTC(), Author: by.Subject}); err != nil {
 				return Service{}, fmt.Errorf("encode request: %w", err)
 			}
@@ -143,6 +146,33 @@ func (s *Service) testable() error {
 		return refuse(Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
 	case r == nil || r.AppliedDigest == "":
 		return refuse(Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
+	}
+	return nil
+}
+
+// runsTests refuses to ask an agent for tests that would take the asking as a new revision. Of an agent that has said nothing of itself
+// since the hub knows, nothing is refused.
+func (c *Catalog) runsTests(ctx context.Context, s Service) error {
+	var agent AgentInfo
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		row, err := v.Get(ctx, store.KindCluster, s.Spec.Cluster)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		clusters, err := c.clusters(ctx, v, []store.Resource{row})
+		if err == nil {
+			agent = clusters[0].Status.Agent
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if agent.Version != "" && !agent.Tests {
+		return refuse(Precondition, "the agent of cluster %q, version %s, can't run tests: upgrade the agent, and ask again", s.Spec.Cluster, agent.Version)
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
 	err := s.Catalog.RecordSeen(ctx, each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
+		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		if c.GetAgent() != nil {
 			agent.NextPoll = moment(c.GetNextPollTime())
 		}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -108,13 +109,28 @@ func unpackTestRun(r store.TestRun) (*deliveryv1.TestRun, error) {
 // recordTestRun keeps what a cluster says of a run.
 func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *deliveryv1.ServiceDetail) error {
 	run := detail.GetTestRun()
+	seen := moment(detail.GetObservedTime())
+	_, kept, err := s.Catalog.TestRuns(ctx, detail.GetService(), run.GetId(), 1)
+	switch refusal := (*catalog.Error)(nil); {
+	case errors.As(err, &refusal) && refusal.Reason == catalog.NotFound: // RecordTestRun passes it over
+	case err != nil:
+		return err
+	case len(kept) > 0:
+		before, err := unpackTestRun(kept[0])
+		if err != nil {
+			return err
+		}
+		if completeTestRun(run, before) && kept[0].Time.After(seen) {
+			seen = kept[0].Time
+		}
+	}
 	boundTestRun(run)
 	data, err := pack(detail)
 	if err != nil {
 		return err
 	}
 	out := catalog.TestRun{
-		TestSummary: *decodeTestSummary(summaryOf(run)), Commit: run.GetCommit(), Message: run.GetMessage(), Time: moment(detail.GetObservedTime()), Data: data,
+		TestSummary: *decodeTestSummary(summaryOf(run)), Commit: run.GetCommit(), Message: run.GetMessage(), Time: seen, Data: data,
 	}
 	for _, r := range run.GetResults() {
 		if bad(r.GetOutcome()) {
@@ -122,6 +138,33 @@ func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *del
 		}
 	}
 	return s.Catalog.RecordTestRun(ctx, cluster, detail.GetService(), out)
+}
+
+// completeTestRun fills logs and cases that the agent does not have any more in from what was kept of the run before. It tells whether the
+// run replaces one whose end is known only in part: an agent that leads again may hand over all of it, though it saw it earlier.
+func completeTestRun(run, before *deliveryv1.TestRun) (replaces bool) {
+	if !run.GetPartial() {
+		return before.GetPartial() && run.GetEndTime() != nil
+	}
+	lacks := false
+	for _, r := range run.GetResults() {
+		if r.GetLog() != "" || len(r.GetCases()) > 0 || r.GetEndTime() == nil || r.GetAttempts() == 0 {
+			continue
+		}
+		at := slices.IndexFunc(before.GetResults(), func(b *deliveryv1.TestResult) bool {
+			return b.GetKind() == r.GetKind() && b.GetNamespace() == r.GetNamespace() && b.GetName() == r.GetName() && b.GetAttempts() == r.GetAttempts() && b.GetEndTime() != nil
+		})
+		if at < 0 {
+			lacks = true
+			continue
+		}
+		b := before.GetResults()[at]
+		r.Log, r.LogCut, r.Cases = b.GetLog(), b.GetLogCut(), b.GetCases()
+		r.CasesPassed, r.CasesFailed, r.CasesSkipped = b.GetCasesPassed(), b.GetCasesFailed(), b.GetCasesSkipped()
+		lacks = lacks || before.GetPartial() && r.GetLog() == "" && len(r.GetCases()) == 0
+	}
+	run.Partial = lacks
+	return false
 }
 
 // bad says whether a test that ended so counts as failed.
