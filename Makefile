@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet bench figures gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet attack bench figures gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -105,6 +105,9 @@ soak: install build ## An hour at ten times the usual load, and nothing may grow
 
 fleet: install build ## The hub under thousands of simulated agents (CLUSTERS=10000 SERVICES=30 DURATION=4m)
 	@go run fairlead.dev/e2e/cmd/fleet -clusters $(CLUSTERS) -services $(SERVICES) -duration $(DURATION) $(ARGS)
+
+attack: install build ## Send the corpus of attacks to a running stack (ARGS="-run NAME" some of it, ARGS=-short the quick ones)
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/attack $(ARGS)
 
 bench: install build ## Run a benchmark: make bench BENCH=name
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/bench $(BENCH)

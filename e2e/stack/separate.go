@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ type plan struct {
 	clusters   []string
 	flags      []string // of every part
 	agentFlags []string // of agents besides
+	console    []string // flags of the console besides
 	env        []string // of the hub's parts
 }
 
@@ -53,6 +55,21 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 	})
 	s.AgentMetrics = addrs[0]
 	return s
+}
+
+// Apart is Separate for a program that is no test: Redis and the database are the caller's, and Stop ends the stack. The
+// console gets further flags.
+func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string, console ...string) (*Stack, error) {
+	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
+	p := plan{hub: services(), clusters: []string{"a", "b"}, console: console}
+	if err := s.separate(ctx, p, redisURL, databaseURL); err != nil {
+		errs := []error{err}
+		for _, part := range s.order {
+			errs = append(errs, fmt.Errorf("last words of %s:\n%s", part, s.Tail(part)))
+		}
+		return nil, errors.Join(append(errs, s.Stop())...)
+	}
+	return s, nil
 }
 
 func services() []string { return []string{"console", "gitcache", "distributor", "tunnel"} }
@@ -88,14 +105,14 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 		return err
 	}
 	s.CAFile = ca.CAFile
-	if err := os.WriteFile(s.hubSecret(), []byte(rand.Text()), 0o600); err != nil {
+	if err := os.WriteFile(s.HubSecret(), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
 	if err := s.startHub(p, ca, redisURL, databaseURL); err != nil {
 		return err
 	}
 	err = process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
-		_, err := s.Fairlead(ctx, "login", s.Hub["console"], "--hub-secret-file", s.hubSecret(), "--ca-file", s.CAFile)
+		_, err := s.Fairlead(ctx, "login", s.Hub["console"], "--hub-secret-file", s.HubSecret(), "--ca-file", s.CAFile)
 		return err
 	})
 	if err != nil {
@@ -117,7 +134,8 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 	return err
 }
 
-func (s *Stack) hubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
+// HubSecret is the file with the hub's secret, in a stack of separate processes.
+func (s *Stack) HubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
 
 func (s *Stack) startHub(p plan, ca localca.Files, redisURL, databaseURL string) error {
 	addrs, err := process.FreeAddresses(len(p.hub))
@@ -138,11 +156,12 @@ func (s *Stack) startHub(p plan, ca localca.Files, redisURL, databaseURL string)
 	for i, name := range p.hub {
 		args := append([]string{
 			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
-			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", s.hubSecret(), "--log-level", "debug",
+			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", s.HubSecret(), "--log-level", "debug",
 		}, p.flags...)
 		if name == "console" {
 			args = append(args, "--database-url", databaseURL, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"], "--advertise-gitcaches", strings.Join(gitcaches, ","),
 				"--advertise-distributors", s.Hub["distributor"], "--advertise-tunnels", s.Hub["tunnel"])
+			args = append(args, p.console...)
 		} else {
 			args = append(args, "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--redis-url", redisURL, "--advertise-url", s.Hub[name])
 		}

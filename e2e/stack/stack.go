@@ -79,6 +79,9 @@ func (s *Stack) ConfigDir() string { return filepath.Join(s.Dir, "values") }
 // Signal sends a signal to a part.
 func (s *Stack) Signal(part string, sig syscall.Signal) error { return s.parts[part].Signal(sig) }
 
+// Process is a part, for what else there is to know of it.
+func (s *Stack) Process(part string) *process.Process { return s.parts[part] }
+
 // AgentToken is the file with the credential of a cluster's agent, in a stack made by Up.
 func (s *Stack) AgentToken(c Cluster) string {
 	return filepath.Join(s.Dir, "data", "agents", c.Name, "token")

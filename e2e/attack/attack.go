@@ -1,0 +1,173 @@
+// Package attack sends attacks to the running parts of a hub and judges whether each of them was withstood.
+//
+// An attack is a value: its name, the part that it is sent to, the published cases that it repeats, and what sends it. The
+// parts are the built programs over a real Redis, a real PostgreSQL and real Kubernetes API servers (see World). Around
+// them, this package plays the hostile ones: a client, a Git host, a cluster, an identity provider, a writer to Redis.
+//
+// After each attack its part has to serve an ordinary request. An attack that could not be sent counts as one that was
+// not withstood, so that a corpus that tries nothing can't pass.
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Attack is one row of the corpus.
+type Attack struct {
+	Name string
+	// CVE are the published cases of other products that the attack repeats.
+	CVE []string
+	// Part is what the attack is sent to: a process of the stack.
+	Part string
+	// Alone: nothing else runs meanwhile, because the attack takes a shared thing away or measures memory.
+	Alone bool
+	// Slow leaves the attack out of the short run.
+	Slow bool
+	// Run sends the attack. The answer is what the part said or did; an error says why the attack was not withstood.
+	Run func(ctx context.Context, t *Try) (answer string, err error)
+}
+
+// The parts.
+const (
+	console     = "console"
+	gitcache    = "gitcache"
+	distributor = "distributor"
+	tunnel      = "tunnel"
+	agent       = "agent-a"
+	redis       = "redis"
+)
+
+// hubParts are the processes that listen for strangers.
+func hubParts() []string { return []string{console, gitcache, distributor, tunnel} }
+
+const (
+	// atOnce is how many attacks run side by side: most of them wait for a part to answer.
+	atOnce = 6
+	// patience bounds one attack on a machine that is busy.
+	patience = 4 * time.Minute
+)
+
+// Result counts.
+type Result struct{ Tried, Held, Cases int }
+
+// Ok holds if each attack was withstood.
+func (r Result) Ok() bool { return r.Tried > 0 && r.Held == r.Tried }
+
+func (r Result) String() string {
+	return fmt.Sprintf("tried=%d held=%d cases=%d", r.Tried, r.Held, r.Cases)
+}
+
+// runner collects the outcomes.
+type runner struct {
+	world *World
+	out   io.Writer
+
+	mu     sync.Mutex // guards what follows
+	result Result
+	cases  map[string]bool
+}
+
+// Run sends the attacks, prints a line for each, and counts.
+func Run(ctx context.Context, w *World, attacks []Attack, out io.Writer) (Result, error) {
+	if err := check(attacks); err != nil {
+		return Result{}, err
+	}
+	r := &runner{world: w, out: out, cases: map[string]bool{}}
+	var side errgroup.Group
+	side.SetLimit(atOnce)
+	for _, a := range attacks {
+		if !a.Alone {
+			side.Go(func() error { r.try(ctx, a); return nil })
+		}
+	}
+	_ = side.Wait() // no attack returns an error: it is counted
+	for _, a := range attacks {
+		if a.Alone {
+			r.try(ctx, a)
+		}
+	}
+	r.result.Cases = len(r.cases)
+	return r.result, nil
+}
+
+// check refuses a corpus whose lines could not be told apart.
+func check(attacks []Attack) error {
+	seen := map[string]bool{}
+	for _, a := range attacks {
+		switch {
+		case a.Name == "" || a.Part == "" || a.Run == nil:
+			return fmt.Errorf("attack %q needs a name, a part and what sends it", a.Name)
+		case seen[a.Name]:
+			return fmt.Errorf("two attacks are named %q", a.Name)
+		}
+		seen[a.Name] = true
+	}
+	return nil
+}
+
+func (r *runner) try(ctx context.Context, a Attack) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("gave up after %s", patience))
+	defer cancel()
+	t := r.world.newTry()
+	defer t.close()
+	answer, err := a.Run(ctx, t)
+	if alive := r.world.serves(ctx, a.Part); alive != nil {
+		err = errors.Join(err, fmt.Errorf("afterwards %s does not serve: %w", a.Part, alive))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Tried++
+	verdict := "held"
+	if err != nil {
+		verdict, answer = "did not hold", strings.TrimSpace(answer+" | "+err.Error())
+	} else {
+		r.result.Held++
+		for _, c := range a.CVE {
+			r.cases[c] = true
+		}
+	}
+	fmt.Fprintf(r.out, "%-12s %-11s %s: %s\n", verdict, a.Part, a.title(), oneLine(answer))
+}
+
+func (a Attack) title() string {
+	if len(a.CVE) == 0 {
+		return a.Name
+	}
+	return a.Name + " (" + strings.Join(a.CVE, ", ") + ")"
+}
+
+// oneLine makes text fit a line of the report; what a terminal would obey is escaped.
+func oneLine(text string) string {
+	const most = 300
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// Corpus is all attacks, in the order of their doors.
+func Corpus() []Attack {
+	return slices.Concat(
+		strangers(), wire(), tokens(), requests(),
+	)
+}
+
+// Short is the part of the corpus that takes seconds.
+func Short() []Attack {
+	return slices.DeleteFunc(Corpus(), func(a Attack) bool { return a.Slow })
+}
