@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -22,6 +23,759 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type WatchQueriesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queries       []*Query               `protobuf:"bytes,1,rep,name=queries,proto3" json:"queries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQueriesRequest) Reset() {
+	*x = WatchQueriesRequest{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQueriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQueriesRequest) ProtoMessage() {}
+
+func (x *WatchQueriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQueriesRequest.ProtoReflect.Descriptor instead.
+func (*WatchQueriesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatchQueriesRequest) GetQueries() []*Query {
+	if x != nil {
+		return x.Queries
+	}
+	return nil
+}
+
+type Query struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the caller: the answers bear it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Types that are valid to be assigned to Query:
+	//
+	//	*Query_List
+	//	*Query_Counts
+	//	*Query_Events
+	Query isQuery_Query `protobuf_oneof:"query"`
+	// Of a list: what the caller has of an earlier stream's answer to it.
+	Known []*KnownResource `protobuf:"bytes,10,rep,name=known,proto3" json:"known,omitempty"`
+	// Of events: the one of the last answer. Empty: begin with a page.
+	ResumeToken   string `protobuf:"bytes,11,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Query) Reset() {
+	*x = Query{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Query) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Query) ProtoMessage() {}
+
+func (x *Query) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Query.ProtoReflect.Descriptor instead.
+func (*Query) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Query) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Query) GetQuery() isQuery_Query {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+func (x *Query) GetList() *ListQuery {
+	if x != nil {
+		if x, ok := x.Query.(*Query_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetCounts() *CountResourcesRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_Counts); ok {
+			return x.Counts
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetEvents() *ListEventsRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_Events); ok {
+			return x.Events
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetKnown() []*KnownResource {
+	if x != nil {
+		return x.Known
+	}
+	return nil
+}
+
+func (x *Query) GetResumeToken() string {
+	if x != nil {
+		return x.ResumeToken
+	}
+	return ""
+}
+
+type isQuery_Query interface {
+	isQuery_Query()
+}
+
+type Query_List struct {
+	List *ListQuery `protobuf:"bytes,2,opt,name=list,proto3,oneof"`
+}
+
+type Query_Counts struct {
+	Counts *CountResourcesRequest `protobuf:"bytes,3,opt,name=counts,proto3,oneof"`
+}
+
+type Query_Events struct {
+	// The newest events, without page_token.
+	Events *ListEventsRequest `protobuf:"bytes,4,opt,name=events,proto3,oneof"`
+}
+
+func (*Query_List) isQuery_Query() {}
+
+func (*Query_Counts) isQuery_Query() {}
+
+func (*Query_Events) isQuery_Query() {}
+
+// ListQuery is what the List methods take.
+type ListQuery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.console.v1.Kind" json:"kind,omitempty"`
+	// At most this many; 0 means 100, the most is 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Filter    string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	OrderBy   string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// Fields to return, such as metadata.name; unset: all.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,6,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuery) Reset() {
+	*x = ListQuery{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuery) ProtoMessage() {}
+
+func (x *ListQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuery.ProtoReflect.Descriptor instead.
+func (*ListQuery) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListQuery) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *ListQuery) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListQuery) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListQuery) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListQuery) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListQuery) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
+}
+
+type KnownResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version       uint64                 `protobuf:"fixed64,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnownResource) Reset() {
+	*x = KnownResource{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnownResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnownResource) ProtoMessage() {}
+
+func (x *KnownResource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnownResource.ProtoReflect.Descriptor instead.
+func (*KnownResource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KnownResource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KnownResource) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type WatchQueriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the query; empty with a heartbeat.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchQueriesResponse_List
+	//	*WatchQueriesResponse_Counts
+	//	*WatchQueriesResponse_Events
+	//	*WatchQueriesResponse_Problem
+	//	*WatchQueriesResponse_Heartbeat
+	Event isWatchQueriesResponse_Event `protobuf_oneof:"event"`
+	// By the console's clock.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQueriesResponse) Reset() {
+	*x = WatchQueriesResponse{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQueriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQueriesResponse) ProtoMessage() {}
+
+func (x *WatchQueriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQueriesResponse.ProtoReflect.Descriptor instead.
+func (*WatchQueriesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchQueriesResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WatchQueriesResponse) GetEvent() isWatchQueriesResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetList() *ListAnswer {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetCounts() *CountResourcesResponse {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_Counts); ok {
+			return x.Counts
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetEvents() *EventsAnswer {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_Events); ok {
+			return x.Events
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetProblem() *QueryProblem {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_Problem); ok {
+			return x.Problem
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+type isWatchQueriesResponse_Event interface {
+	isWatchQueriesResponse_Event()
+}
+
+type WatchQueriesResponse_List struct {
+	List *ListAnswer `protobuf:"bytes,2,opt,name=list,proto3,oneof"`
+}
+
+type WatchQueriesResponse_Counts struct {
+	Counts *CountResourcesResponse `protobuf:"bytes,3,opt,name=counts,proto3,oneof"`
+}
+
+type WatchQueriesResponse_Events struct {
+	Events *EventsAnswer `protobuf:"bytes,4,opt,name=events,proto3,oneof"`
+}
+
+type WatchQueriesResponse_Problem struct {
+	Problem *QueryProblem `protobuf:"bytes,5,opt,name=problem,proto3,oneof"`
+}
+
+type WatchQueriesResponse_Heartbeat struct {
+	// All answers are as of now.
+	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
+}
+
+func (*WatchQueriesResponse_List) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_Counts) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_Events) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_Problem) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_Heartbeat) isWatchQueriesResponse_Event() {}
+
+type ListAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is on the page, in its order. Unset: as before.
+	Names *Names `protobuf:"bytes,1,opt,name=names,proto3" json:"names,omitempty"`
+	// Those that the caller does not have as they are now.
+	Resources     []*ListedResource `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
+	NextPageToken string            `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many fit on all pages.
+	TotalSize     int32 `protobuf:"varint,4,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAnswer) Reset() {
+	*x = ListAnswer{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAnswer) ProtoMessage() {}
+
+func (x *ListAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
+func (*ListAnswer) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListAnswer) GetNames() *Names {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ListAnswer) GetResources() []*ListedResource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListAnswer) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListAnswer) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
+type Names struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Names) Reset() {
+	*x = Names{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Names) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Names) ProtoMessage() {}
+
+func (x *Names) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Names.ProtoReflect.Descriptor instead.
+func (*Names) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Names) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type ListedResource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the fields of read_mask.
+	Resource *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Of these fields; for KnownResource.
+	Version       uint64 `protobuf:"fixed64,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedResource) Reset() {
+	*x = ListedResource{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedResource) ProtoMessage() {}
+
+func (x *ListedResource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedResource.ProtoReflect.Descriptor instead.
+func (*ListedResource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListedResource) GetResource() *Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *ListedResource) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type EventsAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether events are a whole page. Else they are what happened since the last answer.
+	Whole bool `protobuf:"varint,1,opt,name=whole,proto3" json:"whole,omitempty"`
+	// A whole page has the newest first; what happened since has the newest last.
+	Events []*Event `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	// Of a whole page.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	ResumeToken   string `protobuf:"bytes,4,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsAnswer) Reset() {
+	*x = EventsAnswer{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsAnswer) ProtoMessage() {}
+
+func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
+func (*EventsAnswer) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EventsAnswer) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *EventsAnswer) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *EventsAnswer) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *EventsAnswer) GetResumeToken() string {
+	if x != nil {
+		return x.ResumeToken
+	}
+	return ""
+}
+
+// QueryProblem says why a query is not answered.
+type QueryProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As an error of the unary method: INVALID_ARGUMENT is 3.
+	Code          int32  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueryProblem) Reset() {
+	*x = QueryProblem{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueryProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueryProblem) ProtoMessage() {}
+
+func (x *QueryProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueryProblem.ProtoReflect.Descriptor instead.
+func (*QueryProblem) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *QueryProblem) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *QueryProblem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
 
 type CountResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +790,7 @@ type CountResourcesRequest struct {
 
 func (x *CountResourcesRequest) Reset() {
 	*x = CountResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +802,7 @@ func (x *CountResourcesRequest) String() string {
 func (*CountResourcesRequest) ProtoMessage() {}
 
 func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +815,7 @@ func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesRequest.ProtoReflect.Descriptor instead.
 func (*CountResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CountResourcesRequest) GetKind() Kind {
@@ -97,7 +851,7 @@ type CountResourcesResponse struct {
 
 func (x *CountResourcesResponse) Reset() {
 	*x = CountResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +863,7 @@ func (x *CountResourcesResponse) String() string {
 func (*CountResourcesResponse) ProtoMessage() {}
 
 func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +876,7 @@ func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesResponse.ProtoReflect.Descriptor instead.
 func (*CountResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CountResourcesResponse) GetCounts() []*ResourceCount {
@@ -150,7 +904,7 @@ type ResourceCount struct {
 
 func (x *ResourceCount) Reset() {
 	*x = ResourceCount{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +916,7 @@ func (x *ResourceCount) String() string {
 func (*ResourceCount) ProtoMessage() {}
 
 func (x *ResourceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +929,7 @@ func (x *ResourceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceCount.ProtoReflect.Descriptor instead.
 func (*ResourceCount) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResourceCount) GetValues() []string {
@@ -206,7 +960,7 @@ type WatchResourcesRequest struct {
 
 func (x *WatchResourcesRequest) Reset() {
 	*x = WatchResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -218,7 +972,7 @@ func (x *WatchResourcesRequest) String() string {
 func (*WatchResourcesRequest) ProtoMessage() {}
 
 func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -231,7 +985,7 @@ func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesRequest.ProtoReflect.Descriptor instead.
 func (*WatchResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchResourcesRequest) GetKinds() []Kind {
@@ -272,7 +1026,7 @@ type WatchResourcesResponse struct {
 
 func (x *WatchResourcesResponse) Reset() {
 	*x = WatchResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +1038,7 @@ func (x *WatchResourcesResponse) String() string {
 func (*WatchResourcesResponse) ProtoMessage() {}
 
 func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +1051,7 @@ func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesResponse.ProtoReflect.Descriptor instead.
 func (*WatchResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchResourcesResponse) GetEvent() isWatchResourcesResponse_Event {
@@ -389,7 +1143,7 @@ type LiveChanges struct {
 
 func (x *LiveChanges) Reset() {
 	*x = LiveChanges{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +1155,7 @@ func (x *LiveChanges) String() string {
 func (*LiveChanges) ProtoMessage() {}
 
 func (x *LiveChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +1168,7 @@ func (x *LiveChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveChanges.ProtoReflect.Descriptor instead.
 func (*LiveChanges) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LiveChanges) GetResources() []*Resource {
@@ -435,7 +1189,63 @@ var File_fairlead_console_v1_live_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x01\n" +
+	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a'fairlead/console/v1/event_service.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
+	"\x13WatchQueriesRequest\x12@\n" +
+	"\aqueries\x18\x01 \x03(\v2\x1a.fairlead.console.v1.QueryB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\xe7\x02\n" +
+	"\x05Query\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x04name\x124\n" +
+	"\x04list\x18\x02 \x01(\v2\x1e.fairlead.console.v1.ListQueryH\x00R\x04list\x12D\n" +
+	"\x06counts\x18\x03 \x01(\v2*.fairlead.console.v1.CountResourcesRequestH\x00R\x06counts\x12@\n" +
+	"\x06events\x18\x04 \x01(\v2&.fairlead.console.v1.ListEventsRequestH\x00R\x06events\x12C\n" +
+	"\x05known\x18\n" +
+	" \x03(\v2\".fairlead.console.v1.KnownResourceB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05known\x12+\n" +
+	"\fresume_token\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeTokenB\x0e\n" +
+	"\x05query\x12\x05\xbaH\x02\b\x01\"\x98\x02\n" +
+	"\tListQuery\x129\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12 \n" +
+	"\x06filter\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12#\n" +
+	"\border_by\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aorderBy\x127\n" +
+	"\tread_mask\x18\x06 \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"F\n" +
+	"\rKnownResource\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\"\x9d\x03\n" +
+	"\x14WatchQueriesResponse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\x04list\x18\x02 \x01(\v2\x1f.fairlead.console.v1.ListAnswerH\x00R\x04list\x12E\n" +
+	"\x06counts\x18\x03 \x01(\v2+.fairlead.console.v1.CountResourcesResponseH\x00R\x06counts\x12;\n" +
+	"\x06events\x18\x04 \x01(\v2!.fairlead.console.v1.EventsAnswerH\x00R\x06events\x12=\n" +
+	"\aproblem\x18\x05 \x01(\v2!.fairlead.console.v1.QueryProblemH\x00R\aproblem\x12>\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
+	"\x04time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04timeB\a\n" +
+	"\x05event\"\xc8\x01\n" +
+	"\n" +
+	"ListAnswer\x120\n" +
+	"\x05names\x18\x01 \x01(\v2\x1a.fairlead.console.v1.NamesR\x05names\x12A\n" +
+	"\tresources\x18\x02 \x03(\v2#.fairlead.console.v1.ListedResourceR\tresources\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x04 \x01(\x05R\ttotalSize\"\x1d\n" +
+	"\x05Names\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"e\n" +
+	"\x0eListedResource\x129\n" +
+	"\bresource\x18\x01 \x01(\v2\x1d.fairlead.console.v1.ResourceR\bresource\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\"\xa3\x01\n" +
+	"\fEventsAnswer\x12\x14\n" +
+	"\x05whole\x18\x01 \x01(\bR\x05whole\x122\n" +
+	"\x06events\x18\x02 \x03(\v2\x1a.fairlead.console.v1.EventR\x06events\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12!\n" +
+	"\fresume_token\x18\x04 \x01(\tR\vresumeToken\"<\n" +
+	"\fQueryProblem\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xa2\x01\n" +
 	"\x15CountResourcesRequest\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12 \n" +
@@ -461,10 +1271,11 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\x05event\"\x82\x01\n" +
 	"\vLiveChanges\x12;\n" +
 	"\tresources\x18\x01 \x03(\v2\x1d.fairlead.console.v1.ResourceR\tresources\x126\n" +
-	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2\xec\x01\n" +
+	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2\xd5\x02\n" +
 	"\vLiveService\x12m\n" +
 	"\x0eWatchResources\x12*.fairlead.console.v1.WatchResourcesRequest\x1a+.fairlead.console.v1.WatchResourcesResponse\"\x000\x01\x12n\n" +
-	"\x0eCountResources\x12*.fairlead.console.v1.CountResourcesRequest\x1a+.fairlead.console.v1.CountResourcesResponse\"\x03\x90\x02\x01B\xc9\x01\n" +
+	"\x0eCountResources\x12*.fairlead.console.v1.CountResourcesRequest\x1a+.fairlead.console.v1.CountResourcesResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\fWatchQueries\x12(.fairlead.console.v1.WatchQueriesRequest\x1a).fairlead.console.v1.WatchQueriesResponse\"\x000\x01B\xc9\x01\n" +
 	"\x17com.fairlead.console.v1B\x10LiveServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -479,42 +1290,74 @@ func file_fairlead_console_v1_live_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_live_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fairlead_console_v1_live_service_proto_goTypes = []any{
-	(*CountResourcesRequest)(nil),  // 0: fairlead.console.v1.CountResourcesRequest
-	(*CountResourcesResponse)(nil), // 1: fairlead.console.v1.CountResourcesResponse
-	(*ResourceCount)(nil),          // 2: fairlead.console.v1.ResourceCount
-	(*WatchResourcesRequest)(nil),  // 3: fairlead.console.v1.WatchResourcesRequest
-	(*WatchResourcesResponse)(nil), // 4: fairlead.console.v1.WatchResourcesResponse
-	(*LiveChanges)(nil),            // 5: fairlead.console.v1.LiveChanges
-	(Kind)(0),                      // 6: fairlead.console.v1.Kind
-	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
-	(*SnapshotBegin)(nil),          // 8: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),            // 9: fairlead.console.v1.SnapshotEnd
-	(*Heartbeat)(nil),              // 10: fairlead.console.v1.Heartbeat
-	(*Resource)(nil),               // 11: fairlead.console.v1.Resource
-	(*Deleted)(nil),                // 12: fairlead.console.v1.Deleted
+	(*WatchQueriesRequest)(nil),    // 0: fairlead.console.v1.WatchQueriesRequest
+	(*Query)(nil),                  // 1: fairlead.console.v1.Query
+	(*ListQuery)(nil),              // 2: fairlead.console.v1.ListQuery
+	(*KnownResource)(nil),          // 3: fairlead.console.v1.KnownResource
+	(*WatchQueriesResponse)(nil),   // 4: fairlead.console.v1.WatchQueriesResponse
+	(*ListAnswer)(nil),             // 5: fairlead.console.v1.ListAnswer
+	(*Names)(nil),                  // 6: fairlead.console.v1.Names
+	(*ListedResource)(nil),         // 7: fairlead.console.v1.ListedResource
+	(*EventsAnswer)(nil),           // 8: fairlead.console.v1.EventsAnswer
+	(*QueryProblem)(nil),           // 9: fairlead.console.v1.QueryProblem
+	(*CountResourcesRequest)(nil),  // 10: fairlead.console.v1.CountResourcesRequest
+	(*CountResourcesResponse)(nil), // 11: fairlead.console.v1.CountResourcesResponse
+	(*ResourceCount)(nil),          // 12: fairlead.console.v1.ResourceCount
+	(*WatchResourcesRequest)(nil),  // 13: fairlead.console.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil), // 14: fairlead.console.v1.WatchResourcesResponse
+	(*LiveChanges)(nil),            // 15: fairlead.console.v1.LiveChanges
+	(*ListEventsRequest)(nil),      // 16: fairlead.console.v1.ListEventsRequest
+	(Kind)(0),                      // 17: fairlead.console.v1.Kind
+	(*fieldmaskpb.FieldMask)(nil),  // 18: google.protobuf.FieldMask
+	(*Heartbeat)(nil),              // 19: fairlead.console.v1.Heartbeat
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*Resource)(nil),               // 21: fairlead.console.v1.Resource
+	(*Event)(nil),                  // 22: fairlead.console.v1.Event
+	(*SnapshotBegin)(nil),          // 23: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),            // 24: fairlead.console.v1.SnapshotEnd
+	(*Deleted)(nil),                // 25: fairlead.console.v1.Deleted
 }
 var file_fairlead_console_v1_live_service_proto_depIdxs = []int32{
-	6,  // 0: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 1: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
-	7,  // 2: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
-	6,  // 3: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
-	8,  // 4: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	9,  // 5: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	5,  // 6: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
-	10, // 7: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	11, // 8: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
-	12, // 9: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
-	3,  // 10: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
-	0,  // 11: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
-	4,  // 12: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
-	1,  // 13: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	1,  // 0: fairlead.console.v1.WatchQueriesRequest.queries:type_name -> fairlead.console.v1.Query
+	2,  // 1: fairlead.console.v1.Query.list:type_name -> fairlead.console.v1.ListQuery
+	10, // 2: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
+	16, // 3: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
+	3,  // 4: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
+	17, // 5: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
+	18, // 6: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
+	5,  // 7: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
+	11, // 8: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
+	8,  // 9: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
+	9,  // 10: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
+	19, // 11: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	20, // 12: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
+	6,  // 13: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
+	7,  // 14: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
+	21, // 15: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
+	22, // 16: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
+	17, // 17: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
+	12, // 18: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
+	20, // 19: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	17, // 20: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
+	23, // 21: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	24, // 22: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	15, // 23: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
+	19, // 24: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	21, // 25: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
+	25, // 26: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
+	13, // 27: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
+	10, // 28: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
+	0,  // 29: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
+	14, // 30: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
+	11, // 31: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
+	4,  // 32: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_live_service_proto_init() }
@@ -524,7 +1367,20 @@ func file_fairlead_console_v1_live_service_proto_init() {
 	}
 	file_fairlead_console_v1_apply_service_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_init()
+	file_fairlead_console_v1_event_service_proto_init()
+	file_fairlead_console_v1_live_service_proto_msgTypes[1].OneofWrappers = []any{
+		(*Query_List)(nil),
+		(*Query_Counts)(nil),
+		(*Query_Events)(nil),
+	}
 	file_fairlead_console_v1_live_service_proto_msgTypes[4].OneofWrappers = []any{
+		(*WatchQueriesResponse_List)(nil),
+		(*WatchQueriesResponse_Counts)(nil),
+		(*WatchQueriesResponse_Events)(nil),
+		(*WatchQueriesResponse_Problem)(nil),
+		(*WatchQueriesResponse_Heartbeat)(nil),
+	}
+	file_fairlead_console_v1_live_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*WatchResourcesResponse_SnapshotBegin)(nil),
 		(*WatchResourcesResponse_SnapshotEnd)(nil),
 		(*WatchResourcesResponse_Changes)(nil),
@@ -536,7 +1392,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_live_service_proto_rawDesc), len(file_fairlead_console_v1_live_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -22,46 +21,50 @@ type Group struct {
 
 // Count counts what the caller in ctx sees of a kind, and what fits a filter, by the values of fields.
 func (b *Board) Count(ctx context.Context, kind store.Kind, question string, by []string) ([]Group, error) {
-	fields := Fields(kind)
-	expr, err := filter.Parse(question, fields)
-	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
-	}
-	for _, name := range by {
-		if err := fields.Worded(name); err != nil {
-			return nil, catalog.Refuse(catalog.Invalid, "group_by: %v", err)
-		}
-	}
-	sees, err := b.Viewer.Viewer(ctx, true)
+	s, err := b.Stand(Question{Kind: kind, Filter: question, Count: true, By: by})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.current(ctx); err != nil {
-		return nil, err
+	answer, _, err := s.Answer(ctx)
+	return answer.Groups, err
+}
+
+// groups are counts by the values of fields.
+type groups map[string]*Group
+
+// add counts a row in, or out with -1.
+func (g groups) add(r *row, by []string, count int) error {
+	values := valuesOf(r, by)
+	key := strings.Join(values, labelEnd)
+	of := g[key]
+	if of == nil {
+		if len(g) == maxGroups {
+			return catalog.Refuse(catalog.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
+		}
+		of = &Group{Values: values}
+		g[key] = of
 	}
-	groups := map[string]*Group{}
-	for _, r := range b.fitting(kind, expr) {
-		if !r.seenBy(sees) {
-			continue
-		}
-		values := make([]string, len(by))
-		for i, name := range by {
-			value, _ := r.Field(name)
-			values[i] = value.Text
-		}
-		key := strings.Join(values, labelEnd)
-		if groups[key] == nil {
-			if len(groups) == maxGroups {
-				return nil, catalog.Refuse(catalog.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
-			}
-			groups[key] = &Group{Values: values}
-		}
-		groups[key].Count++
+	if of.Count += count; of.Count <= 0 {
+		delete(g, key)
 	}
-	out := make([]Group, 0, len(groups))
-	for _, g := range groups {
-		out = append(out, *g)
+	return nil
+}
+
+func valuesOf(r *row, by []string) []string {
+	values := make([]string, len(by))
+	for i, name := range by {
+		value, _ := r.Field(name)
+		values[i] = value.Text
+	}
+	return values
+}
+
+// sorted are the groups in the order of their values.
+func (g groups) sorted() []Group {
+	out := make([]Group, 0, len(g))
+	for _, of := range g {
+		out = append(out, *of)
 	}
 	slices.SortFunc(out, func(a, b Group) int { return slices.Compare(a.Values, b.Values) })
-	return out, nil
+	return out
 }

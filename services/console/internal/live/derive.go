@@ -134,10 +134,9 @@ func (b *Board) renew(services []*row, essences map[string]catalog.Essence) {
 
 // replace puts a derived row on the board: whoever looks at it will be told when it is read. The caller holds mu.
 func (b *Board) replace(r, is *row, now time.Time) {
-	if is.sum != 0 { // whatever is read of it next is news
-		unread := *is
-		unread.sum, is = 0, &unread
-	}
+	unread := *is
+	unread.sum, is = 0, &unread // whatever is read of it next is news
+	b.step(b.rows[store.KindService][r.name], is)
 	b.rows[store.KindService][r.name] = is
 	if b.lookedAt(is, now) {
 		b.later[store.Ref{Kind: store.KindService, Name: r.name}] = true

@@ -23,17 +23,7 @@ type place struct {
 
 // Find implements catalog.Finder.
 func (b *Board) Find(ctx context.Context, kind store.Kind, page catalog.Page) (names []string, next string, err error) {
-	fields := Fields(kind)
-	expr, err := filter.Parse(page.Filter, fields)
-	if err != nil {
-		return nil, "", catalog.Refuse(catalog.Invalid, "filter: %v", err)
-	}
-	order, err := filter.ParseOrder(page.Order, fields)
-	if err != nil {
-		return nil, "", catalog.Refuse(catalog.Invalid, "order_by: %v", err)
-	}
-	of := hash(string(kind), page.Filter, page.Order)
-	after, err := parsePlace(page.Token, of, len(order))
+	s, err := b.Stand(Question{Kind: kind, Filter: page.Filter, Order: page.Order, Token: page.Token, Size: page.Size})
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,16 +34,11 @@ func (b *Board) Find(ctx context.Context, kind store.Kind, page catalog.Page) (n
 	if err := b.current(ctx); err != nil {
 		return nil, "", err
 	}
-	size := page.Limit()
-	found := first(b.fitting(kind, expr), order, after, sees, size+1)
-	if len(found) > size {
-		last := found[size-1]
-		found, next = found[:size], encodePlace(place{Of: of, Values: last.values, Name: last.name})
-	}
-	for _, r := range found {
+	s.find(sees, b.Now())
+	for _, r := range s.page.found {
 		names = append(names, r.name)
 	}
-	return names, next, nil
+	return names, s.page.next, nil
 }
 
 // ranked is a row and what its place depends on.
@@ -95,7 +80,8 @@ func first(rows []*row, order filter.Order, after *place, sees Sees, n int) []ra
 	return out[:min(len(out), n)]
 }
 
-func (b *Board) fitting(kind store.Kind, expr *filter.Expr) (out []*row) {
+// fitting returns the rows that fit, and the board and the step that they are of.
+func (b *Board) fitting(kind store.Kind, expr *filter.Expr) (out []*row, nonce string, at int64) {
 	now := b.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -104,7 +90,7 @@ func (b *Board) fitting(kind store.Kind, expr *filter.Expr) (out []*row) {
 			out = append(out, r)
 		}
 	}
-	return out
+	return out, b.nonce, b.stepped
 }
 
 func hash(parts ...string) uint64 {

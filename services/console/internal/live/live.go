@@ -100,6 +100,10 @@ type Board struct {
 	rows           map[store.Kind]map[string]*row
 	number         int64   // of the last delta
 	ring           []delta // the last ones, without gaps
+	stepped        int64   // number of the last step
+	steps          []step  // the last ones, without gaps
+
+	answers answers
 
 	byUID  map[string]*row // what followers know of
 	looks  map[*look]bool  // followers on their way
@@ -243,6 +247,7 @@ func (b *Board) take(ctx context.Context, e watch.Event) {
 		if c.Deleted {
 			if r := rows[c.Name]; r != nil && r.uid == c.UID {
 				delete(rows, c.Name)
+				b.step(r, nil)
 			}
 			if r := b.byUID[c.UID]; r != nil {
 				delete(b.byUID, c.UID)
@@ -256,6 +261,7 @@ func (b *Board) take(ctx context.Context, e watch.Event) {
 		}
 		r := structure(c.Resource)
 		r.keep(rows[c.Name])
+		b.step(rows[c.Name], r)
 		rows[c.Name] = r
 		b.urgent[store.Ref{Kind: c.Kind, Name: c.Name}] = true
 	}
@@ -292,6 +298,7 @@ func (b *Board) begin(ctx context.Context, e watch.Event) {
 	b.mu.Lock()
 	b.ready = true
 	b.ring, b.nonce = nil, store.NewEventID() // what came of it is no news
+	b.steps = nil
 	b.announce()
 	b.mu.Unlock()
 }
@@ -318,6 +325,7 @@ func (b *Board) lay(e watch.Event) (services []*row) {
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
 	b.sources, b.dirty = map[word]*catalog.Source{}, newMoved()
+	b.steps = nil
 	return services
 }
 
@@ -449,11 +457,13 @@ func (b *Board) refresh(ctx context.Context) {
 		}
 		names[ref.Kind] = append(names[ref.Kind], ref.Name)
 	}
-	asked := b.known(known)
+	asked, stepped := b.known(known), b.stepped
 	b.mu.RUnlock()
 	if n == 0 && len(b.refs) == 0 {
 		b.mu.Lock()
-		b.derive(now) // what waited for others that went meanwhile
+		if b.derive(now); b.stepped != stepped { // what waited for others that went meanwhile
+			b.announce()
+		}
 		b.mu.Unlock()
 		if !b.due() {
 			b.settle()
@@ -566,6 +576,7 @@ func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 		if current == nil || current.uid != l.row.uid || current.revision > l.row.revision {
 			continue // it went, or the log has not told of it yet
 		}
+		b.step(current, l.row)
 		rows[l.row.name] = l.row
 		l.before = b.byUID[l.row.uid]
 		b.byUID[l.row.uid] = l.row

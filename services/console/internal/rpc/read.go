@@ -40,6 +40,7 @@ func readPolicy() identity.Policy {
 	return identity.Policy{
 		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
 		consolev1connect.LiveServiceCountResourcesProcedure: identity.RoleUser,
+		consolev1connect.LiveServiceWatchQueriesProcedure:   identity.RoleUser,
 
 		consolev1connect.EventServiceListEventsProcedure:  identity.RoleUser,
 		consolev1connect.EventServiceWatchEventsProcedure: identity.RoleUser,
@@ -104,10 +105,11 @@ func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResource
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	counts := each(groups, func(g live.Group) *consolev1.ResourceCount {
-		return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))}
-	})
-	return &consolev1.CountResourcesResponse{Counts: counts, ObservedTime: timestamppb.New(now)}, nil
+	return &consolev1.CountResourcesResponse{Counts: each(groups, encodeGroup), ObservedTime: timestamppb.New(now)}, nil
+}
+
+func encodeGroup(g live.Group) *consolev1.ResourceCount {
+	return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))}
 }
 
 func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchResourcesResponse, error) {

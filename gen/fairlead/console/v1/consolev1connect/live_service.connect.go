@@ -39,6 +39,9 @@ const (
 	// LiveServiceCountResourcesProcedure is the fully-qualified name of the LiveService's
 	// CountResources RPC.
 	LiveServiceCountResourcesProcedure = "/fairlead.console.v1.LiveService/CountResources"
+	// LiveServiceWatchQueriesProcedure is the fully-qualified name of the LiveService's WatchQueries
+	// RPC.
+	LiveServiceWatchQueriesProcedure = "/fairlead.console.v1.LiveService/WatchQueries"
 )
 
 // LiveServiceClient is a client for the fairlead.console.v1.LiveService service.
@@ -53,6 +56,14 @@ type LiveServiceClient interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
+	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
+	// a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
+	// with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+	// `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
+	// go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
+	// console stops: dial again).
+	WatchQueries(context.Context, *v1.WatchQueriesRequest) (*connect.ServerStreamForClient[v1.WatchQueriesResponse], error)
 }
 
 // NewLiveServiceClient constructs a client for the fairlead.console.v1.LiveService service. By
@@ -79,6 +90,12 @@ func NewLiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		watchQueries: connect.NewClient[v1.WatchQueriesRequest, v1.WatchQueriesResponse](
+			httpClient,
+			baseURL+LiveServiceWatchQueriesProcedure,
+			connect.WithSchema(liveServiceMethods.ByName("WatchQueries")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -86,6 +103,7 @@ func NewLiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type liveServiceClient struct {
 	watchResources *connect.Client[v1.WatchResourcesRequest, v1.WatchResourcesResponse]
 	countResources *connect.Client[v1.CountResourcesRequest, v1.CountResourcesResponse]
+	watchQueries   *connect.Client[v1.WatchQueriesRequest, v1.WatchQueriesResponse]
 }
 
 // WatchResources calls fairlead.console.v1.LiveService.WatchResources.
@@ -102,6 +120,11 @@ func (c *liveServiceClient) CountResources(ctx context.Context, req *v1.CountRes
 	return nil, err
 }
 
+// WatchQueries calls fairlead.console.v1.LiveService.WatchQueries.
+func (c *liveServiceClient) WatchQueries(ctx context.Context, req *v1.WatchQueriesRequest) (*connect.ServerStreamForClient[v1.WatchQueriesResponse], error) {
+	return c.watchQueries.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // LiveServiceHandler is an implementation of the fairlead.console.v1.LiveService service.
 type LiveServiceHandler interface {
 	// WatchResources streams what the caller may see: a snapshot, then whatever is created, changed or gets another
@@ -114,6 +137,14 @@ type LiveServiceHandler interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
+	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
+	// a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
+	// with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+	// `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
+	// go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
+	// console stops: dial again).
+	WatchQueries(context.Context, *v1.WatchQueriesRequest, *connect.ServerStream[v1.WatchQueriesResponse]) error
 }
 
 // NewLiveServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -136,12 +167,20 @@ func NewLiveServiceHandler(svc LiveServiceHandler, opts ...connect.HandlerOption
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	liveServiceWatchQueriesHandler := connect.NewServerStreamHandlerSimple(
+		LiveServiceWatchQueriesProcedure,
+		svc.WatchQueries,
+		connect.WithSchema(liveServiceMethods.ByName("WatchQueries")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.LiveService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LiveServiceWatchResourcesProcedure:
 			liveServiceWatchResourcesHandler.ServeHTTP(w, r)
 		case LiveServiceCountResourcesProcedure:
 			liveServiceCountResourcesHandler.ServeHTTP(w, r)
+		case LiveServiceWatchQueriesProcedure:
+			liveServiceWatchQueriesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -157,4 +196,8 @@ func (UnimplementedLiveServiceHandler) WatchResources(context.Context, *v1.Watch
 
 func (UnimplementedLiveServiceHandler) CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.CountResources is not implemented"))
+}
+
+func (UnimplementedLiveServiceHandler) WatchQueries(context.Context, *v1.WatchQueriesRequest, *connect.ServerStream[v1.WatchQueriesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.WatchQueries is not implemented"))
 }

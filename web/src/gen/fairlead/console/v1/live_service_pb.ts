@@ -8,15 +8,372 @@ import type { Resource } from "./apply_service_pb";
 import { file_fairlead_console_v1_apply_service } from "./apply_service_pb";
 import type { Deleted, Heartbeat, Kind, SnapshotBegin, SnapshotEnd } from "./catalog_service_pb";
 import { file_fairlead_console_v1_catalog_service } from "./catalog_service_pb";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Event, ListEventsRequest } from "./event_service_pb";
+import { file_fairlead_console_v1_event_service } from "./event_service_pb";
+import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/console/v1/live_service.proto.
  */
 export const file_fairlead_console_v1_live_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJiChVDb3VudFJlc291cmNlc1JlcXVlc3QSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIOCgZmaWx0ZXIYAiABKAkSEAoIZ3JvdXBfYnkYAyADKAkifwoWQ291bnRSZXNvdXJjZXNSZXNwb25zZRIyCgZjb3VudHMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlQ291bnQSMQoNb2JzZXJ2ZWRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiLgoNUmVzb3VyY2VDb3VudBIOCgZ2YWx1ZXMYASADKAkSDQoFY291bnQYAiABKAUiZwoVV2F0Y2hSZXNvdXJjZXNSZXF1ZXN0EigKBWtpbmRzGAEgAygOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIUCgxyZXN1bWVfdG9rZW4YAyABKAkimQIKFldhdGNoUmVzb3VyY2VzUmVzcG9uc2USPAoOc25hcHNob3RfYmVnaW4YASABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90QmVnaW5IABI4CgxzbmFwc2hvdF9lbmQYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90RW5kSAASMwoHY2hhbmdlcxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuTGl2ZUNoYW5nZXNIABIzCgloZWFydGJlYXQYBCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgKIAEoCUIHCgVldmVudCJuCgtMaXZlQ2hhbmdlcxIwCglyZXNvdXJjZXMYASADKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEi0KB2RlbGV0ZWQYAiADKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZWQy6gEKC0xpdmVTZXJ2aWNlEmsKDldhdGNoUmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVzcG9uc2UwARJuCg5Db3VudFJlc291cmNlcxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJCChNXYXRjaFF1ZXJpZXNSZXF1ZXN0EisKB3F1ZXJpZXMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlF1ZXJ5Io8CCgVRdWVyeRIMCgRuYW1lGAEgASgJEi4KBGxpc3QYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RRdWVyeUgAEjwKBmNvdW50cxgDIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0SAASOAoGZXZlbnRzGAQgASgLMiYuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RXZlbnRzUmVxdWVzdEgAEjEKBWtub3duGAogAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Lbm93blJlc291cmNlEhQKDHJlc3VtZV90b2tlbhgLIAEoCUIHCgVxdWVyeSKsAQoJTGlzdFF1ZXJ5EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEi0KCXJlYWRfbWFzaxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siLgoNS25vd25SZXNvdXJjZRIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAYi5wIKFFdhdGNoUXVlcmllc1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSLwoEbGlzdBgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEFuc3dlckgAEj0KBmNvdW50cxgDIAEoCzIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZUgAEjMKBmV2ZW50cxgEIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnRzQW5zd2VySAASNAoHcHJvYmxlbRgFIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnlQcm9ibGVtSAASMwoJaGVhcnRiZWF0GAYgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABIoCgR0aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIHCgVldmVudCKcAQoKTGlzdEFuc3dlchIpCgVuYW1lcxgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTmFtZXMSNgoJcmVzb3VyY2VzGAIgAygLMiMuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0ZWRSZXNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSEgoKdG90YWxfc2l6ZRgEIAEoBSIWCgVOYW1lcxINCgVuYW1lcxgBIAMoCSJSCg5MaXN0ZWRSZXNvdXJjZRIvCghyZXNvdXJjZRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHdmVyc2lvbhgCIAEoBiJ4CgxFdmVudHNBbnN3ZXISDQoFd2hvbGUYASABKAgSKgoGZXZlbnRzGAIgAygLMhouZmFpcmxlYWQuY29uc29sZS52MS5FdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMcmVzdW1lX3Rva2VuGAQgASgJIi0KDFF1ZXJ5UHJvYmxlbRIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkiYgoVQ291bnRSZXNvdXJjZXNSZXF1ZXN0EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDgoGZmlsdGVyGAIgASgJEhAKCGdyb3VwX2J5GAMgAygJIn8KFkNvdW50UmVzb3VyY2VzUmVzcG9uc2USMgoGY291bnRzGAEgAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZUNvdW50EjEKDW9ic2VydmVkX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi4KDVJlc291cmNlQ291bnQSDgoGdmFsdWVzGAEgAygJEg0KBWNvdW50GAIgASgFImcKFVdhdGNoUmVzb3VyY2VzUmVxdWVzdBIoCgVraW5kcxgBIAMoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIOCgZmaWx0ZXIYAiABKAkSFAoMcmVzdW1lX3Rva2VuGAMgASgJIpkCChZXYXRjaFJlc291cmNlc1Jlc3BvbnNlEjwKDnNuYXBzaG90X2JlZ2luGAEgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TbmFwc2hvdEJlZ2luSAASOAoMc25hcHNob3RfZW5kGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TbmFwc2hvdEVuZEgAEjMKB2NoYW5nZXMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkxpdmVDaGFuZ2VzSAASMwoJaGVhcnRiZWF0GAQgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABIUCgxyZXN1bWVfdG9rZW4YCiABKAlCBwoFZXZlbnQibgoLTGl2ZUNoYW5nZXMSMAoJcmVzb3VyY2VzGAEgAygLMh0uZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZRItCgdkZWxldGVkGAIgAygLMhwuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVkMtECCgtMaXZlU2VydmljZRJrCg5XYXRjaFJlc291cmNlcxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hSZXNvdXJjZXNSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFJlc291cmNlc1Jlc3BvbnNlMAESbgoOQ291bnRSZXNvdXJjZXMSKi5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50UmVzb3VyY2VzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZSIDkAIBEmUKDFdhdGNoUXVlcmllcxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hRdWVyaWVzUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hRdWVyaWVzUmVzcG9uc2UwAWIGcHJvdG8z", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message fairlead.console.v1.WatchQueriesRequest
+ */
+export type WatchQueriesRequest = Message<"fairlead.console.v1.WatchQueriesRequest"> & {
+  /**
+   * @generated from field: repeated fairlead.console.v1.Query queries = 1;
+   */
+  queries: Query[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.WatchQueriesRequest.
+ * Use `create(WatchQueriesRequestSchema)` to create a new message.
+ */
+export const WatchQueriesRequestSchema: GenMessage<WatchQueriesRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.Query
+ */
+export type Query = Message<"fairlead.console.v1.Query"> & {
+  /**
+   * Chosen by the caller: the answers bear it.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from oneof fairlead.console.v1.Query.query
+   */
+  query: {
+    /**
+     * @generated from field: fairlead.console.v1.ListQuery list = 2;
+     */
+    value: ListQuery;
+    case: "list";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CountResourcesRequest counts = 3;
+     */
+    value: CountResourcesRequest;
+    case: "counts";
+  } | {
+    /**
+     * The newest events, without page_token.
+     *
+     * @generated from field: fairlead.console.v1.ListEventsRequest events = 4;
+     */
+    value: ListEventsRequest;
+    case: "events";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Of a list: what the caller has of an earlier stream's answer to it.
+   *
+   * @generated from field: repeated fairlead.console.v1.KnownResource known = 10;
+   */
+  known: KnownResource[];
+
+  /**
+   * Of events: the one of the last answer. Empty: begin with a page.
+   *
+   * @generated from field: string resume_token = 11;
+   */
+  resumeToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.Query.
+ * Use `create(QuerySchema)` to create a new message.
+ */
+export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 1);
+
+/**
+ * ListQuery is what the List methods take.
+ *
+ * @generated from message fairlead.console.v1.ListQuery
+ */
+export type ListQuery = Message<"fairlead.console.v1.ListQuery"> & {
+  /**
+   * @generated from field: fairlead.console.v1.Kind kind = 1;
+   */
+  kind: Kind;
+
+  /**
+   * At most this many; 0 means 100, the most is 1000.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * @generated from field: string filter = 4;
+   */
+  filter: string;
+
+  /**
+   * @generated from field: string order_by = 5;
+   */
+  orderBy: string;
+
+  /**
+   * Fields to return, such as metadata.name; unset: all.
+   *
+   * @generated from field: google.protobuf.FieldMask read_mask = 6;
+   */
+  readMask?: FieldMask | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListQuery.
+ * Use `create(ListQuerySchema)` to create a new message.
+ */
+export const ListQuerySchema: GenMessage<ListQuery> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 2);
+
+/**
+ * @generated from message fairlead.console.v1.KnownResource
+ */
+export type KnownResource = Message<"fairlead.console.v1.KnownResource"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: fixed64 version = 2;
+   */
+  version: bigint;
+};
+
+/**
+ * Describes the message fairlead.console.v1.KnownResource.
+ * Use `create(KnownResourceSchema)` to create a new message.
+ */
+export const KnownResourceSchema: GenMessage<KnownResource> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 3);
+
+/**
+ * @generated from message fairlead.console.v1.WatchQueriesResponse
+ */
+export type WatchQueriesResponse = Message<"fairlead.console.v1.WatchQueriesResponse"> & {
+  /**
+   * Of the query; empty with a heartbeat.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from oneof fairlead.console.v1.WatchQueriesResponse.event
+   */
+  event: {
+    /**
+     * @generated from field: fairlead.console.v1.ListAnswer list = 2;
+     */
+    value: ListAnswer;
+    case: "list";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CountResourcesResponse counts = 3;
+     */
+    value: CountResourcesResponse;
+    case: "counts";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.EventsAnswer events = 4;
+     */
+    value: EventsAnswer;
+    case: "events";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.QueryProblem problem = 5;
+     */
+    value: QueryProblem;
+    case: "problem";
+  } | {
+    /**
+     * All answers are as of now.
+     *
+     * @generated from field: fairlead.console.v1.Heartbeat heartbeat = 6;
+     */
+    value: Heartbeat;
+    case: "heartbeat";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * By the console's clock.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 10;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.WatchQueriesResponse.
+ * Use `create(WatchQueriesResponseSchema)` to create a new message.
+ */
+export const WatchQueriesResponseSchema: GenMessage<WatchQueriesResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 4);
+
+/**
+ * @generated from message fairlead.console.v1.ListAnswer
+ */
+export type ListAnswer = Message<"fairlead.console.v1.ListAnswer"> & {
+  /**
+   * What is on the page, in its order. Unset: as before.
+   *
+   * @generated from field: fairlead.console.v1.Names names = 1;
+   */
+  names?: Names | undefined;
+
+  /**
+   * Those that the caller does not have as they are now.
+   *
+   * @generated from field: repeated fairlead.console.v1.ListedResource resources = 2;
+   */
+  resources: ListedResource[];
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * How many fit on all pages.
+   *
+   * @generated from field: int32 total_size = 4;
+   */
+  totalSize: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListAnswer.
+ * Use `create(ListAnswerSchema)` to create a new message.
+ */
+export const ListAnswerSchema: GenMessage<ListAnswer> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 5);
+
+/**
+ * @generated from message fairlead.console.v1.Names
+ */
+export type Names = Message<"fairlead.console.v1.Names"> & {
+  /**
+   * @generated from field: repeated string names = 1;
+   */
+  names: string[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.Names.
+ * Use `create(NamesSchema)` to create a new message.
+ */
+export const NamesSchema: GenMessage<Names> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 6);
+
+/**
+ * @generated from message fairlead.console.v1.ListedResource
+ */
+export type ListedResource = Message<"fairlead.console.v1.ListedResource"> & {
+  /**
+   * With the fields of read_mask.
+   *
+   * @generated from field: fairlead.console.v1.Resource resource = 1;
+   */
+  resource?: Resource | undefined;
+
+  /**
+   * Of these fields; for KnownResource.
+   *
+   * @generated from field: fixed64 version = 2;
+   */
+  version: bigint;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListedResource.
+ * Use `create(ListedResourceSchema)` to create a new message.
+ */
+export const ListedResourceSchema: GenMessage<ListedResource> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 7);
+
+/**
+ * @generated from message fairlead.console.v1.EventsAnswer
+ */
+export type EventsAnswer = Message<"fairlead.console.v1.EventsAnswer"> & {
+  /**
+   * Whether events are a whole page. Else they are what happened since the last answer.
+   *
+   * @generated from field: bool whole = 1;
+   */
+  whole: boolean;
+
+  /**
+   * A whole page has the newest first; what happened since has the newest last.
+   *
+   * @generated from field: repeated fairlead.console.v1.Event events = 2;
+   */
+  events: Event[];
+
+  /**
+   * Of a whole page.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * @generated from field: string resume_token = 4;
+   */
+  resumeToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.EventsAnswer.
+ * Use `create(EventsAnswerSchema)` to create a new message.
+ */
+export const EventsAnswerSchema: GenMessage<EventsAnswer> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 8);
+
+/**
+ * QueryProblem says why a query is not answered.
+ *
+ * @generated from message fairlead.console.v1.QueryProblem
+ */
+export type QueryProblem = Message<"fairlead.console.v1.QueryProblem"> & {
+  /**
+   * As an error of the unary method: INVALID_ARGUMENT is 3.
+   *
+   * @generated from field: int32 code = 1;
+   */
+  code: number;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.QueryProblem.
+ * Use `create(QueryProblemSchema)` to create a new message.
+ */
+export const QueryProblemSchema: GenMessage<QueryProblem> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesRequest
@@ -47,7 +404,7 @@ export type CountResourcesRequest = Message<"fairlead.console.v1.CountResourcesR
  * Use `create(CountResourcesRequestSchema)` to create a new message.
  */
 export const CountResourcesRequestSchema: GenMessage<CountResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 0);
+  messageDesc(file_fairlead_console_v1_live_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesResponse
@@ -73,7 +430,7 @@ export type CountResourcesResponse = Message<"fairlead.console.v1.CountResources
  * Use `create(CountResourcesResponseSchema)` to create a new message.
  */
 export const CountResourcesResponseSchema: GenMessage<CountResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 1);
+  messageDesc(file_fairlead_console_v1_live_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.ResourceCount
@@ -97,7 +454,7 @@ export type ResourceCount = Message<"fairlead.console.v1.ResourceCount"> & {
  * Use `create(ResourceCountSchema)` to create a new message.
  */
 export const ResourceCountSchema: GenMessage<ResourceCount> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 2);
+  messageDesc(file_fairlead_console_v1_live_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesRequest
@@ -130,7 +487,7 @@ export type WatchResourcesRequest = Message<"fairlead.console.v1.WatchResourcesR
  * Use `create(WatchResourcesRequestSchema)` to create a new message.
  */
 export const WatchResourcesRequestSchema: GenMessage<WatchResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 3);
+  messageDesc(file_fairlead_console_v1_live_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesResponse
@@ -180,7 +537,7 @@ export type WatchResourcesResponse = Message<"fairlead.console.v1.WatchResources
  * Use `create(WatchResourcesResponseSchema)` to create a new message.
  */
 export const WatchResourcesResponseSchema: GenMessage<WatchResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 4);
+  messageDesc(file_fairlead_console_v1_live_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.LiveChanges
@@ -202,7 +559,7 @@ export type LiveChanges = Message<"fairlead.console.v1.LiveChanges"> & {
  * Use `create(LiveChangesSchema)` to create a new message.
  */
 export const LiveChangesSchema: GenMessage<LiveChanges> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 5);
+  messageDesc(file_fairlead_console_v1_live_service, 15);
 
 /**
  * LiveService shows people the catalog as it changes, statuses and all; hub services use CatalogService, which leaves
@@ -236,6 +593,22 @@ export const LiveService: GenService<{
     methodKind: "unary";
     input: typeof CountResourcesRequestSchema;
     output: typeof CountResourcesResponseSchema;
+  },
+  /**
+   * WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
+   * a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+   * pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
+   * with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+   * `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
+   * go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
+   * console stops: dial again).
+   *
+   * @generated from rpc fairlead.console.v1.LiveService.WatchQueries
+   */
+  watchQueries: {
+    methodKind: "server_streaming";
+    input: typeof WatchQueriesRequestSchema;
+    output: typeof WatchQueriesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_fairlead_console_v1_live_service, 0);

@@ -1,0 +1,375 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+const (
+	// stepsSize is how many steps are kept for standing questions; a question that is further behind is answered from all rows.
+	stepsSize = 4096
+	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: a filter may name an age.
+	wholeEvery = 30 * time.Second
+	// sharedFor is how long a page that one question found serves others.
+	sharedFor = time.Second
+	// maxItems and maxPages bound what questions share: some 2 KB for each service, and 10 KB for each page.
+	maxItems, maxPages = 4096, 256
+)
+
+// Question asks for a page of a list, or for counts.
+type Question struct {
+	Kind   store.Kind
+	Filter string
+	// Of a list.
+	Order, Token string
+	Size         int
+	// Count: the rows are counted by the values of fields instead.
+	Count bool
+	By    []string
+}
+
+// Answer is what a question gets.
+type Answer struct {
+	// Items are those of the page, in its order.
+	Items []*Item
+	Names []string
+	// Next is the token of the next page; empty: this is the last one.
+	Next string
+	// Total is how many fit on all pages.
+	Total int
+	// Groups are the counts.
+	Groups []Group
+}
+
+// step is a row that came, changed or went.
+type step struct{ before, after *row }
+
+// step keeps a step for standing questions. The caller holds mu.
+func (b *Board) step(before, after *row) {
+	b.stepped++
+	b.steps = append(b.steps, step{before, after})
+	if over := len(b.steps) - stepsSize; over > stepsSize {
+		b.steps = slices.Clone(b.steps[over:]) // and let go of the rest
+	}
+}
+
+// answers is what standing questions share.
+type answers struct {
+	mu    sync.Mutex            // guards what follows
+	items map[string]loadedItem // by uid
+	pages map[pageKey]page      // of callers that see everything
+}
+
+// loadedItem is an item and the row that it was read for.
+type loadedItem struct {
+	row  *row
+	item *Item
+}
+
+type pageKey struct {
+	kind                 store.Kind
+	filter, order, token string
+	size                 int
+}
+
+// page is a part of a list, and the step that it is of.
+type page struct {
+	nonce string
+	at    int64
+	time  time.Time
+	found []ranked
+	next  string
+	total int
+}
+
+// Standing is a question that is answered again and again. It belongs to one goroutine.
+type Standing struct {
+	Question
+	board *Board
+	expr  *filter.Expr
+	order filter.Order
+	of    uint64
+	after *place
+
+	asked  time.Time // when all rows were looked at; zero: never
+	nonce  string    // of the board, up to which step
+	at     int64
+	page   page
+	uids   map[string]bool // on the page
+	groups groups
+}
+
+// Moved returns a channel that is closed when answers may have become others.
+func (b *Board) Moved() <-chan struct{} {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.moved
+}
+
+// Stale says why silence of the board means nothing; nil: it means that nothing changed.
+func (b *Board) Stale() error {
+	if b.Hub.Age() > staleAfter {
+		return watch.ErrStale
+	}
+	return nil
+}
+
+// Stand reads a question.
+func (b *Board) Stand(q Question) (s *Standing, err error) {
+	fields := Fields(q.Kind)
+	s = &Standing{Question: q, board: b}
+	if s.expr, err = filter.Parse(q.Filter, fields); err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	for _, name := range q.By {
+		if err := fields.Worded(name); err != nil {
+			return nil, catalog.Refuse(catalog.Invalid, "group_by: %v", err)
+		}
+	}
+	if s.order, err = filter.ParseOrder(q.Order, fields); err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
+	}
+	s.of = hash(string(q.Kind), q.Filter, q.Order)
+	s.after, err = parsePlace(q.Token, s.of, len(s.order))
+	return s, err
+}
+
+// Answer answers the question for the caller in ctx. same: the answer is the one of the last call, and is not returned.
+func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err error) {
+	first := s.asked.IsZero()
+	if first {
+		if err := s.board.current(ctx); err != nil {
+			return answer, false, err
+		}
+	}
+	steps, known := s.behind()
+	otherRights := slices.ContainsFunc(steps, func(st step) bool { return changesRights(delta{before: st.before, after: st.after}) })
+	sees, err := s.board.Viewer.Viewer(ctx, first || otherRights)
+	if err != nil {
+		return answer, false, err
+	}
+	now := s.board.Now()
+	whole := !known || now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
+	if s.Count {
+		same, err = s.count(steps, sees, now, whole)
+		return Answer{Groups: s.groups.sorted()}, same, err
+	}
+	if !whole && !slices.ContainsFunc(steps, func(st step) bool { return s.concerns(st, sees, now) }) {
+		s.at += int64(len(steps))
+		return answer, true, nil
+	}
+	s.find(sees, now)
+	answer.Items, answer.Names, err = s.board.itemsOf(ctx, s.Kind, s.page.found)
+	answer.Next, answer.Total = s.page.next, s.page.total
+	if err != nil {
+		s.asked = time.Time{}
+	}
+	return answer, false, err
+}
+
+// behind returns the steps since the last answer. false: they are not known any more.
+func (s *Standing) behind() (steps []step, known bool) {
+	b := s.board
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	behind := int(b.stepped - s.at)
+	if s.asked.IsZero() || s.nonce != b.nonce || behind > len(b.steps) {
+		return nil, false
+	}
+	return b.steps[len(b.steps)-behind:], true
+}
+
+func (s *Standing) fits(r *row, sees Sees, now time.Time) bool {
+	return r != nil && s.expr.Match(r, now) && r.seenBy(sees)
+}
+
+// concerns says whether the page or its total may be others after a step.
+func (s *Standing) concerns(st step, sees Sees, now time.Time) bool {
+	of := st.after
+	if of == nil {
+		of = st.before
+	}
+	if of.kind != s.Kind {
+		return false
+	}
+	was, is := s.fits(st.before, sees, now), s.fits(st.after, sees, now)
+	switch {
+	case s.uids[of.uid] || was != is:
+		return true
+	case !is:
+		return false
+	case s.page.next == "":
+		return true // it may come behind the last one
+	}
+	last := s.page.found[len(s.page.found)-1]
+	return compare(s.order, ranked{st.after, s.order.Values(nil, st.after)}, last) <= 0
+}
+
+// find looks through all rows for the page.
+func (s *Standing) find(sees Sees, now time.Time) {
+	key := pageKey{s.Kind, s.Filter, s.Order, s.Token, s.Size}
+	p, ok := page{}, false
+	if sees == nil {
+		p, ok = s.board.sharedPage(key, now)
+	}
+	if !ok {
+		p = page{}
+		var rows []*row
+		rows, p.nonce, p.at = s.board.fitting(s.Kind, s.expr)
+		p.time = now
+		if sees != nil {
+			rows = slices.DeleteFunc(rows, func(r *row) bool { return !r.seenBy(sees) })
+		}
+		p.total = len(rows)
+		size := catalog.Page{Size: s.Size}.Limit()
+		p.found = first(rows, s.order, s.after, nil, size+1)
+		if len(p.found) > size {
+			last := p.found[size-1]
+			p.found, p.next = p.found[:size], encodePlace(place{Of: s.of, Values: last.values, Name: last.name})
+		}
+		if sees == nil {
+			s.board.sharePage(key, p)
+		}
+	}
+	s.page, s.asked, s.nonce, s.at = p, p.time, p.nonce, p.at
+	s.uids = make(map[string]bool, len(p.found))
+	for _, r := range p.found {
+		s.uids[r.uid] = true
+	}
+}
+
+func (b *Board) sharedPage(key pageKey, now time.Time) (page, bool) {
+	b.mu.RLock()
+	nonce, at := b.nonce, b.stepped
+	b.mu.RUnlock()
+	b.answers.mu.Lock()
+	defer b.answers.mu.Unlock()
+	p, ok := b.answers.pages[key]
+	return p, ok && p.nonce == nonce && p.at == at && now.Sub(p.time) < sharedFor
+}
+
+func (b *Board) sharePage(key pageKey, p page) {
+	b.answers.mu.Lock()
+	defer b.answers.mu.Unlock()
+	if b.answers.pages == nil || len(b.answers.pages) >= maxPages {
+		b.answers.pages = map[pageKey]page{}
+	}
+	b.answers.pages[key] = p
+}
+
+// count counts what the steps changed, or all rows.
+func (s *Standing) count(steps []step, sees Sees, now time.Time, whole bool) (same bool, err error) {
+	if !whole {
+		return s.recount(steps, sees, now)
+	}
+	rows, nonce, at := s.board.fitting(s.Kind, s.expr)
+	s.groups = groups{}
+	for _, r := range rows {
+		if !r.seenBy(sees) {
+			continue
+		}
+		if err := s.groups.add(r, s.By, 1); err != nil {
+			return false, err
+		}
+	}
+	s.asked, s.nonce, s.at = now, nonce, at
+	return false, nil
+}
+
+func (s *Standing) recount(steps []step, sees Sees, now time.Time) (same bool, err error) {
+	same = true
+	for _, st := range steps {
+		if (st.before == nil || st.before.kind != s.Kind) && (st.after == nil || st.after.kind != s.Kind) {
+			continue
+		}
+		was, is := s.fits(st.before, sees, now), s.fits(st.after, sees, now)
+		if was && is && slices.Equal(valuesOf(st.before, s.By), valuesOf(st.after, s.By)) {
+			continue
+		}
+		if was {
+			same = false
+			if err := s.groups.add(st.before, s.By, -1); err != nil {
+				return false, err
+			}
+		}
+		if is {
+			same = false
+			if err := s.groups.add(st.after, s.By, 1); err != nil {
+				return false, err
+			}
+		}
+	}
+	s.at += int64(len(steps))
+	return same, nil
+}
+
+// personal says whether what is shown of a kind depends on who looks: it counts services that the caller sees.
+func personal(kind store.Kind) bool {
+	return kind == store.KindProject || kind == store.KindGlobalService || kind == store.KindConfigSet
+}
+
+// itemsOf reads the resources of rows, but for those that were read for another question already.
+func (b *Board) itemsOf(ctx context.Context, kind store.Kind, rows []ranked) (items []*Item, names []string, err error) {
+	known := map[string]*Item{}
+	var wanted []string
+	b.answers.mu.Lock()
+	for _, r := range rows {
+		if l := b.answers.items[r.uid]; l.row == r.row && !personal(kind) {
+			known[r.uid] = l.item
+		} else {
+			wanted = append(wanted, r.name)
+		}
+	}
+	b.answers.mu.Unlock()
+	if len(wanted) > 0 {
+		if err := b.readItems(ctx, kind, wanted, known); err != nil {
+			return nil, nil, err
+		}
+	}
+	b.answers.mu.Lock()
+	defer b.answers.mu.Unlock()
+	if b.answers.items == nil || len(b.answers.items) >= maxItems {
+		b.answers.items = map[string]loadedItem{}
+	}
+	for _, r := range rows {
+		item := known[r.uid]
+		if item == nil {
+			continue // it went meanwhile
+		}
+		items, names = append(items, item), append(names, r.name)
+		if !personal(kind) {
+			b.answers.items[r.uid] = loadedItem{r.row, item}
+		}
+	}
+	return items, names, nil
+}
+
+func (b *Board) readItems(ctx context.Context, kind store.Kind, names []string, into map[string]*Item) error {
+	return b.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		found, err := v.Named(ctx, kind, names)
+		if err != nil {
+			return err
+		}
+		resources := make([]store.Resource, 0, len(found))
+		for _, name := range names {
+			if r, ok := found[name]; ok {
+				resources = append(resources, r)
+			}
+		}
+		values, err := b.Catalog.Load(ctx, v, kind, resources)
+		if err != nil {
+			return err
+		}
+		for i, value := range values {
+			into[resources[i].UID] = &Item{Kind: kind, Value: value}
+		}
+		return nil
+	})
+}
