@@ -1,16 +1,24 @@
 import { TransportProvider } from '@connectrpc/connect-query'
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { BrowserRouter } from 'react-router'
 import { App } from './app/App'
+import { failureOf } from './hub/errors'
 import { transport } from './hub/transport'
 import { every } from './live/asked'
 import './ui/tokens.css'
 import './ui/ui.css'
 
 // Pages that nobody sees ask nothing. What failed is asked again with the next round.
-const queries = new QueryClient({
+const queries: QueryClient = new QueryClient({
+  // Whatever learns first that the session is over has the page ask for a login.
+  queryCache: new QueryCache({
+    onError: (e, query) => {
+      if (query.queryKey[0] !== 'session' && failureOf(e).signedOut)
+        void queries.invalidateQueries({ queryKey: ['session'] })
+    },
+  }),
   defaultOptions: {
     queries: {
       refetchInterval: every,

@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef } from 'react'
 import { Route, Routes } from 'react-router'
 import { failureOf } from '../hub/errors'
 import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
+import { holdStream, stream } from '../live/live'
 import { Activity } from '../pages/activity/Activity'
 import { Cluster } from '../pages/cluster/Cluster'
 import { Clusters } from '../pages/clusters/Clusters'
@@ -12,7 +13,7 @@ import { Service } from '../pages/service/Service'
 import { Services } from '../pages/services/Services'
 import { Sources } from '../pages/sources/Sources'
 import { Failed, Waiting } from '../ui/Panel'
-import { Login } from './Login'
+import { Login, LoginAgain } from './Login'
 import { Shell } from './Shell'
 
 export function App() {
@@ -42,8 +43,13 @@ export function App() {
     owner.current = user
   }, [user, queries])
 
-  if (error instanceof SignedOut) return <Login done={() => void refetch()} />
+  // The stream is a session's, too.
+  const over = error instanceof SignedOut
+  const inside = user !== '' && !over
+  useEffect(() => (inside ? holdStream() : undefined), [inside])
+
   if (!data) {
+    if (over) return <Login done={() => void refetch()} />
     return error ? (
       <div className="login">
         <Failed failure={failureOf(error)} again={() => void refetch()} />
@@ -55,7 +61,8 @@ export function App() {
     )
   }
   return (
-    <Shell session={data} away={error ? failureOf(error).message : ''}>
+    <Shell session={data} away={error && !over ? failureOf(error).message : ''}>
+      {over && <LoginAgain user={data.user} done={() => refetch().then(() => stream.retry())} />}
       <Routes>
         <Route path="/" element={<Fleet />} />
         <Route path="/services" element={<Services />} />

@@ -3,7 +3,8 @@ import { useEffect, useState } from 'react'
 import { NavLink } from 'react-router'
 import { endSession, type Session } from '../hub/session'
 import { clock } from '../live/ages'
-import { useNow } from '../live/asked'
+import { every, staleAfter, useNow } from '../live/asked'
+import { useStream } from '../live/live'
 import { plain } from '../ui/text'
 import { Keys, useKeys } from './Keys'
 
@@ -72,17 +73,28 @@ export function Shell({
   )
 }
 
-// Says whether answers come, and when the last one did.
+// Says whether answers come, by the stream or by polls, and since when they don't.
 function Live() {
   const now = useNow()
-  const asking = useIsFetching()
-  const answers = useQueryClient().getQueryCache().getAll()
-  const shown = answers.filter((q) => q.isActive())
-  const newest = Math.max(0, ...shown.map((q) => q.state.dataUpdatedAt))
-  const live = newest > 0 && now - newest < 25_000 && !shown.some((q) => q.state.status === 'error')
+  const stream = useStream()
+  useIsFetching()
+  const answers = useQueryClient()
+    .getQueryCache()
+    .getAll()
+    .filter((q) => q.isActive())
+  const newest = Math.max(stream.asOf, 0, ...answers.map((q) => q.state.dataUpdatedAt))
+  const failed = !stream.live && answers.some((q) => q.state.status === 'error')
+  const live = newest > 0 && now - newest < staleAfter && !failed
+  const wait = Math.ceil((stream.nextTry - now) / 1000)
   return (
-    <span className="live-mark" data-live={live} data-asking={asking > 0}>
-      {live ? 'live' : newest ? `offline since ${clock(newest)}` : 'offline'}
+    <span className="live-mark" data-live={live} role="status" aria-live="off">
+      {live
+        ? `${stream.live ? 'live' : `every ${every / 1000} s`} `
+        : newest > 0
+          ? 'offline since '
+          : 'asking'}
+      {newest > 0 && clock(newest)}
+      {!live && wait > 0 && <span className="quiet">, next try in {wait} s</span>}
     </span>
   )
 }

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { type Failure, failureOf } from '../hub/errors'
 
 // Pages ask again this often while they are seen.
@@ -24,25 +24,42 @@ export function freshness(answers: Answered[], now: number): Freshness {
   return failed == null ? { asOf, stale } : { asOf, stale, failure: failureOf(failed) }
 }
 
+// The same, for a page that is drawn again only when it becomes stale or fails.
+export function useFreshness(answers: Answered[]): Freshness {
+  const [, draw] = useState('')
+  const of = useRef(answers)
+  of.current = answers
+  useTick(() => draw(phase(freshness(of.current, Date.now()))))
+  return freshness(answers, Date.now())
+}
+
+const phase = (f: Freshness) => `${f.stale} ${f.failure?.message ?? ''}`
+
 // One clock for the whole page; its ticks cost a render of the small parts that show ages.
 const tickers = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
 export function useNow(): number {
   const [now, setNow] = useState(Date.now)
+  useTick(() => setNow(Date.now()))
+  return now
+}
+
+function useTick(tick: () => void) {
+  const latest = useRef(tick)
+  latest.current = tick
   useEffect(() => {
-    const tick = () => setNow(Date.now())
-    tickers.add(tick)
+    const mine = () => latest.current()
+    tickers.add(mine)
     timer ??= setInterval(() => {
       for (const t of tickers) t()
     }, 1000)
     return () => {
-      tickers.delete(tick)
+      tickers.delete(mine)
       if (tickers.size === 0) {
         clearInterval(timer)
         timer = undefined
       }
     }
   }, [])
-  return now
 }

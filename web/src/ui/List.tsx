@@ -1,5 +1,5 @@
 import { failureOf } from '../hub/errors'
-import { type Answered, freshness, useNow } from '../live/asked'
+import { type Answered, useFreshness } from '../live/asked'
 import { Failed, Stale, Waiting } from './Panel'
 
 type Asked = Answered & { data: unknown; isPending: boolean; refetch: () => unknown }
@@ -18,7 +18,7 @@ export function List({
   nothing: React.ReactNode
   children: React.ReactNode
 }) {
-  const fresh = freshness([of], useNow())
+  const fresh = useFreshness([of])
   const again = () => void of.refetch()
   return (
     <>

@@ -41,11 +41,12 @@ export function Stale({ of, again }: { of: Freshness; again: () => void }) {
   if (!of.failure && !of.stale) return null
   return (
     <div className="notice bad" role="status">
-      {of.asOf > 0 ? (
+      {of.asOf > 0 && (
         <>
-          Shown as of {clock(of.asOf)}, {age(now - of.asOf)} ago.{' '}
+          {of.failure?.away ? 'Offline since' : 'As of'} {clock(of.asOf)}, showing what was known then,{' '}
+          {age(now - of.asOf)} ago.{' '}
         </>
-      ) : null}
+      )}
       {of.failure ? plain(of.failure.message) : 'No newer answer has come.'}{' '}
       <button type="button" onClick={again}>
         Ask again

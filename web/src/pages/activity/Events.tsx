@@ -1,9 +1,8 @@
-import { useQuery } from '@connectrpc/connect-query'
-import { keepPreviousData } from '@tanstack/react-query'
 import { Link } from 'react-router'
 import { EventService, Severity } from '../../gen/fairlead/console/v1/event_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
@@ -11,10 +10,10 @@ import { plain, shortCommit } from '../../ui/text'
 
 export function Events({ filter, size }: { filter: string; size: number }) {
   const pages = usePages(filter)
-  const list = useQuery(
+  const list = useLive(
     EventService.method.listEvents,
     { filter, pageSize: size, pageToken: pages.token },
-    { placeholderData: keepPreviousData },
+    { keep: true },
   )
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />

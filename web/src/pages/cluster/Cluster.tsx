@@ -1,4 +1,3 @@
-import { useQuery } from '@connectrpc/connect-query'
 import { Link, useParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
@@ -6,7 +5,8 @@ import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
-import { freshness, useNow } from '../../live/asked'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { isState, worstFirst } from '../../state/states'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -15,14 +15,14 @@ import { Events } from '../activity/Events'
 
 export function Cluster() {
   const { name = '' } = useParams()
-  const got = useQuery(ClusterService.method.getCluster, { name })
+  const got = useLive(ClusterService.method.getCluster, { name })
   const filter = `cluster = ${quote(name)}`
-  const services = useQuery(LiveService.method.countResources, {
+  const services = useLive(LiveService.method.countResources, {
     kind: Kind.SERVICE,
     filter,
     groupBy: ['state'],
   })
-  const fresh = freshness([got], useNow())
+  const fresh = useFreshness([got])
   const status = got.data?.cluster?.status
   return (
     <>

@@ -1,9 +1,8 @@
-import { useQuery } from '@connectrpc/connect-query'
-import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { Column } from '../../ui/Column'
 import { List } from '../../ui/List'
@@ -19,7 +18,7 @@ export function Clusters() {
   const filter = toFilter(params.get('q') ?? '')
   const orderBy = params.get('sort') ?? 'connected'
   const pages = usePages(`${filter}\n${orderBy}`)
-  const list = useQuery(
+  const list = useLive(
     ClusterService.method.listClusters,
     {
       filter,
@@ -28,7 +27,7 @@ export function Clusters() {
       pageToken: pages.token,
       readMask: { paths: ['metadata.name', 'metadata.labels', 'status'] },
     },
-    { placeholderData: keepPreviousData },
+    { keep: true },
   )
   return (
     <>

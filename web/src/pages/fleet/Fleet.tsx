@@ -1,4 +1,3 @@
-import { useQuery } from '@connectrpc/connect-query'
 import { Link, useSearchParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
@@ -8,7 +7,8 @@ import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
-import { freshness, useNow } from '../../live/asked'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf, worstFirst } from '../../state/states'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -21,17 +21,17 @@ const most = 400
 export function Fleet() {
   const [params] = useSearchParams()
   const group = params.get('group') ?? ''
-  const services = useQuery(LiveService.method.countResources, {
+  const services = useLive(LiveService.method.countResources, {
     kind: Kind.SERVICE,
     groupBy: ['cluster', 'state'],
   })
   const by = group ? [`labels.${group}`] : []
-  const clusters = useQuery(LiveService.method.countResources, {
+  const clusters = useLive(LiveService.method.countResources, {
     kind: Kind.CLUSTER,
     groupBy: ['name', 'connected', ...by],
   })
   const asked = [services, clusters]
-  const fresh = freshness(asked, useNow())
+  const fresh = useFreshness(asked)
   const again = () => {
     for (const a of asked) void a.refetch()
   }
@@ -72,7 +72,7 @@ export function Fleet() {
 }
 
 function NeedsAPerson() {
-  const list = useQuery(ServiceService.method.listServices, {
+  const list = useLive(ServiceService.method.listServices, {
     filter: 'state >= waiting',
     orderBy: 'state desc, state_since desc',
     pageSize: 12,
@@ -105,7 +105,7 @@ function NeedsAPerson() {
 }
 
 function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
-  const labels = useQuery(ClusterService.method.listClusters, {
+  const labels = useLive(ClusterService.method.listClusters, {
     pageSize: 100,
     readMask: { paths: ['metadata.labels'] },
   })
@@ -168,7 +168,7 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
 }
 
 function Changed() {
-  const list = useQuery(EventService.method.listEvents, {
+  const list = useLive(EventService.method.listEvents, {
     filter: 'time > 1h AND type : service',
     pageSize: 10,
   })
@@ -191,7 +191,7 @@ function Changed() {
 }
 
 function Trouble() {
-  const list = useQuery(SourceService.method.listSources, {
+  const list = useLive(SourceService.method.listSources, {
     filter: 'state = failing',
     orderBy: 'state_since desc',
     pageSize: 10,

@@ -1,11 +1,11 @@
-import { useQuery } from '@connectrpc/connect-query'
 import { Link, useParams } from 'react-router'
 import type { Service as Resource } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
-import { freshness, useNow } from '../../live/asked'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf } from '../../state/states'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -22,9 +22,9 @@ const tabs = ['overview', 'objects', 'diff', 'events', 'history', 'yaml']
 
 export function Service() {
   const { name = '' } = useParams()
-  const got = useQuery(ServiceService.method.getService, { name })
+  const got = useLive(ServiceService.method.getService, { name })
   const tab = useTab(tabs)
-  const fresh = freshness([got], useNow())
+  const fresh = useFreshness([got])
   const service = got.data?.service
   const again = () => void got.refetch()
   if (got.error && !service)

@@ -1,5 +1,3 @@
-import { useQuery } from '@connectrpc/connect-query'
-import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
@@ -7,6 +5,7 @@ import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
@@ -38,16 +37,12 @@ export function Services() {
   const filter = toFilter(params.get('q') ?? '')
   const orderBy = params.get('sort') ?? worstAndNewest
   const pages = usePages(`${filter}\n${orderBy}`)
-  const list = useQuery(
+  const list = useLive(
     ServiceService.method.listServices,
     { filter, orderBy, pageSize: size, pageToken: pages.token, readMask: { paths } },
-    { placeholderData: keepPreviousData },
+    { keep: true },
   )
-  const counted = useQuery(
-    LiveService.method.countResources,
-    { kind: Kind.SERVICE, filter },
-    { placeholderData: keepPreviousData },
-  )
+  const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
   return (
     <>

@@ -1,10 +1,9 @@
-import { useQuery } from '@connectrpc/connect-query'
-import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
 import type { Source } from '../../gen/fairlead/console/v1/resources_pb'
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
 import { quote, toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
+import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { Column } from '../../ui/Column'
 import { List } from '../../ui/List'
@@ -21,10 +20,10 @@ export function Sources() {
   const filter = toFilter(params.get('q') ?? '')
   const orderBy = params.get('sort') ?? worstFirst
   const pages = usePages(`${filter}\n${orderBy}`)
-  const list = useQuery(
+  const list = useLive(
     SourceService.method.listSources,
     { filter, orderBy, pageSize: size, pageToken: pages.token },
-    { placeholderData: keepPreviousData },
+    { keep: true },
   )
   return (
     <>

@@ -1,0 +1,139 @@
+import { create, type DescMessage, type DescMethodUnary, type Message } from '@bufbuild/protobuf'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import {
+  type Event,
+  EventService,
+  ListEventsRequestSchema,
+} from '../gen/fairlead/console/v1/event_service_pb'
+import {
+  CountResourcesRequestSchema,
+  ListQuerySchema,
+  LiveService,
+  type Query,
+  QuerySchema,
+  type WatchQueriesResponse,
+} from '../gen/fairlead/console/v1/live_service_pb'
+import { quote } from '../hub/filter'
+
+// A page of events grows by what happens. Beyond, it is asked for anew.
+const mostEvents = 1000
+
+type Fields = Record<string, unknown>
+type Listed = { resource: Message; version: bigint }
+
+// Answer keeps what the stream tells of one method's answer, and is that answer.
+export type Answer = {
+  // The query, with what is known of its answer so far.
+  query: (name: string) => Query
+  // Takes a message in. The answer of the method, if there is one now.
+  take: (m: WatchQueriesResponse) => Message | undefined
+}
+
+// The stream carries lists, single resources, counts and events. Other methods are asked again and again.
+export function answerOf(method: DescMethodUnary, input: Fields): Answer | undefined {
+  if (method === LiveService.method.countResources) return counts(input)
+  if (method === EventService.method.listEvents) return input.pageToken ? undefined : events(input)
+  const [verb, kind] = /^(List|Get)(\w+)$/.exec(method.name)?.slice(1) ?? []
+  if (!verb || !kind || !method.parent.typeName.startsWith('fairlead.console.v1.')) return undefined
+  const field = method.output.fields.find((f) => f.message && f.message.typeName !== 'google.protobuf.Any')
+  const number = field?.message && kindOf(field.message)
+  if (!field || !number) return undefined
+  if (verb === 'List' && field.fieldKind === 'list')
+    return list(method.output, field.localName, number, input)
+  if (verb === 'Get' && field.fieldKind === 'message')
+    return single(method.output, field.localName, number, input)
+  return undefined
+}
+
+function kindOf(of: DescMessage): Kind | undefined {
+  const word = of.name.replace(/(?<!^)([A-Z])/g, '_$1').toUpperCase()
+  return of.typeName.startsWith('fairlead.console.v1.') ? Kind[word as keyof typeof Kind] : undefined
+}
+
+function counts(input: Fields): Answer {
+  return {
+    query: (name) =>
+      create(QuerySchema, {
+        name,
+        query: { case: 'counts', value: create(CountResourcesRequestSchema, input) },
+      }),
+    take: (m) => (m.event.case === 'counts' ? m.event.value : undefined),
+  }
+}
+
+function list(output: DescMessage, field: string, kind: Kind, input: Fields): Answer {
+  const page = listed(kind, input)
+  return {
+    query: page.query,
+    take: (m) => {
+      const found = page.take(m)
+      return found && create(output, { [field]: found.resources, nextPageToken: found.next } as Fields)
+    },
+  }
+}
+
+function single(output: DescMessage, field: string, kind: Kind, input: Fields): Answer {
+  const page = listed(kind, { filter: `name = ${quote(String(input.name ?? ''))}`, pageSize: 1 })
+  return {
+    query: page.query,
+    // Without a resource there is no answer but an error, which the method itself words.
+    take: (m) => {
+      const found = page.take(m)?.resources[0]
+      return found && create(output, { [field]: found } as Fields)
+    },
+  }
+}
+
+function listed(kind: Kind, input: Fields) {
+  let names: string[] | undefined
+  let rows = new Map<string, Listed>()
+  return {
+    query: (name: string) =>
+      create(QuerySchema, {
+        name,
+        query: { case: 'list', value: create(ListQuerySchema, { ...input, kind }) },
+        known: [...rows].map(([name, { version }]) => ({ name, version })),
+      }),
+    take: (m: WatchQueriesResponse) => {
+      if (m.event.case !== 'list') return undefined
+      for (const { resource, version } of m.event.value.resources) {
+        const value = resource?.resource.value
+        if (value) rows.set(value.metadata?.name ?? '', { resource: value, version })
+      }
+      names = m.event.value.names?.names ?? names ?? []
+      rows = new Map(
+        names.flatMap((name) => {
+          const row = rows.get(name)
+          return row ? [[name, row]] : []
+        }),
+      )
+      return { resources: [...rows.values()].map((r) => r.resource), next: m.event.value.nextPageToken }
+    },
+  }
+}
+
+function events(input: Fields): Answer {
+  let list: Event[] = []
+  let next = ''
+  let resume = ''
+  return {
+    query: (name) =>
+      create(QuerySchema, {
+        name,
+        query: { case: 'events', value: create(ListEventsRequestSchema, input) },
+        resumeToken: list.length > mostEvents ? '' : resume,
+      }),
+    take: (m) => {
+      if (m.event.case !== 'events') return undefined
+      const { whole, events, nextPageToken, resumeToken } = m.event.value
+      if (whole) next = nextPageToken
+      list = whole ? events : [...events.toReversed(), ...list]
+      resume = resumeToken
+      return create(EventService.method.listEvents.output, {
+        events: list,
+        nextPageToken: next,
+        resumeToken,
+      })
+    },
+  }
+}

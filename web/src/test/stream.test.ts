@@ -1,0 +1,207 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
+import { EventService, type ListEventsResponse } from '../gen/fairlead/console/v1/event_service_pb'
+import {
+  LiveService,
+  type Query,
+  type WatchQueriesResponse,
+  WatchQueriesResponseSchema,
+} from '../gen/fairlead/console/v1/live_service_pb'
+import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
+import {
+  type GetServiceResponse,
+  type ListServicesResponse,
+  ServiceService,
+} from '../gen/fairlead/console/v1/service_service_pb'
+import { answerOf } from '../live/answers'
+import { Stream } from '../live/stream'
+
+const message = (m: MessageInitShape<typeof WatchQueriesResponseSchema>) =>
+  create(WatchQueriesResponseSchema, m)
+const service = (name: string, version: bigint, labels: Record<string, string> = {}) => ({
+  version,
+  resource: { resource: { case: 'service' as const, value: { metadata: { name, labels } } } },
+})
+const names = (list: unknown) => (list as ListServicesResponse).services.map((s) => s.metadata?.name)
+
+describe('an answer is put together from what the stream tells', () => {
+  test('of a list', () => {
+    const answer = answerOf(ServiceService.method.listServices, { filter: 'state >= degraded', pageSize: 2 })
+    const query = answer?.query('q')
+    expect(query?.query).toMatchObject({
+      case: 'list',
+      value: { kind: Kind.SERVICE, filter: 'state >= degraded' },
+    })
+    const list = (value: object) => message({ event: { case: 'list', value } })
+    expect(
+      names(
+        answer?.take(list({ names: { names: ['a', 'b'] }, resources: [service('a', 1n), service('b', 2n)] })),
+      ),
+    ).toEqual(['a', 'b'])
+    // One changes in its place.
+    const changed = answer?.take(
+      list({ resources: [service('a', 3n, { env: 'prod' })] }),
+    ) as ListServicesResponse
+    expect(names(changed)).toEqual(['a', 'b'])
+    expect(changed.services[0]?.metadata?.labels).toEqual({ env: 'prod' })
+    // One enters, one leaves.
+    const moved = answer?.take(list({ names: { names: ['c', 'a'] }, resources: [service('c', 4n)] }))
+    expect(names(moved)).toEqual(['c', 'a'])
+    expect(answer?.query('q').known).toMatchObject([
+      { name: 'c', version: 4n },
+      { name: 'a', version: 3n },
+    ])
+  })
+  test('of one resource, and of one that is not there', () => {
+    const answer = answerOf(ServiceService.method.getService, { name: 'web' })
+    expect(answer?.query('q').query.value).toMatchObject({ filter: 'name = web', pageSize: 1 })
+    const got = answer?.take(
+      message({
+        event: { case: 'list', value: { names: { names: ['web'] }, resources: [service('web', 1n)] } },
+      }),
+    ) as GetServiceResponse
+    expect(got.service?.metadata?.name).toBe('web')
+    expect(
+      answer?.take(message({ event: { case: 'list', value: { names: { names: [] } } } })),
+    ).toBeUndefined()
+  })
+  test('of events, the newest first', () => {
+    const answer = answerOf(EventService.method.listEvents, { filter: '', pageSize: 2 })
+    const tell = (value: object) =>
+      (
+        answer?.take(message({ event: { case: 'events', value } })) as ListEventsResponse | undefined
+      )?.events.map((e) => e.id)
+    expect(
+      tell({ whole: true, events: [{ id: '2' }, { id: '1' }], nextPageToken: 't', resumeToken: '2' }),
+    ).toEqual(['2', '1'])
+    expect(tell({ events: [{ id: '3' }, { id: '4' }], resumeToken: '4' })).toEqual(['4', '3', '2', '1'])
+    expect(answer?.query('q').resumeToken).toBe('4')
+  })
+  test('of what the stream does not carry there is none', () => {
+    expect(answerOf(ObjectService.method.getServiceDiff, { name: 'web' })).toBeUndefined()
+    expect(answerOf(EventService.method.listEvents, { pageToken: '7' })).toBeUndefined()
+    expect(answerOf(LiveService.method.countResources, { kind: Kind.SERVICE })).toBeDefined()
+    expect(answerOf(ClusterService.method.listClusters, {})).toBeDefined()
+  })
+})
+
+// A console that tells what a test has it tell.
+class Told {
+  queries: Query[]
+  aborted = false
+  #waiting: ((r: IteratorResult<WatchQueriesResponse>) => void) | undefined
+  #fail: ((e: unknown) => void) | undefined
+  constructor(queries: Query[], signal: AbortSignal) {
+    this.queries = queries
+    signal.addEventListener('abort', () => {
+      this.aborted = true
+      this.#fail?.(new Error('aborted'))
+    })
+  }
+  async tell(m: MessageInitShape<typeof WatchQueriesResponseSchema>) {
+    this.#waiting?.({ done: false, value: message(m) })
+    await vi.advanceTimersByTimeAsync(0)
+  }
+  async break() {
+    this.#fail?.(new TypeError('Failed to fetch'))
+    await vi.advanceTimersByTimeAsync(0)
+  }
+  [Symbol.asyncIterator]() {
+    return {
+      next: () =>
+        new Promise<IteratorResult<WatchQueriesResponse>>((resolve, reject) => {
+          this.#waiting = resolve
+          this.#fail = reject
+        }),
+    }
+  }
+}
+
+describe('the stream of a tab', () => {
+  let opened: Told[]
+  let stream: Stream
+  const heartbeat = { event: { case: 'heartbeat' as const, value: {} } }
+  const make = () => answerOf(LiveService.method.countResources, { kind: Kind.SERVICE }) ?? expect.fail()
+  beforeEach(() => {
+    vi.useFakeTimers()
+    opened = []
+    stream = new Stream((request, signal) => {
+      const told = new Told(request.queries as Query[], signal)
+      opened.push(told)
+      return told as AsyncIterable<WatchQueriesResponse>
+    })
+  })
+  afterEach(() => {
+    stream.pause(true)
+    vi.useRealTimers()
+  })
+  const last = () => opened.at(-1) ?? expect.fail()
+
+  test('carries all that a page asks, and is live from its first heartbeat on', async () => {
+    const told: unknown[] = []
+    stream.want('a', make, (data) => told.push(data))
+    stream.want('b', make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    expect(opened.length).toBe(1)
+    expect(last().queries.map((q) => q.name)).toEqual(['a', 'b'])
+    await last().tell({ name: 'a', event: { case: 'counts', value: { counts: [{ count: 3 }] } } })
+    expect(told).toMatchObject([{ counts: [{ count: 3 }] }])
+    expect(stream.carries('a')).toBe(false)
+    await last().tell(heartbeat)
+    expect(stream.carries('a')).toBe(true)
+    expect(stream.carries('b')).toBe(false)
+  })
+  test('closes the old one when the next one stands', async () => {
+    const leave = stream.want('a', make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    await last().tell(heartbeat)
+    stream.want('b', make, () => {})
+    leave()
+    await vi.advanceTimersByTimeAsync(200)
+    expect(last().queries.map((q) => q.name)).toEqual(['b'])
+    expect(opened[0]?.aborted).toBe(false)
+    await last().tell(heartbeat)
+    expect(opened[0]?.aborted).toBe(true)
+    expect(stream.status.live).toBe(true)
+  })
+  test('that breaks says so at once, and is tried again', async () => {
+    stream.want('a', make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    await last().tell(heartbeat)
+    await last().break()
+    expect(stream.status).toMatchObject({ live: false, failure: { away: true } })
+    expect(stream.status.nextTry).toBeGreaterThan(Date.now())
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(opened.length).toBe(2)
+    await last().tell(heartbeat)
+    expect(stream.status.live).toBe(true)
+  })
+  test('that is silent for 25 s is taken as broken', async () => {
+    stream.want('a', make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    await last().tell(heartbeat)
+    await vi.advanceTimersByTimeAsync(24_000)
+    expect(stream.status.live).toBe(true)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect(stream.status.live).toBe(false)
+  })
+  test('of a tab that nobody sees is closed', async () => {
+    stream.want('a', make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    await last().tell(heartbeat)
+    stream.pause(true)
+    expect(last().aborted).toBe(true)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(opened.length).toBe(1)
+    stream.pause(false)
+    await vi.advanceTimersByTimeAsync(100)
+    expect(opened.length).toBe(2)
+  })
+  test('asks at most 16 questions; the others are polled', async () => {
+    for (let i = 0; i < 20; i++) stream.want(`q${i}`, make, () => {})
+    await vi.advanceTimersByTimeAsync(100)
+    expect(last().queries.length).toBe(16)
+  })
+})
