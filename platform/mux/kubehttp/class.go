@@ -17,7 +17,7 @@ const (
 	// Exec gets into pods, nodes and services, or makes somebody run there: exec, attach, port-forward, proxy, debug; and whatever
 	// subresource that is not known is read.
 	Exec
-	// Secrets reads or writes secrets, or makes tokens; and whatever can't be told.
+	// Secrets reads or writes secrets, or makes tokens and certificates; and whatever can't be told.
 	Secrets
 )
 
@@ -57,10 +57,16 @@ func ClassOf(method, path string, info Info) Class {
 		case "exec", "attach", "portforward", "proxy", "ephemeralcontainers":
 			return Exec
 		}
+	case "certificatesigningrequests":
+		if info.Subresource == "approval" && !reads {
+			return Secrets // it makes a certificate that others log in with
+		}
 	case "selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews":
 		return Read
 	}
 	switch {
+	case info.Group == "" && info.Resource == "proxy": // the old spelling of the subresource
+		return Exec
 	case info.Subresource == "proxy", info.Subresource == "exec", info.Subresource == "portforward":
 		return Exec // of what others may call so
 	case reads && !readable(info):
@@ -71,11 +77,15 @@ func ClassOf(method, path string, info Info) Class {
 	return Write
 }
 
-// readable tells the resources and subresources that are nothing but data.
+// readable tells the subresources that are nothing but data.
 func readable(info Info) bool {
 	switch info.Subresource {
 	case "", "status", "scale", "log":
-		return info.Group != "" || info.Resource != "proxy" // the old spelling of the subresource
+		return true
+	case "resize":
+		return info.Group == "" && info.Resource == "pods"
+	case "approval":
+		return info.Group == "certificates.k8s.io"
 	}
 	return info.Group == "custom.metrics.k8s.io" // where it is the name of a metric
 }

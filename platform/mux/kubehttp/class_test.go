@@ -65,6 +65,15 @@ func TestClassOfRequests(t *testing.T) {
 		"GET /apis/authorization.k8s.io/v1/selfsubjectaccessreviews":                            kubehttp.Read,
 		"GET /api/v1/namespaces/x/pods/web/exec/trailing":                                       kubehttp.Exec,
 		"DELETE /apis/certificates.k8s.io/v1/certificatesigningrequests":                        kubehttp.Write,
+		"GET /apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval":                kubehttp.Read,
+		"PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval":                kubehttp.Secrets,
+		"GET /apis/example.com/v1/namespaces/x/boats/b/approval":                                kubehttp.Exec,
+		"GET /api/v1/namespaces/x/pods/web/resize":                                              kubehttp.Read,
+		"PATCH /api/v1/namespaces/x/pods/web/resize":                                            kubehttp.Write,
+		"GET /apis/example.com/v1/namespaces/x/pods/web/resize":                                 kubehttp.Exec,
+		"POST /api/v1/proxy/namespaces/x/services/web/run":                                      kubehttp.Exec,
+		"DELETE /api/v1/proxy/nodes/n/run":                                                      kubehttp.Exec,
+		"GET /apis/example.com/v1/proxies/p":                                                    kubehttp.Read,
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		u, err := url.Parse(target)
