@@ -99,6 +99,10 @@ func TestLeastRightsNameTheAccountsThatTheAgentMayBe(t *testing.T) {
 	if !strings.Contains(string(text), `"--impersonate-accounts=ci/*,shop/deployer,shop/jobs,"`) {
 		t.Errorf("the agent is not told the accounts:\n%s", text)
 	}
+	// It drops other groups of people, where the API server would refuse all of the request.
+	if !strings.Contains(string(text), `"--tunnel-user=ada@example.com"`) || !strings.Contains(string(text), `"--tunnel-group=fairlead:admins"`) {
+		t.Errorf("the agent is not told the users and groups:\n%s", text)
+	}
 	all := map[string][]string{} // by namespace, or "" for the whole cluster
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {

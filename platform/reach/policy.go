@@ -19,6 +19,11 @@ type Policy struct {
 	// GroupPrefix is put before the groups that an identity provider gives people, so that none of them is by chance one that the cluster
 	// has bound already.
 	GroupPrefix string
+	// Users are the only ones that are let through, if there are any.
+	Users []string
+	// Groups are the only ones that people are impersonated with, as the cluster knows them (with GroupPrefix), if there are any. A person's other groups
+	// are dropped.
+	Groups []string
 	// ReadOnly lets nobody change anything, nor get into pods, nodes and services, nor reach secrets.
 	ReadOnly bool
 	// Namespaces are the only ones that may be looked into, if there are any; nothing besides namespaces then,
@@ -35,6 +40,11 @@ func (p Policy) group(name string) string {
 		return name
 	}
 	return p.GroupPrefix + name
+}
+
+// passes tells whether the cluster gets to know a group of the hub's.
+func (p Policy) passes(group string) bool {
+	return len(p.Groups) == 0 || slices.Contains(p.Groups, p.group(group))
 }
 
 // check says why a request is refused, or returns nil.

@@ -104,3 +104,21 @@ func TestGroupsOfAProviderAreNoGroupsOfTheCluster(t *testing.T) {
 		}
 	}
 }
+
+// Where the cluster names groups, a person with others comes in without these, and is not kept out for them.
+func TestGroupsThatTheClusterDoesNotNameAreDropped(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	startWith(t, h, newAPI(t, echo).URL, reach.Policy{GroupPrefix: "oidc:", Users: []string{"alice", "bob"}, Groups: []string{"oidc:dev", "fairlead:admins"}})
+	s := next(t, h)
+	resp, body := get(t, s, muxhttp.Caller{User: "alice", Groups: []string{"dev", "ops", "fairlead:admins", "fairlead:others", "system:masters"}}, "/api", nil)
+	if resp.StatusCode != http.StatusOK || strings.Count(body, "Impersonate-Group") != 2 || !strings.Contains(body, "Impersonate-Group: oidc:dev") || !strings.Contains(body, "Impersonate-Group: fairlead:admins") {
+		t.Errorf("API server gets %d\n%s", resp.StatusCode, body)
+	}
+	if resp, body := get(t, s, muxhttp.Caller{User: "bob", Groups: []string{"ops"}}, "/api", nil); resp.StatusCode != http.StatusOK || strings.Contains(body, "Impersonate-Group") {
+		t.Errorf("without any of them: %d\n%s", resp.StatusCode, body)
+	}
+	if resp, body := get(t, s, muxhttp.Caller{User: "eve", Groups: []string{"dev"}}, "/api", nil); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "--tunnel-user") {
+		t.Errorf("somebody whom the cluster does not name: %d\n%s", resp.StatusCode, body)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -107,7 +108,9 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 	kubehttp.StripRequest(r.Trailer)
 	header.Set("Impersonate-User", caller.User)
 	for _, g := range caller.Groups {
-		header.Add("Impersonate-Group", p.policy.group(g))
+		if p.policy.passes(g) {
+			header.Add("Impersonate-Group", p.policy.group(g))
+		}
 	}
 	for k, values := range caller.Extra {
 		for _, v := range values {
@@ -163,8 +166,14 @@ func (p Policy) checkCaller(c muxhttp.Caller) error {
 	if c.User == "" {
 		return errors.New("it does not say who asks")
 	}
-	for _, name := range append([]string{c.User}, c.Groups...) {
-		if err := p.checkName(name); err != nil {
+	if len(p.Users) > 0 && !slices.Contains(p.Users, c.User) {
+		return fmt.Errorf("user %q is none of those that this cluster's agent lets in, by its --tunnel-user", c.User)
+	}
+	if err := p.checkName(c.User); err != nil {
+		return err
+	}
+	for _, g := range c.Groups {
+		if err := p.checkName(g); err != nil && p.passes(g) {
 			return err
 		}
 	}

@@ -105,6 +105,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
 	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false, "let people in through the tunnel whose user or groups begin with system: or kubeadm:, which are Kubernetes' own")
 	fs.StringVar(&c.Tunnel.GroupPrefix, "tunnel-group-prefix", "", "`text` before the groups of people who come through the tunnel, as the cluster's RBAC knows them; not before those of the hub (fairlead:)")
+	fs.Func("tunnel-user", "`user` as whom people come through the tunnel, and nobody else; may be given several times; default: anybody", each(&c.Tunnel.Users))
+	fs.Func("tunnel-group", "`group` of people who come through the tunnel, as the cluster's RBAC knows it (with --tunnel-group-prefix): their other groups are dropped; may be given several times; default: all groups count", each(&c.Tunnel.Groups))
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
@@ -113,6 +115,17 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
 	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
+}
+
+// each appends what a flag is given to a list: names of groups may have commas.
+func each(to *[]string) func(string) error {
+	return func(name string) error {
+		if name == "" {
+			return errors.New("must not be empty")
+		}
+		*to = append(*to, name)
+		return nil
+	}
 }
 
 // Validate says what is missing.
