@@ -54,7 +54,7 @@ type door struct {
 	// shaking are the connections of a network in their handshake: the newest is turned away where it has half of the door. strangers are
 	// those after it on which nobody has shown an identity.
 	shaking   *shares.Shares
-	strangers *room
+	strangers *shares.Room
 	trusted   proxies // who call for others, and are no strangers
 
 	open   atomic.Int64 // connections
@@ -76,7 +76,7 @@ func openDoor(l net.Listener, config *tls.Config, limit int64, trusted proxies, 
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
-		shaking: shares.New(max(limit/2, leastShare)), strangers: newRoom(int(max(min(strangersPerNetwork, limit/2), leastShare)), int(max(limit-limit/4, leastShare))), trusted: trusted,
+		shaking: shares.New(max(limit/2, leastShare)), strangers: shares.NewRoom(int(max(min(strangersPerNetwork, limit/2), leastShare)), int(max(limit-limit/4, leastShare))), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)
@@ -157,7 +157,7 @@ func (d *door) enter(c net.Conn) {
 // meet counts a connection as a stranger's until somebody shows an identity on it.
 func (d *door) meet(g *guest) {
 	if g.network != "" {
-		g.place.Store(d.strangers.enter(g.network, func() { _ = g.TCPConn.Close() })) // the server closes the guest then
+		g.place.Store(d.strangers.Enter(g.network, func() { _ = g.TCPConn.Close() })) // the server closes the guest then
 	}
 }
 
@@ -216,14 +216,14 @@ type guest struct {
 	door *door
 	gone atomic.Bool
 
-	network string                // "": it does not count
-	place   atomic.Pointer[place] // among strangers
+	network string                       // "": it does not count
+	place   atomic.Pointer[shares.Place] // among strangers
 }
 
 // known takes a connection out of the strangers' count.
 func (g *guest) known() {
 	if p := g.place.Swap(nil); p != nil {
-		g.door.strangers.leave(p)
+		g.door.strangers.Leave(p)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/shares"
 )
 
 const (
@@ -29,11 +30,11 @@ const (
 // a stranger holds no more than openBodies times openBodyBytes, whatever the handlers do.
 type bodies struct {
 	patience time.Duration
-	waiting  *room // for those that have not arrived whole
+	waiting  *shares.Room // for those that have not arrived whole
 }
 
 func newBodies() *bodies {
-	return &bodies{patience: openBodyTime, waiting: newRoom(openBodiesPerNetwork, openBodies)}
+	return &bodies{patience: openBodyTime, waiting: shares.NewRoom(openBodiesPerNetwork, openBodies)}
 }
 
 // refusedBody says why a request without an identity is refused.
@@ -67,9 +68,9 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) *refusedBody {
 	}
 	timed := boundBodyTime(w, r, b.patience)
 	defer timed.stop()
-	p := b.waiting.enter(addresses.Network(r.RemoteAddr), timed.end)
+	p := b.waiting.Enter(addresses.Network(r.RemoteAddr), timed.end)
 	whole, err := io.ReadAll(http.MaxBytesReader(w, r.Body, openBodyBytes))
-	b.waiting.leave(p)
+	b.waiting.Leave(p)
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return bodyTooLarge()

@@ -140,29 +140,6 @@ func TestSlowBodyBeforeALoginIsCut(t *testing.T) {
 	}
 }
 
-func TestRoomForManyNetworksIsBounded(t *testing.T) {
-	t.Parallel()
-	r := newRoom(2, 10)
-	var cut []string
-	enter := func(network string) *place { return r.enter(network, func() { cut = append(cut, network) }) }
-	for i := range 10 {
-		enter(fmt.Sprintf("192.0.2.%d", i))
-	}
-	last := enter("198.51.100.1")
-	if len(cut) != 1 || cut[0] != "192.0.2.0" {
-		t.Errorf("cut: %v", cut)
-	}
-	r.leave(last)
-	r.leave(last)
-	enter("198.51.100.2")
-	if len(cut) != 1 {
-		t.Errorf("cut: %v", cut)
-	}
-	if n := len(r.networks); n != 10 {
-		t.Errorf("%d networks are known", n)
-	}
-}
-
 func TestTheTimeOfABodyBeforeALoginIsShort(t *testing.T) {
 	t.Parallel()
 	if b := newBodies(); b.patience > 10*time.Second {

@@ -1,6 +1,9 @@
 package shares
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestOneOwnerTakesNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
@@ -19,5 +22,28 @@ func TestOneOwnerTakesNoMoreThanItsShare(t *testing.T) {
 	s.Give("b", 3)
 	if len(s.held) != 0 {
 		t.Errorf("owners are remembered: %v", s.held)
+	}
+}
+
+func TestRoomForManyNetworksIsBounded(t *testing.T) {
+	t.Parallel()
+	r := NewRoom(2, 10)
+	var cut []string
+	enter := func(network string) *Place { return r.Enter(network, func() { cut = append(cut, network) }) }
+	for i := range 10 {
+		enter(fmt.Sprintf("192.0.2.%d", i))
+	}
+	last := enter("198.51.100.1")
+	if len(cut) != 1 || cut[0] != "192.0.2.0" {
+		t.Errorf("cut: %v", cut)
+	}
+	r.Leave(last)
+	r.Leave(last)
+	enter("198.51.100.2")
+	if len(cut) != 1 {
+		t.Errorf("cut: %v", cut)
+	}
+	if n := len(r.networks); n != 10 {
+		t.Errorf("%d networks are known", n)
 	}
 }

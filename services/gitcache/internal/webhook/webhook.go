@@ -4,7 +4,8 @@
 //
 // Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong
 // signature get the same answer, after the same work; a body goes through the hash and is kept nowhere; how
-// many are worked on, how large and how slow they may be is bounded; a token is in no log or answer.
+// many are worked on, how large and how slow they may be is bounded; a token is in no log or answer. A webhook without a proof
+// takes nothing from those with one: rates count signed webhooks only, and a body that is waited for makes room for a new one.
 package webhook
 
 import (
@@ -21,7 +22,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/shares"
 )
 
 // Path is where webhooks go: behind it stands the name of a source.
@@ -32,8 +37,10 @@ const (
 	maxBodyBytes = 25 << 20
 	// bodyTime bounds how long a body may take: Git hosts themselves give up after 10 s or so.
 	bodyTime = 20 * time.Second
-	// atOnce bounds the webhooks that are worked on. Each costs a hash and a buffer of 32 KiB.
-	atOnce = 64
+	// atOnce bounds the bodies that are waited for, and perNetwork those of one network, which a proxy in front may be for all. Each
+	// costs a hash and a buffer of 32 KiB. Beyond it the oldest is cut: that of a Git host arrives within moments.
+	atOnce     = 64
+	perNetwork = 48
 	// wakeTime bounds telling the owner.
 	wakeTime = 5 * time.Second
 	// wait is what those that are too many are told.
@@ -80,7 +87,7 @@ type Handler struct {
 	deps     Deps
 	tokens   *tokens
 	limits   *limits
-	slots    chan struct{}
+	bodies   *shares.Room  // for bodies that have not arrived whole
 	patience time.Duration // bodyTime, but in tests
 	nobody   []byte        // the token of sources that take no webhooks; nobody knows it
 }
@@ -88,7 +95,7 @@ type Handler struct {
 // New makes a handler.
 func New(deps Deps) *Handler {
 	return &Handler{
-		deps: deps, tokens: newTokens(deps.Token), limits: newLimits(), slots: make(chan struct{}, atOnce), patience: bodyTime, nobody: []byte(rand.Text()),
+		deps: deps, tokens: newTokens(deps.Token), limits: newLimits(), bodies: shares.NewRoom(perNetwork, atOnce), patience: bodyTime, nobody: []byte(rand.Text()),
 	}
 }
 
@@ -123,16 +130,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) answer {
 		return answer{http.StatusNotFound, Bad, "write " + Path + "<name of the source>"}
 	case h.deps.Ready() != nil:
 		return answer{http.StatusServiceUnavailable, Failed, "not ready"}
-	case !h.limits.allow(name):
-		return answer{http.StatusTooManyRequests, Limited, "too many webhooks for this source"}
 	case r.ContentLength > maxBodyBytes:
 		return tooLarge()
-	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		return answer{http.StatusTooManyRequests, Limited, "too many webhooks"}
+	case !claims(r.Header):
+		return refused()
 	}
 	return h.take(w, r, name)
 }
@@ -149,11 +150,14 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, name string) answ
 		}
 	}
 	sum := hmac.New(sha256.New, token)
-	if err := readBody(w, r, sum, h.patience); err != nil {
+	if err := h.readBody(w, r, sum); err != nil {
 		return badBody(err)
 	}
 	if !authentic(r.Header, token, sum.Sum(nil)) || !known {
-		return answer{http.StatusUnauthorized, Refused, "no source of this name takes webhooks, or the signature or token is wrong: compare the secret at the Git host with the source's webhookSecret"}
+		return refused()
+	}
+	if !h.limits.allow(name) {
+		return answer{http.StatusTooManyRequests, Limited, "too many webhooks for this source"}
 	}
 	if isPing(r.Header) {
 		return answer{http.StatusOK, Ping, "pong"}
@@ -167,15 +171,41 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, name string) answ
 	return answer{http.StatusAccepted, Accepted, "the source is being asked"}
 }
 
-// readBody puts a body through a hash.
-func readBody(w http.ResponseWriter, r *http.Request, sum hash.Hash, patience time.Duration) error {
-	control := http.NewResponseController(w)
-	timed := control.SetReadDeadline(time.Now().Add(patience)) == nil
+func refused() answer {
+	return answer{http.StatusUnauthorized, Refused, "no source of this name takes webhooks, or the signature or token is wrong: compare the secret at the Git host with the source's webhookSecret"}
+}
+
+// readBody puts a body through a hash. Other bodies may cut it.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum hash.Hash) error {
+	deadline := &deadline{control: http.NewResponseController(w)}
+	timed := deadline.set(time.Now().Add(h.patience))
+	place := h.bodies.Enter(addresses.Network(r.RemoteAddr), func() { deadline.set(time.Now()) })
 	_, err := io.Copy(sum, http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	h.bodies.Leave(place)
 	if timed && err == nil {
-		_ = control.SetReadDeadline(time.Time{}) // it could be set, so it can be lifted
+		deadline.set(time.Time{}) // it could be set, so it can be lifted
 	}
+	deadline.end()
 	return err
+}
+
+// deadline is that of a body. Another request may set it, but not once the body was read: the connection is the next request's then.
+type deadline struct {
+	mu      sync.Mutex // guards control
+	control *http.ResponseController
+}
+
+// set tells whether there is a deadline to set.
+func (d *deadline) set(at time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.control != nil && d.control.SetReadDeadline(at) == nil
+}
+
+func (d *deadline) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.control = nil
 }
 
 func badBody(err error) answer {
@@ -183,7 +213,7 @@ func badBody(err error) answer {
 		return tooLarge()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return answer{http.StatusRequestTimeout, Bad, "the body took too long"}
+		return answer{http.StatusRequestTimeout, Bad, "the body took too long, or too many others were begun: send it at once"}
 	}
 	return answer{http.StatusBadRequest, Bad, "the body was cut off"}
 }

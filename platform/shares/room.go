@@ -1,34 +1,35 @@
-package server
+package shares
 
 import (
 	"container/list"
 	"sync"
 )
 
-// room has places for what strangers hold: so many per network, and so many in all. Something new always gets a place, and where there is none
+// Room has places for what strangers hold: so many per network, and so many in all. Something new always gets a place, and where there is none
 // the oldest of its network, or of all, is cut: whoever is quick is never kept out by those who wait.
-type room struct {
+type Room struct {
 	perNetwork, most int
 
 	mu       sync.Mutex            // guards what follows
-	all      *list.List            // of *place, the oldest first
+	all      *list.List            // of *Place, the oldest first
 	networks map[string]*list.List // the same by network
 }
 
-// place is what somebody has in a room.
-type place struct {
+// Place is what somebody has in a room.
+type Place struct {
 	network     string
 	cut         func()
 	all, theirs *list.Element // nil: it left, or was cut
 }
 
-func newRoom(perNetwork, most int) *room {
-	return &room{perNetwork: perNetwork, most: most, all: list.New(), networks: map[string]*list.List{}}
+// NewRoom makes a room of so many places per network, and so many in all.
+func NewRoom(perNetwork, most int) *Room {
+	return &Room{perNetwork: perNetwork, most: most, all: list.New(), networks: map[string]*list.List{}}
 }
 
-// enter gives a place, which is left by leave, or by cut when another one needs it.
-func (r *room) enter(network string, cut func()) *place {
-	p := &place{network: network, cut: cut}
+// Enter gives a place, which is left by Leave, or by cut when another one needs it.
+func (r *Room) Enter(network string, cut func()) *Place {
+	p := &Place{network: network, cut: cut}
 	oldest := r.add(p)
 	if oldest != nil {
 		oldest.cut()
@@ -37,7 +38,7 @@ func (r *room) enter(network string, cut func()) *place {
 }
 
 // add returns who has to go.
-func (r *room) add(p *place) (oldest *place) {
+func (r *Room) add(p *Place) (oldest *Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	theirs, ok := r.networks[p.network]
@@ -48,9 +49,9 @@ func (r *room) add(p *place) (oldest *place) {
 	p.all, p.theirs = r.all.PushBack(p), theirs.PushBack(p)
 	switch {
 	case theirs.Len() > r.perNetwork:
-		oldest, _ = theirs.Front().Value.(*place)
+		oldest, _ = theirs.Front().Value.(*Place)
 	case r.all.Len() > r.most:
-		oldest, _ = r.all.Front().Value.(*place)
+		oldest, _ = r.all.Front().Value.(*Place)
 	}
 	if oldest != nil {
 		r.remove(oldest)
@@ -58,15 +59,15 @@ func (r *room) add(p *place) (oldest *place) {
 	return oldest
 }
 
-// leave gives a place back; more than once does no harm.
-func (r *room) leave(p *place) {
+// Leave gives a place back; more than once does no harm.
+func (r *Room) Leave(p *Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(p)
 }
 
 // remove needs the mutex.
-func (r *room) remove(p *place) {
+func (r *Room) remove(p *Place) {
 	if p.all == nil {
 		return
 	}
