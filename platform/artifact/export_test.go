@@ -1,7 +1,10 @@
 package artifact
 
 import (
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"time"
 )
 
@@ -72,4 +75,47 @@ func (s *Store) Trusts(d Digest) bool {
 	}
 	defer func() { _ = b.Close() }()
 	return b.trusted()
+}
+
+// RangeCost is how many stored bytes are read to serve one range of an artifact.
+func (s *Store) RangeCost(d Digest, header string) (read int64, err error) {
+	b, err := s.open(d)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = b.Close() }()
+	counted := &counting{ReaderAt: b.stored}
+	b.stored = counted
+	r := httptest.NewRequest(http.MethodGet, Path+string(d), http.NoBody)
+	r.Header.Set("Range", header)
+	defer func() {
+		if recover() != nil { // the connection is cut
+			read, err = counted.n, ErrCorrupt
+		}
+	}()
+	serveBlob(httptest.NewRecorder(), r, b)
+	return counted.n, nil
+}
+
+type counting struct {
+	io.ReaderAt
+	n int64
+}
+
+func (c *counting) ReadAt(p []byte, at int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, at)
+	c.n += int64(n)
+	return n, err
+}
+
+// TakeRanges takes all places of ranges.
+func (s *Store) TakeRanges() (giveBack func()) {
+	for range maxRanges {
+		s.ranges <- struct{}{}
+	}
+	return func() {
+		for range maxRanges {
+			<-s.ranges
+		}
+	}
 }

@@ -122,6 +122,14 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 	span, ranged := wantedRange(r, b.Digest())
 	if ranged {
 		enc = encodingIdentity
+		select {
+		case b.store.ranges <- struct{}{}:
+			defer func() { <-b.store.ranges }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many parts of artifacts are asked for: ask again, or for the whole", http.StatusTooManyRequests)
+			return
+		}
 	}
 	describe(w, b.Digest(), enc)
 	if fresh(r, b.Digest()) {

@@ -158,6 +158,25 @@ func TestHandlerServesRangesOfTheTar(t *testing.T) {
 	}
 }
 
+func TestFewRangesAreServedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir(), 0)
+	body := noise(1, 1000)
+	url := serve(t, s.Handler(allowAll)) + artifact.Path + string(put(t, s, body))
+	giveBack := s.TakeRanges()
+	resp, _ := request(t, http.MethodGet, url, "Range", "bytes=0-0")
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Etag") != "" {
+		t.Errorf("with all places taken: %s, %v", resp.Status, resp.Header)
+	}
+	if resp, got := request(t, http.MethodGet, url); resp.StatusCode != http.StatusOK || !bytes.Equal(got, body) {
+		t.Errorf("the whole artifact: %s", resp.Status)
+	}
+	giveBack()
+	if resp, got := request(t, http.MethodGet, url, "Range", "bytes=0-0"); resp.StatusCode != http.StatusPartialContent || len(got) != 1 {
+		t.Errorf("with places free again: %s", resp.Status)
+	}
+}
+
 func TestUnknownAndForbiddenLookAlike(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir(), 0)

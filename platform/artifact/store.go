@@ -33,6 +33,8 @@ const (
 	maxQuarantinedBytes = 64 << 20
 	// maxPassing artifacts are passed through at once: each is made or fetched for one caller alone.
 	maxPassing = 8
+	// maxRanges are served at once: each is read from the artifact's begin, and to its end where that was not found good of late.
+	maxRanges = 4
 	// passingTime is how long a caller waits for a turn before it is told to come back.
 	passingTime = 30 * time.Second
 )
@@ -73,6 +75,7 @@ type Store struct {
 	encoders sync.Pool // of *zstd.Encoder, which are costly to make
 	spare    *spare
 	passing  chan struct{}      // turns of those who pass an artifact through
+	ranges   chan struct{}      // places of ranges
 	fills    singleflight.Group // by digest
 	checks   singleflight.Group // by digest
 	life     context.Context    //nolint:containedctx // of fills, which outlive their callers; ended by Close
@@ -137,7 +140,7 @@ type tempFile interface {
 func OpenStore(dir string, o Options) (*Store, error) {
 	s := &Store{
 		dir: dir, maxBytes: o.MaxBytes, limits: o.Limits.withDefaults(), log: o.Log, newTemp: createTemp,
-		spare: newSpare(o.Memory), passing: make(chan struct{}, maxPassing),
+		spare: newSpare(o.Memory), passing: make(chan struct{}, maxPassing), ranges: make(chan struct{}, maxRanges),
 		items: map[Digest]*list.Element{}, recent: list.New(), pinned: map[Digest]struct{}{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())

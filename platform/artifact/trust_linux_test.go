@@ -89,3 +89,24 @@ func stored(t *testing.T, url string, d artifact.Digest) *http.Response {
 	}
 	return resp
 }
+
+func TestASmallRangeOfAGoodArtifactReadsLittle(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir(), 0)
+	d := put(t, s, noise(1, 8<<20))
+	for deadline := time.Now().Add(time.Minute); !s.Trusts(d); <-time.After(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a range that was read to the end confirms nothing")
+		}
+		if read, err := s.RangeCost(d, "bytes=0-0"); err != nil || read < 8<<20 {
+			t.Fatalf("%d bytes were read of a file that nobody has looked at: %v", read, err)
+		}
+	}
+	if read, err := s.RangeCost(d, "bytes=0-0"); err != nil || read > 1<<20 {
+		t.Errorf("%d bytes were read for one: %v", read, err)
+	}
+	rot(t, s.FileOf(d))
+	if _, err := s.RangeCost(d, "bytes=0-0"); err == nil {
+		t.Error("a file that somebody has touched was trusted")
+	}
+}
