@@ -181,7 +181,7 @@ func needed(verb Verb, kind string) string {
 
 // Any tells whether somebody has rights at all.
 func (r *Rules) Any(who identity.Identity) bool {
-	return slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return isFor(g, who) })
+	return who.Kind == identity.KindUser && slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return isFor(g, who) })
 }
 
 // Of returns the grants that are for somebody.
@@ -258,6 +258,9 @@ func matches(names []string, labels map[string]string, cluster string, has map[s
 }
 
 func isFor(g *consolev1.Grant, who identity.Identity) bool {
+	if who.Kind != identity.KindUser { // a cluster or a service may have a person's name
+		return false
+	}
 	account, isAccount := who.ServiceAccount()
 	for _, s := range g.GetSpec().GetSubjects() {
 		switch subject := s.GetSubject().(type) {

@@ -174,6 +174,21 @@ func TestKubernetesAPI(t *testing.T) {
 	}
 }
 
+// Names are one space for people only: an agent is called like its cluster.
+func TestGrantsOfAPersonAreNotThoseOfAnAgentOfThatName(t *testing.T) {
+	t.Parallel()
+	rules := &access.Rules{Grants: []*consolev1.Grant{grant("all", "admin", &consolev1.GrantClusters{All: true}, nil, "user:ada")}}
+	if !rules.Any(user("ada")) || len(rules.Of(user("ada"))) != 1 {
+		t.Error("the person has no rights")
+	}
+	for _, kind := range []identity.Kind{identity.KindAgent, identity.KindService} {
+		who := identity.Identity{Kind: kind, Name: "ada"}
+		if rules.Any(who) || len(rules.Of(who)) != 0 || rules.May(who, access.View, access.Target{Kind: access.Source}).Allowed {
+			t.Errorf("a grant for user ada is one for %s", who.Subject())
+		}
+	}
+}
+
 // A grant or a role that is added allows more, limits that are added allow less, and neither the other way round.
 func TestMoreRulesNeverAllowLess(t *testing.T) {
 	t.Parallel()

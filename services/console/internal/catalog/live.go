@@ -23,6 +23,10 @@ func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, l
 	if err != nil {
 		return nil, "", err
 	}
+	sees, err := c.sees(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		byName, err := v.Named(ctx, kind, names)
 		if err != nil {
@@ -30,7 +34,7 @@ func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, l
 		}
 		rows := make([]store.Resource, 0, len(names))
 		for _, name := range names {
-			if r, ok := byName[name]; ok { // else it went meanwhile
+			if r, ok := byName[name]; ok && (sees == nil || sees(r)) { // else it went meanwhile, or moved where the caller sees nothing
 				rows = append(rows, r)
 			}
 		}

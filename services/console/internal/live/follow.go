@@ -283,7 +283,7 @@ func (l *look) items(ctx context.Context, kind store.Kind, names []string) (item
 		}
 		rows := make([]store.Resource, 0, len(found))
 		for _, name := range names {
-			if r, ok := found[name]; ok {
+			if r, ok := found[name]; ok && structure(r).seenBy(l.sees) { // it may have moved since the board was looked at
 				rows = append(rows, r)
 			}
 		}

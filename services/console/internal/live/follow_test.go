@@ -1,0 +1,51 @@
+package live
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// What a snapshot shows is read after the board was looked at: by then a resource may be where the follower sees nothing.
+func TestASnapshotJudgesWhatItReads(t *testing.T) {
+	t.Parallel()
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	c := catalog.New(s, box, log, nil)
+	for _, name := range []string{"mine", "theirs"} {
+		if _, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &look{
+		Board: New(Deps{Store: s, Catalog: c, Log: log}), Follower: &Follower{},
+		sees: func(_ store.Kind, name, _, _ string) bool { return name == "mine" },
+	}
+	items, err := l.items(t.Context(), store.KindCluster, []string{"mine", "theirs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range items {
+		if cluster, ok := item.Value.(catalog.Cluster); !ok || cluster.Meta.Name != "mine" {
+			t.Errorf("shown: %+v", item.Value)
+		}
+	}
+	if len(items) != 1 {
+		t.Errorf("%d are shown", len(items))
+	}
+}
