@@ -205,7 +205,7 @@ func (w *world) logIn(t *testing.T) {
 	t.Helper()
 	var links []string
 	for line := range strings.Lines(w.kubectl(t, "", "logs", "--namespace=fairlead", "--selector=app.kubernetes.io/component=console", "--tail=-1")) {
-		if _, link, found := strings.Cut(line, "Log in once, within an hour: "); found {
+		if _, link, found := strings.Cut(line, "Log in once, within 10 minutes: "); found {
 			links = append(links, strings.TrimSpace(link))
 		}
 	}

@@ -359,6 +359,6 @@ func (s *Service) firstLink(ctx context.Context) error {
 	if err != nil || code == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stderr, "Log in once, within an hour: %s\n", rpc.LoginLink(s.URL(), code))
+	_, err = fmt.Fprintf(s.stderr, "Log in once, within 10 minutes: %s\n", rpc.LoginLink(s.URL(), code))
 	return err
 }

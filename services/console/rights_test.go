@@ -521,7 +521,7 @@ func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := strings.TrimSpace(strings.TrimPrefix(line, "Log in once, within an hour: "))
+	link := strings.TrimSpace(strings.TrimPrefix(line, "Log in once, within 10 minutes: "))
 	url, _, found := strings.Cut(link, "/v1/login/once#")
 	if !found || url != service.URL() || !strings.HasPrefix(url, "http://127.0.0.1:") {
 		t.Fatalf("got %q from the console at %s", line, service.URL())

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,14 @@ const secret = "the hub secret of this test"
 
 func newAuthority(t *testing.T) (*Authority, *store.Store) {
 	t.Helper()
+	return newAuthorityAt(t, time.Now)
+}
+
+// newAuthorityAt is newAuthority with a clock.
+func newAuthorityAt(t *testing.T, now func() time.Time) (*Authority, *store.Store) {
+	t.Helper()
 	dir := t.TempDir()
-	s, err := store.New("sqlite:"+filepath.Join(dir, "console.db"), store.Options{})
+	s, err := store.New("sqlite:"+filepath.Join(dir, "console.db"), store.Options{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +120,27 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	}
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", late); err == nil {
 		t.Error("a link that was printed is good after somebody has logged in")
+	}
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
+		t.Errorf("a link that an administrator made: %v", err)
+	}
+}
+
+func TestFirstLinkIsGoodForTenMinutes(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	a, _ := newAuthorityAt(t, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+	first, err := a.FirstLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed.Store(int64(10*time.Minute + time.Second))
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err == nil {
+		t.Error("a link that makes an administrator of anybody is good after 10 minutes")
 	}
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
 		t.Errorf("a link that an administrator made: %v", err)

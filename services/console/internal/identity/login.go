@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// linkLifetime is how long a login link is good.
-	linkLifetime = time.Hour
+	// linkLifetime is how long a login link is good, and firstLinkLifetime one that makes an administrator of anybody: a console's log or
+	// terminal has it.
+	linkLifetime      = time.Hour
+	firstLinkLifetime = 10 * time.Minute
 	// linkPrefix lets people and secret scanners see what it is.
 	linkPrefix = "fairlead-login-"
 	// firstAdministrator is who the first link logs in.
@@ -69,7 +71,11 @@ func addLink(ctx context.Context, tx *store.Tx, who audit.Who, p person) (code s
 		return "", fmt.Errorf("encode login link: %w", err)
 	}
 	code = linkPrefix + strings.ToLower(rand.Text()+rand.Text())
-	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(linkLifetime)})
+	lifetime := linkLifetime
+	if p.First {
+		lifetime = firstLinkLifetime
+	}
+	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(lifetime)})
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +108,7 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link 
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "login link")
-		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within an hour. Before anybody has logged in the console prints "+
+		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within an hour (that of a console's first start within 10 minutes). Before anybody has logged in the console prints "+
 			"a new one at each start; after that administrators make them with `fairlead admin login-link`")
 	}
 	if err != nil {

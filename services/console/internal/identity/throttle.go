@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"hash/maphash"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,21 +14,54 @@ const (
 	// and for services that start before the secret is right; far too few to guess 128 bits.
 	failureBurst = 20
 	failureEvery = 3 * time.Second
-	// maxPeers bounds the memory; beyond it, new peers share one budget.
+	// maxPeers bounds the memory; beyond it, new peers share the budgets of wider networks.
 	maxPeers = 10_000
+	// maxCrowds bounds those: strangers with very many addresses have them in few wide networks, so that others still log in.
+	maxCrowds = 1024
+	// crowd4 and crowd6 are how wide they are: what one provider hands out to one customer, and more.
+	crowd4, crowd6 = 16, 32
 )
 
 // throttle counts wrong credentials per peer.
 type throttle struct {
 	mu    sync.Mutex
 	peers map[string]*rate.Limiter // guarded by mu, as the limiters are
-	rest  *rate.Limiter
+	// crowds are for peers beyond maxPeers.
+	crowds [maxCrowds]*rate.Limiter
+	seed   maphash.Seed
 	// forgiven is when full budgets were last looked for: that walks over all peers.
 	forgiven time.Time
 }
 
 func newThrottle() *throttle {
-	return &throttle{peers: map[string]*rate.Limiter{}, rest: newLimiter()}
+	return &throttle{peers: map[string]*rate.Limiter{}, seed: maphash.MakeSeed()}
+}
+
+// crowd is the budget of the wide network that a peer is in. It is called with mu held.
+func (t *throttle) crowd(peer string) *rate.Limiter {
+	i := maphash.String(t.seed, wide(peer)) % maxCrowds
+	if t.crowds[i] == nil {
+		t.crowds[i] = newLimiter()
+	}
+	return t.crowds[i]
+}
+
+// wide is the wide network of a peer, as addresses.Network names it.
+func wide(peer string) string {
+	bits := crowd4
+	addr, err := netip.ParseAddr(peer)
+	if err != nil {
+		prefix, err := netip.ParsePrefix(peer)
+		if err != nil {
+			return peer
+		}
+		addr, bits = prefix.Addr(), crowd6
+	}
+	of, err := addr.Prefix(bits)
+	if err != nil {
+		return peer
+	}
+	return of.String()
 }
 
 func newLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(failureEvery), failureBurst) }
@@ -40,7 +75,7 @@ func (t *throttle) wait(peer string, now time.Time) time.Duration {
 		if len(t.peers) < maxPeers {
 			return 0
 		}
-		limiter = t.rest
+		limiter = t.crowd(peer)
 	}
 	if missing := 1 - limiter.TokensAt(now); missing > 0 {
 		return time.Duration(missing * float64(failureEvery))
@@ -58,7 +93,7 @@ func (t *throttle) failed(peer string, now time.Time) {
 			t.forgive(now)
 		}
 		if len(t.peers) >= maxPeers {
-			limiter = t.rest
+			limiter = t.crowd(peer)
 		} else {
 			limiter = newLimiter()
 			t.peers[peer] = limiter

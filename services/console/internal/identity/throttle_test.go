@@ -25,14 +25,19 @@ func TestThrottleForgivesAndIsBounded(t *testing.T) {
 	if wait := th.wait("a", now.Add(failureEvery)); wait != 0 {
 		t.Fatalf("wait %s after a pause", wait)
 	}
-	for i := range 2 * maxPeers {
-		th.failed(fmt.Sprint("peer", i), now)
+	for i := range 2 * maxPeers { // 20,000 networks of one provider
+		th.failed(fmt.Sprintf("2001:db8:%x:%x::/64", i>>8, i&255), now)
 	}
 	if len(th.peers) > maxPeers {
 		t.Fatalf("%d peers are kept", len(th.peers))
 	}
-	if wait := th.wait("stranger", now); wait == 0 {
+	if wait := th.wait("2001:db8:ffff:ffff::/64", now); wait == 0 {
 		t.Fatal("beyond the bound nobody is throttled")
+	}
+	for _, other := range []string{"192.0.2.1", "2a02:908::/64", "bufconn"} {
+		if wait := th.wait(other, now); wait != 0 && th.crowd(other) != th.crowd("2001:db8:1:1::/64") {
+			t.Errorf("%s waits %s for what another network did", other, wait)
+		}
 	}
 	later := now.Add(failureBurst * failureEvery)
 	th.failed("late", later)
