@@ -505,5 +505,5 @@ func outputOnly(fd protoreflect.FieldDescriptor) bool {
 	if fd.ContainingMessage().Name() == "Metadata" {
 		return fd.Number() >= 10 && fd.Name() != "etag" // "Output only, from here on."
 	}
-	return fd.Name() == "status" && Kind(fd.ContainingMessage().Name()).new() != nil
+	return (fd.Name() == "status" || fd.Name() == "levers") && Kind(fd.ContainingMessage().Name()).new() != nil
 }

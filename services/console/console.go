@@ -159,6 +159,7 @@ type Service struct {
 	renewer   *config.Renewer
 	reader    *config.Reader
 	sinks     *sink.Deliverer
+	catalog   *catalog.Catalog
 	server    *server.Server
 	advertise string
 	log       *slog.Logger
@@ -203,7 +204,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources := catalog.New(s.store, box, deps.Log, nil)
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
-	s.sinks.Catalog = resources
+	s.sinks.Catalog, s.catalog = resources, resources
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)
@@ -316,6 +317,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
+	group.Go(func() error { return s.catalog.RunEndings(background) })
 	group.Go(func() error { return s.sinks.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	group.Go(func() error {

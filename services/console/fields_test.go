@@ -187,6 +187,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service.Sync.RequestTime = nil // which RequestSync alone sets
 	for _, c := range []struct{ got, want proto.Message }{
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},

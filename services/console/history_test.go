@@ -322,11 +322,11 @@ func TestServicesOfGlobalServicesRollBackAndAreReleased(t *testing.T) {
 		}
 		g.Spec.Template.Namespace = "other"
 		p.admin.putGlobal(t, g)
-		if spec := p.get(t); spec.GetSync().GetPin() != commitA || spec.GetUnpinAfter() != commitB || spec.GetNamespace() != "other" {
-			t.Errorf("after a change of the global service: %v", spec)
+		if spec := p.get(t); spec.GetSync().GetPin() != commitA || spec.GetUnpinAfter() != commitB || spec.GetNamespace() != "" {
+			t.Errorf("a change of the global service did not wait behind the rollback: %v", spec)
 		}
 		p.push(t, strings.Repeat("c", 40))
-		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetUnpinAfter() != "" {
+		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetUnpinAfter() != "" || spec.GetNamespace() != "other" {
 			t.Errorf("not released: %v", spec)
 		}
 	})

@@ -123,7 +123,7 @@ func TestLeversAreWrittenInTheHistory(t *testing.T) {
 		}
 		return out
 	}()
-	if len(history) != 7 || history[0] != "7 updated user:ada" || history[6] != "1 created user:ada" {
+	if len(history) != 7 || history[0] != "7 sync asked user:ada" || history[3] != "4 resumed user:ada" || history[6] != "1 created user:ada" {
 		t.Errorf("history: %q", history)
 	}
 }

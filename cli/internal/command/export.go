@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/hub"
@@ -99,10 +100,24 @@ func asWritten(m manifest.Message) manifest.Message {
 		r.Clear(status)
 	}
 	if s, ok := m.(*consolev1.Service); ok {
+		ofFiles(s)
+		s.Levers = nil
 		s.GetSpec().TestRequest = nil
 	}
 	head := m.GetMetadata()
 	r.Set(r.Descriptor().Fields().ByName("metadata"), protoreflect.ValueOfMessage(
 		(&consolev1.Metadata{Name: head.GetName(), Labels: head.GetLabels()}).ProtoReflect()))
 	return m
+}
+
+// ofFiles gives a service the spec that files say: what operators pulled stands beside it, and what they asked for is no part of it.
+func ofFiles(s *consolev1.Service) {
+	if files := s.GetLevers().GetSpec(); files != nil {
+		s.Spec, s.Levers.Spec = files, nil
+	}
+	if sync := s.GetSpec().GetSync(); sync != nil {
+		if sync.RequestTime = nil; proto.Size(sync) == 0 {
+			s.Spec.Sync = nil
+		}
+	}
 }

@@ -204,6 +204,13 @@ func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) (
 
 // show prints resources; named says that they were asked for by name.
 func (a *app) show(k kind, found []manifest.Message, format string, named bool, v view) error {
+	if format == formatYAML || format == formatJSON {
+		for _, m := range found {
+			if s, ok := m.(*consolev1.Service); ok {
+				ofFiles(s)
+			}
+		}
+	}
 	switch format {
 	case formatName:
 		for _, m := range found {

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -112,12 +113,15 @@ func (a *app) rollback() *cobra.Command {
 	var reason string
 	var keep bool
 	cmd := a.lever("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the number, or else the last one before the
-current one that was healthy. The service gets its spec of then, at the commit of then; its configuration stays as it is. When its ref
+current one that was healthy and of another content. The service gets its spec of then, at the commit of then; its configuration stays as it is.
+What is applied to the service in the catalog meanwhile waits. When its ref
 points to another commit than now, the service follows it again by itself: push the repair, and it is delivered. With --keep it stays
-where it is until "fairlead pin service NAME --release".`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
+where it is until "fairlead pin service NAME --release"; with --for or --until also until that time. On a held service the rollback takes
+the place of the hold, and is kept.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
   fairlead rollback service shop 7 --keep`, wants(2, 3))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay there, whatever is pushed")
+	ends := a.endFlags(cmd)
 	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		number := int64(0)
 		if len(args) > 1 {
@@ -126,11 +130,30 @@ where it is until "fairlead pin service NAME --release".`, `  fairlead rollback 
 				return nil, fmt.Errorf("%q is no number of a deployment: `fairlead history service %s` lists them", args[1], args[0])
 			}
 		}
-		out, err := h.History.RollbackService(ctx, &consolev1.RollbackServiceRequest{Service: args[0], Deployment: number, Reason: reason, Keep: keep})
+		until, err := ends.time()
 		if err != nil {
 			return nil, err
+		}
+		before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+		if err != nil {
+			return nil, err
+		}
+		out, err := h.History.RollbackService(ctx, &consolev1.RollbackServiceRequest{Service: args[0], Deployment: number, Reason: reason, Keep: keep, UntilTime: until})
+		if err != nil {
+			return nil, err
+		}
+		if sync := before.GetService().GetSpec().GetSync(); sync.GetMode() == deliveryv1.SyncMode_SYNC_MODE_HOLD {
+			a.notef("it was held%s: the rollback takes the place of the hold, and stays until `fairlead pin service %s --release`\n", because(sync.GetReason()), args[0])
 		}
 		a.notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(), short(out.GetDeployment().GetCommit().GetCommit()))
 		return out.GetService(), nil
 	})
+}
+
+// because is a reason behind what it is for.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
 }

@@ -3,11 +3,13 @@ package command
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -40,19 +42,25 @@ func (a *app) hold() *cobra.Command {
 
 What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
 is applied, and the agent tells what would be: see "fairlead diff service NAME". The reason is shown to everybody
-who wonders why nothing happens. "fairlead resume service NAME" ends it.`, `  fairlead hold service shop --reason "incident 7"
+who wonders why nothing happens. "fairlead resume service NAME" ends it; with --for or --until it also ends by itself. What is applied
+by "fairlead apply" does not end it, unless the file says something new of the mode.`, `  fairlead hold service shop --reason "incident 7"
+  fairlead hold service shop --reason "the sale" --for 2h
   fairlead hold service shop --mode dry-run --reason "before the migration"`, wants(2, 2))
 	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend or dry-run")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
+	ends := a.endFlags(cmd)
 	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		chosen, ok := modes()[mode]
+		until, err := ends.time()
 		switch {
+		case err != nil:
+			return nil, err
 		case !ok:
 			return nil, fmt.Errorf("unknown mode %q: known are hold, suspend and dry-run", mode)
 		case reason == "":
 			return nil, fmt.Errorf("--reason is missing: say to others why %s stands still", args[0])
 		}
-		out, err := h.Levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: args[0], Mode: chosen, Reason: reason})
+		out, err := h.Levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: args[0], Mode: chosen, Reason: reason, UntilTime: until})
 		return out.GetService(), err
 	})
 }
@@ -71,7 +79,8 @@ func (a *app) pin() *cobra.Command {
 	var reason string
 	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
 refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release";
-with --until-next only until the ref points to another commit than now, which is delivered then.`, `  fairlead pin service shop --reason "2.0 is broken"
+with --until-next only until the ref points to another commit than now, which is delivered then; with --for or --until until that time. --release
+also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
   fairlead pin service shop --until-next
   fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
   fairlead pin service shop --release`, wants(2, 3))
@@ -79,9 +88,15 @@ with --until-next only until the ref points to another commit than now, which is
 	cmd.Flags().BoolVar(&untilNext, "until-next", false, "only until the ref points to another commit than now")
 	cmd.MarkFlagsMutuallyExclusive("release", "until-next")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
+	ends := a.endFlags(cmd)
 	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		commit := ""
+		until, err := ends.time()
 		switch {
+		case err != nil:
+			return nil, err
+		case release && until != nil:
+			return nil, errors.New("--release ends the pin now: leave out --for and --until")
 		case release && len(args) > 1:
 			return nil, fmt.Errorf("--release and a commit don't go together")
 		case len(args) > 1:
@@ -98,7 +113,7 @@ with --until-next only until the ref points to another commit than now, which is
 				return nil, fmt.Errorf("nothing is applied of service %q yet: name a commit", args[0])
 			}
 		}
-		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason, UntilNext: untilNext})
+		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason, UntilNext: untilNext, UntilTime: until})
 		return out.GetService(), err
 	})
 }
@@ -161,6 +176,39 @@ service's message names the guard, which stands for exactly these objects; after
 	return cmd
 }
 
+// endings says when a lever ends by itself.
+type endings struct {
+	*app
+	lasts time.Duration
+	until string
+	cmd   *cobra.Command
+}
+
+func (a *app) endFlags(cmd *cobra.Command) *endings {
+	e := &endings{app: a, cmd: cmd}
+	cmd.Flags().DurationVar(&e.lasts, "for", 0, "end by itself after this long, such as 2h")
+	cmd.Flags().StringVar(&e.until, "until", "", "end by itself at this `time`, such as 2026-01-31T12:00:00Z")
+	cmd.MarkFlagsMutuallyExclusive("for", "until")
+	return e
+}
+
+// time is nil for no end.
+func (e *endings) time() (*timestamppb.Timestamp, error) {
+	switch {
+	case e.cmd.Flags().Changed("for") && e.lasts <= 0:
+		return nil, errors.New("--for must be more than 0s")
+	case e.cmd.Flags().Changed("for"):
+		return timestamppb.New(e.Now().Add(e.lasts)), nil
+	case e.until == "":
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, e.until)
+	if err != nil {
+		return nil, fmt.Errorf("--until: %q is no time: write it like 2026-01-31T12:00:00Z", e.until)
+	}
+	return timestamppb.New(at), nil
+}
+
 // waiting says whether a command waits for the cluster, and for how long at most.
 type waiting struct {
 	wait    bool
@@ -217,6 +265,9 @@ func stands(s *consolev1.Service, waited bool) string {
 	sync, words := s.GetSpec().GetSync(), "follows "+orHead(s.GetSpec().GetRef())
 	if pin := sync.GetPin(); pin != "" {
 		words = "is pinned to " + short(pin)
+		if n := s.GetLevers().GetPin().GetDeployment(); n > 0 {
+			words = fmt.Sprintf("is rolled back to deployment %d (%s)", n, short(pin))
+		}
 		if s.GetSpec().GetUnpinAfter() != "" {
 			words += " until " + orHead(s.GetSpec().GetRef()) + " moves on"
 		}
@@ -228,6 +279,11 @@ func stands(s *consolev1.Service, waited bool) string {
 	}
 	if sync.GetReason() != "" {
 		words += " (" + sync.GetReason() + ")"
+	}
+	for _, l := range []*consolev1.Lever{s.GetLevers().GetMode(), s.GetLevers().GetPin()} {
+		if isSet(l.GetUntilTime()) {
+			words += " until " + l.GetUntilTime().AsTime().Local().Format(time.RFC3339)
+		}
 	}
 	if waited {
 		words += ": " + stateName(s.GetStatus().GetState())

@@ -1021,7 +1021,9 @@ type Service struct {
 	Metadata *Metadata              `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	Spec     *ServiceSpec           `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Output only.
-	Status        *ServiceStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Status *ServiceStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Output only: what operators pulled. spec is the one in force with it.
+	Levers        *ServiceLevers `protobuf:"bytes,4,opt,name=levers,proto3" json:"levers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1077,6 +1079,186 @@ func (x *Service) GetStatus() *ServiceStatus {
 	return nil
 }
 
+func (x *Service) GetLevers() *ServiceLevers {
+	if x != nil {
+		return x.Levers
+	}
+	return nil
+}
+
+// ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
+// them, unless it says something else of mode, reason or pin in sync than the write before it: then it ends the one that it names.
+// What a console of an older version wrote counts as a lever of nobody known.
+type ServiceLevers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Over the mode that files say.
+	Mode *Lever `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Over the pin that files say, or a rollback.
+	Pin *Lever `protobuf:"bytes,2,opt,name=pin,proto3" json:"pin,omitempty"`
+	// spec as files say it. Unset: as in the service.
+	Spec          *ServiceSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceLevers) Reset() {
+	*x = ServiceLevers{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceLevers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceLevers) ProtoMessage() {}
+
+func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
+func (*ServiceLevers) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ServiceLevers) GetMode() *Lever {
+	if x != nil {
+		return x.Mode
+	}
+	return nil
+}
+
+func (x *ServiceLevers) GetPin() *Lever {
+	if x != nil {
+		return x.Pin
+	}
+	return nil
+}
+
+func (x *ServiceLevers) GetSpec() *ServiceSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+// Lever is what an operator pulled.
+type Lever struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a mode; SYNC_MODE_AUTO over another mode in files.
+	Mode v11.SyncMode `protobuf:"varint,1,opt,name=mode,proto3,enum=fairlead.delivery.v1.SyncMode" json:"mode,omitempty"`
+	// Of a pin. Empty: the pin that files name is released.
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Of a pin that ends when the ref points to another commit than this one.
+	UnpinAfter string `protobuf:"bytes,3,opt,name=unpin_after,json=unpinAfter,proto3" json:"unpin_after,omitempty"`
+	// Of a rollback: number of the deployment that it went back to.
+	Deployment int64 `protobuf:"varint,4,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// As in Revision. Empty: a console of an older version wrote it, and nobody knows.
+	Author    string                 `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
+	Reason    string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// When it ends by itself. Unset: it does not.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lever) Reset() {
+	*x = Lever{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lever) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lever) ProtoMessage() {}
+
+func (x *Lever) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lever.ProtoReflect.Descriptor instead.
+func (*Lever) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Lever) GetMode() v11.SyncMode {
+	if x != nil {
+		return x.Mode
+	}
+	return v11.SyncMode(0)
+}
+
+func (x *Lever) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *Lever) GetUnpinAfter() string {
+	if x != nil {
+		return x.UnpinAfter
+	}
+	return ""
+}
+
+func (x *Lever) GetDeployment() int64 {
+	if x != nil {
+		return x.Deployment
+	}
+	return 0
+}
+
+func (x *Lever) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Lever) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Lever) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Lever) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
 type ServiceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of a Source.
@@ -1125,7 +1307,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1319,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1332,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1292,7 +1474,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1486,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1499,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1389,7 +1571,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1583,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1596,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -1455,7 +1637,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1649,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1662,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -1536,7 +1718,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1730,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1743,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -1590,7 +1772,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1784,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1797,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -1644,7 +1826,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1838,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1851,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -1702,7 +1884,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1896,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1909,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -1773,7 +1955,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1967,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1980,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -1873,7 +2055,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2067,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2080,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2000,14 +2182,33 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04skew\x18\x1e \x01(\tR\x04skew\x129\n" +
 	"\n" +
-	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xa3\x05\n" +
+	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xdf\x05\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status:\xda\x03\xbaH\xd6\x03\x1al\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ServiceStatusR\x06status\x12:\n" +
+	"\x06levers\x18\x04 \x01(\v2\".fairlead.console.v1.ServiceLeversR\x06levers:\xda\x03\xbaH\xd6\x03\x1al\n" +
 	"\x0fservice.cluster\x12+spec.cluster: must be the name of a cluster\x1a,this.spec.catalog || this.spec.cluster != ''\x1a\xa3\x01\n" +
 	"\x0fservice.catalog\x12aspec.catalog: what is in the folder goes to the catalog, not to a cluster: leave out spec.cluster\x1a-!this.spec.catalog || this.spec.cluster == ''\x1a\xbf\x01\n" +
-	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\xe3\n" +
+	"\x17service.service_account\x12lspec.serviceAccount: goes with spec.catalog, and that with it: it is the account whose rights the folder has\x1a6this.spec.catalog == (this.spec.service_account != '')\"\xa3\x01\n" +
+	"\rServiceLevers\x12.\n" +
+	"\x04mode\x18\x01 \x01(\v2\x1a.fairlead.console.v1.LeverR\x04mode\x12,\n" +
+	"\x03pin\x18\x02 \x01(\v2\x1a.fairlead.console.v1.LeverR\x03pin\x124\n" +
+	"\x04spec\x18\x03 \x01(\v2 .fairlead.console.v1.ServiceSpecR\x04spec\"\xba\x02\n" +
+	"\x05Lever\x122\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeR\x04mode\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x1f\n" +
+	"\vunpin_after\x18\x03 \x01(\tR\n" +
+	"unpinAfter\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x04 \x01(\x03R\n" +
+	"deployment\x12\x16\n" +
+	"\x06author\x18\x05 \x01(\tR\x06author\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x129\n" +
+	"\n" +
+	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
+	"\n" +
+	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\xe3\n" +
 	"\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
@@ -2128,7 +2329,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -2145,93 +2346,103 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*ClusterSpec)(nil),           // 12: fairlead.console.v1.ClusterSpec
 	(*ClusterStatus)(nil),         // 13: fairlead.console.v1.ClusterStatus
 	(*Service)(nil),               // 14: fairlead.console.v1.Service
-	(*ServiceSpec)(nil),           // 15: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 16: fairlead.console.v1.ServiceStatus
-	(*GitTruth)(nil),              // 17: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 18: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 19: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 20: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 21: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 22: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 23: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 24: fairlead.console.v1.GrantClusters
-	nil,                           // 25: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 26: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 27: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 28: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 29: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 32: fairlead.artifact.v1.Revision
-	(*v11.RenderSpec)(nil),        // 33: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 34: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 35: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 36: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 37: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 38: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 39: fairlead.console.v1.ConfigSetting
+	(*ServiceLevers)(nil),         // 15: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 16: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 17: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 18: fairlead.console.v1.ServiceStatus
+	(*GitTruth)(nil),              // 19: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 20: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 21: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 22: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 23: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 24: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 25: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 26: fairlead.console.v1.GrantClusters
+	nil,                           // 27: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 28: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 29: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 30: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 31: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 34: fairlead.artifact.v1.Revision
+	(v11.SyncMode)(0),             // 35: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 36: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 37: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 38: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 39: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 40: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 41: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 42: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	25, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	30, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	30, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	27, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	32, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	32, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
 	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
 	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	31, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	33, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
 	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
 	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
 	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	32, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	30, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	30, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	34, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	32, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	32, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
 	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
 	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	26, // 18: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	30, // 19: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	30, // 20: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	30, // 21: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	30, // 22: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	28, // 18: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	32, // 19: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	32, // 20: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	32, // 21: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	32, // 22: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
 	3,  // 23: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	15, // 24: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	16, // 25: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	33, // 26: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	34, // 27: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	27, // 28: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	35, // 29: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	36, // 30: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 31: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	30, // 32: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	17, // 33: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	18, // 34: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	19, // 35: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 36: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	32, // 37: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	30, // 38: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 39: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	32, // 40: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	37, // 41: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	30, // 42: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 43: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	38, // 44: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	30, // 45: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 46: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	28, // 47: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 48: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	22, // 49: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	23, // 50: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	24, // 51: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	29, // 52: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	39, // 53: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	39, // 54: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	17, // 24: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	18, // 25: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	15, // 26: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	16, // 27: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	16, // 28: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	17, // 29: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	35, // 30: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	32, // 31: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	32, // 32: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	36, // 33: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	37, // 34: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	29, // 35: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	38, // 36: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	39, // 37: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 38: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	32, // 39: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	19, // 40: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	20, // 41: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	21, // 42: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 43: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	34, // 44: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	32, // 45: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 46: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	34, // 47: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	40, // 48: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	32, // 49: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 50: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	41, // 51: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	32, // 52: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 53: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	30, // 54: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 55: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	24, // 56: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	25, // 57: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	26, // 58: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	31, // 59: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	42, // 60: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	42, // 61: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -2240,7 +2451,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[20].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[22].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -2251,7 +2462,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -150,7 +150,7 @@ func (DeploymentOutcome) EnumDescriptor() ([]byte, []int) {
 type Revision struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// created, updated, rolled back or deleted.
+	// created, updated or deleted; of a lever held, resumed, pinned, released, rolled back, sync asked or confirmed.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// user:ada.
 	Author string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
@@ -235,7 +235,7 @@ func (x *Revision) GetDiff() string {
 	return ""
 }
 
-// Deployment is one content of a service on its way into its cluster.
+// Deployment is one content of a service on its way into its cluster. A lever begins none.
 type Deployment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts from 1 for each service.
@@ -647,12 +647,14 @@ func (x *ListDeploymentsResponse) GetNextPageToken() string {
 type RollbackServiceRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Number of a deployment; 0: the last one before the current one that was healthy.
+	// Number of a deployment; 0: the last one before the current one that was healthy, and of another content.
 	Deployment int64  `protobuf:"varint,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	Etag       string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	Reason     string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Stay there until somebody unpins it, also when newer commits come.
-	Keep          bool `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`
+	Keep bool `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`
+	// When it ends by itself. Unset: it does not, but for what keep says.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -720,6 +722,13 @@ func (x *RollbackServiceRequest) GetKeep() bool {
 		return x.Keep
 	}
 	return false
+}
+
+func (x *RollbackServiceRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
 }
 
 type RollbackServiceResponse struct {
@@ -827,7 +836,7 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"\x84\x01\n" +
 	"\x17ListDeploymentsResponse\x12A\n" +
 	"\vdeployments\x18\x01 \x03(\v2\x1f.fairlead.console.v1.DeploymentR\vdeployments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x86\x02\n" +
 	"\x16RollbackServiceRequest\x12!\n" +
 	"\aservice\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\aservice\x12'\n" +
 	"\n" +
@@ -835,7 +844,9 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"deployment\x12\x1c\n" +
 	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12 \n" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
-	"\x04keep\x18\x05 \x01(\bR\x04keep\"\x92\x01\n" +
+	"\x04keep\x18\x05 \x01(\bR\x04keep\x12L\n" +
+	"\n" +
+	"until_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tuntilTime\"\x92\x01\n" +
 	"\x17RollbackServiceResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\x12?\n" +
 	"\n" +
@@ -910,19 +921,20 @@ var file_fairlead_console_v1_revision_service_proto_depIdxs = []int32{
 	15, // 12: fairlead.console.v1.ListRevisionsRequest.kind:type_name -> fairlead.console.v1.Kind
 	2,  // 13: fairlead.console.v1.ListRevisionsResponse.revisions:type_name -> fairlead.console.v1.Revision
 	3,  // 14: fairlead.console.v1.ListDeploymentsResponse.deployments:type_name -> fairlead.console.v1.Deployment
-	16, // 15: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
-	3,  // 16: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
-	4,  // 17: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
-	6,  // 18: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
-	8,  // 19: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
-	5,  // 20: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
-	7,  // 21: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
-	9,  // 22: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	10, // 15: fairlead.console.v1.RollbackServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	16, // 16: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
+	3,  // 17: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
+	4,  // 18: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
+	6,  // 19: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
+	8,  // 20: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
+	5,  // 21: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
+	7,  // 22: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
+	9,  // 23: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
+	21, // [21:24] is the sub-list for method output_type
+	18, // [18:21] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_revision_service_proto_init() }

@@ -11,6 +11,7 @@ import (
 	v1 "fairlead.dev/gen/fairlead/delivery/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -29,7 +30,9 @@ type HoldServiceRequest struct {
 	// SYNC_MODE_HOLD if unspecified; SYNC_MODE_AUTO is refused.
 	Mode v1.SyncMode `protobuf:"varint,2,opt,name=mode,proto3,enum=fairlead.delivery.v1.SyncMode" json:"mode,omitempty"`
 	// Shown to everybody who wonders why nothing happens.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it ends by itself. Unset: it does not.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +86,13 @@ func (x *HoldServiceRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *HoldServiceRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
 }
 
 type HoldServiceResponse struct {
@@ -225,7 +235,9 @@ type PinServiceRequest struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The pin goes by itself when gitcaches publish another commit for the ref than the one that it points to now, as that of a
 	// rollback does: see ServiceSpec.unpin_after. Unset: it stays.
-	UntilNext     bool `protobuf:"varint,4,opt,name=until_next,json=untilNext,proto3" json:"until_next,omitempty"`
+	UntilNext bool `protobuf:"varint,4,opt,name=until_next,json=untilNext,proto3" json:"until_next,omitempty"`
+	// When it ends by itself. Unset: it does not.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,6 +298,13 @@ func (x *PinServiceRequest) GetUntilNext() bool {
 		return x.UntilNext
 	}
 	return false
+}
+
+func (x *PinServiceRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
 }
 
 type PinServiceResponse struct {
@@ -522,25 +541,29 @@ var File_fairlead_console_v1_sync_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_sync_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/sync_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/delivery/v1/options.proto\"\x95\x01\n" +
+	"&fairlead/console/v1/sync_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x01\n" +
 	"\x12HoldServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12>\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x01R\x04mode\x12\"\n" +
 	"\x06reason\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x06reason\"M\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x06reason\x12L\n" +
+	"\n" +
+	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tuntilTime\"M\n" +
 	"\x13HoldServiceResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"3\n" +
 	"\x14ResumeServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"O\n" +
 	"\x15ResumeServiceResponse\x126\n" +
-	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\x95\x02\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\xe3\x02\n" +
 	"\x11PinServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12?\n" +
 	"\x06commit\x18\x02 \x01(\tB'\xbaH$r\"2 ^([0-9a-f]{40}([0-9a-f]{24})?)?$R\x06commit\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x1d\n" +
 	"\n" +
-	"until_next\x18\x04 \x01(\bR\tuntilNext:a\xbaH^\x1a\\\n" +
+	"until_next\x18\x04 \x01(\bR\tuntilNext\x12L\n" +
+	"\n" +
+	"until_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tuntilTime:a\xbaH^\x1a\\\n" +
 	"\x0epin.until_next\x12#until_next needs a commit to pin to\x1a%!this.until_next || this.commit != ''\"L\n" +
 	"\x12PinServiceResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"1\n" +
@@ -587,30 +610,33 @@ var file_fairlead_console_v1_sync_service_proto_goTypes = []any{
 	(*ConfirmPruneRequest)(nil),   // 8: fairlead.console.v1.ConfirmPruneRequest
 	(*ConfirmPruneResponse)(nil),  // 9: fairlead.console.v1.ConfirmPruneResponse
 	(v1.SyncMode)(0),              // 10: fairlead.delivery.v1.SyncMode
-	(*Service)(nil),               // 11: fairlead.console.v1.Service
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Service)(nil),               // 12: fairlead.console.v1.Service
 }
 var file_fairlead_console_v1_sync_service_proto_depIdxs = []int32{
 	10, // 0: fairlead.console.v1.HoldServiceRequest.mode:type_name -> fairlead.delivery.v1.SyncMode
-	11, // 1: fairlead.console.v1.HoldServiceResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 2: fairlead.console.v1.ResumeServiceResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 3: fairlead.console.v1.PinServiceResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 4: fairlead.console.v1.RequestSyncResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 5: fairlead.console.v1.ConfirmPruneResponse.service:type_name -> fairlead.console.v1.Service
-	0,  // 6: fairlead.console.v1.SyncService.HoldService:input_type -> fairlead.console.v1.HoldServiceRequest
-	2,  // 7: fairlead.console.v1.SyncService.ResumeService:input_type -> fairlead.console.v1.ResumeServiceRequest
-	4,  // 8: fairlead.console.v1.SyncService.PinService:input_type -> fairlead.console.v1.PinServiceRequest
-	6,  // 9: fairlead.console.v1.SyncService.RequestSync:input_type -> fairlead.console.v1.RequestSyncRequest
-	8,  // 10: fairlead.console.v1.SyncService.ConfirmPrune:input_type -> fairlead.console.v1.ConfirmPruneRequest
-	1,  // 11: fairlead.console.v1.SyncService.HoldService:output_type -> fairlead.console.v1.HoldServiceResponse
-	3,  // 12: fairlead.console.v1.SyncService.ResumeService:output_type -> fairlead.console.v1.ResumeServiceResponse
-	5,  // 13: fairlead.console.v1.SyncService.PinService:output_type -> fairlead.console.v1.PinServiceResponse
-	7,  // 14: fairlead.console.v1.SyncService.RequestSync:output_type -> fairlead.console.v1.RequestSyncResponse
-	9,  // 15: fairlead.console.v1.SyncService.ConfirmPrune:output_type -> fairlead.console.v1.ConfirmPruneResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	11, // 1: fairlead.console.v1.HoldServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	12, // 2: fairlead.console.v1.HoldServiceResponse.service:type_name -> fairlead.console.v1.Service
+	12, // 3: fairlead.console.v1.ResumeServiceResponse.service:type_name -> fairlead.console.v1.Service
+	11, // 4: fairlead.console.v1.PinServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	12, // 5: fairlead.console.v1.PinServiceResponse.service:type_name -> fairlead.console.v1.Service
+	12, // 6: fairlead.console.v1.RequestSyncResponse.service:type_name -> fairlead.console.v1.Service
+	12, // 7: fairlead.console.v1.ConfirmPruneResponse.service:type_name -> fairlead.console.v1.Service
+	0,  // 8: fairlead.console.v1.SyncService.HoldService:input_type -> fairlead.console.v1.HoldServiceRequest
+	2,  // 9: fairlead.console.v1.SyncService.ResumeService:input_type -> fairlead.console.v1.ResumeServiceRequest
+	4,  // 10: fairlead.console.v1.SyncService.PinService:input_type -> fairlead.console.v1.PinServiceRequest
+	6,  // 11: fairlead.console.v1.SyncService.RequestSync:input_type -> fairlead.console.v1.RequestSyncRequest
+	8,  // 12: fairlead.console.v1.SyncService.ConfirmPrune:input_type -> fairlead.console.v1.ConfirmPruneRequest
+	1,  // 13: fairlead.console.v1.SyncService.HoldService:output_type -> fairlead.console.v1.HoldServiceResponse
+	3,  // 14: fairlead.console.v1.SyncService.ResumeService:output_type -> fairlead.console.v1.ResumeServiceResponse
+	5,  // 15: fairlead.console.v1.SyncService.PinService:output_type -> fairlead.console.v1.PinServiceResponse
+	7,  // 16: fairlead.console.v1.SyncService.RequestSync:output_type -> fairlead.console.v1.RequestSyncResponse
+	9,  // 17: fairlead.console.v1.SyncService.ConfirmPrune:output_type -> fairlead.console.v1.ConfirmPruneResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_sync_service_proto_init() }

@@ -623,8 +623,8 @@ type SyncSpec struct {
 	Mode  SyncMode               `protobuf:"varint,1,opt,name=mode,proto3,enum=fairlead.delivery.v1.SyncMode" json:"mode,omitempty"`
 	// Why it is not automatic: shown wherever the state is.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Full id of the commit that is delivered, wherever the ref points. Empty: what the ref points to. The hub follows
-	// it; agents never see it.
+	// Full id of the commit that is delivered, wherever the ref points. Empty: what the ref points to. In a file,
+	// "none" says so, and ends the pin or rollback of an operator. The hub follows it; agents never see it.
 	Pin string `protobuf:"bytes,3,opt,name=pin,proto3" json:"pin,omitempty"`
 	// Services of the same cluster that have to be applied and healthy before something new of this one is applied.
 	DependsOn []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
@@ -641,7 +641,7 @@ type SyncSpec struct {
 	// What becomes of the objects when the service is deleted.
 	OnDelete DeletePolicy `protobuf:"varint,10,opt,name=on_delete,json=onDelete,proto3,enum=fairlead.delivery.v1.DeletePolicy" json:"on_delete,omitempty"`
 	// When somebody last asked for a sync: everything is rendered and compared anew with the cluster, whatever the
-	// agent remembers.
+	// agent remembers. Set by RequestSync only, and kept by every other write: no file says it.
 	RequestTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=request_time,json=requestTime,proto3" json:"request_time,omitempty"`
 	// When the hooks begin that come after the objects: Helm's post-install and post-upgrade, PostSync of Argo CD, post-sync.
 	PostHooks     PostHooks `protobuf:"varint,12,opt,name=post_hooks,json=postHooks,proto3,enum=fairlead.delivery.v1.PostHooks" json:"post_hooks,omitempty"`
@@ -1074,12 +1074,12 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x0fvalues_from.key\x12Imust be a key of a ConfigMap or Secret: letters, digits, '-', '_' and '.'\x1a7this.size() <= 253 && this.matches('^[-._a-zA-Z0-9]*$')R\x03key\x12)\n" +
 	"\vtarget_path\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\n" +
 	"targetPath\x12\x1a\n" +
-	"\boptional\x18\x05 \x01(\bR\boptional\"\xe1\b\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\xef\b\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\x9c\x01\n" +
-	"\x03pin\x18\x03 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\bsync.pin\x12Cmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f\x1a0this.matches('^([0-9a-f]{40}([0-9a-f]{24})?)?$')R\x03pin\x12\x94\x01\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\xaa\x01\n" +
+	"\x03pin\x18\x03 \x01(\tB\x97\x01\xbaH\x93\x01\xba\x01\x8f\x01\n" +
+	"\bsync.pin\x12Lmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f, or none\x1a5this.matches('^([0-9a-f]{40}([0-9a-f]{24})?|none)?$')R\x03pin\x12\x94\x01\n" +
 	"\n" +
 	"depends_on\x18\x04 \x03(\tBu\xbaHr\x92\x01o\x10 \x18\x01\"i\xba\x01f\n" +
 	"\x0fsync.depends_on\x12\x1dmust be the name of a service\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tdependsOn\x12B\n" +

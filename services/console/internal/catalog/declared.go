@@ -1,13 +1,11 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -228,93 +226,17 @@ func leversOf(spec ServiceSpec) (string, error) {
 	return string(text), err
 }
 
-// sameButLevers says whether nothing of a service changed but its levers.
+// sameButLevers says whether files say the same of a service, but for levers.
 func sameButLevers(before, after *store.Resource) (bool, error) {
-	var specs [2]ServiceSpec
+	var sides [2]ServiceSpec
 	for i, r := range []*store.Resource{before, after} {
-		if err := decode(*r, &specs[i]); err != nil {
-			return false, err
-		}
-		rest, _, err := apart(specs[i].Sync, "")
+		files, err := FilesOf(*r)
 		if err != nil {
 			return false, err
 		}
-		specs[i].UnpinAfter, specs[i].Sync, specs[i].TestRequest = "", nil, nil
-		if len(rest) > 0 {
-			if specs[i].Sync, err = json.Marshal(rest); err != nil {
-				return false, err
-			}
+		if sides[i], err = withoutLevers(files); err != nil {
+			return false, err
 		}
 	}
-	was, errWas := json.Marshal(specs[0])
-	is, errIs := json.Marshal(specs[1])
-	return bytes.Equal(was, is), errors.Join(errWas, errIs)
-}
-
-// keepLevers leaves how a service is synced as people have set it by hand, until its folder says something else of that than it did.
-// say is told what the folder says.
-func keepLevers(e *Edit, spec ServiceSpec, current *store.Resource, last map[string]string, say func(string)) error {
-	said, err := leversOf(spec)
-	if err != nil {
-		return err
-	}
-	if current == nil {
-		if said != "" {
-			say(said)
-		}
-		return nil
-	}
-	if said != last[current.UID] {
-		say(said)
-		return nil
-	}
-	var is ServiceSpec
-	if err := decode(*current, &is); err != nil {
-		return err
-	}
-	e.spec, err = withLeversOf(spec, is)
-	return err
-}
-
-// withLeversOf is a spec with the levers of another one.
-func withLeversOf(spec, is ServiceSpec) (ServiceSpec, error) {
-	rest, _, err := apart(spec.Sync, "")
-	if err != nil {
-		return spec, err
-	}
-	_, levers, err := apart(is.Sync, "")
-	if err != nil {
-		return spec, err
-	}
-	if rest == nil {
-		rest = map[string]any{}
-	}
-	for _, key := range slices.Sorted(maps.Keys(levers)) {
-		if key != "confirmed" {
-			rest[key] = levers[key]
-			continue
-		}
-		prune, _ := rest["prune"].(map[string]any)
-		if prune == nil {
-			prune = map[string]any{}
-			rest["prune"] = prune
-		}
-		prune["confirmed"] = levers[key]
-	}
-	spec.UnpinAfter, spec.Sync = is.UnpinAfter, nil
-	if len(rest) == 0 {
-		return spec, nil
-	}
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return spec, err
-	}
-	spec.Sync = text
-	var whole any
-	if is.Sync != nil && json.Unmarshal(is.Sync, &whole) == nil {
-		if same, err := json.Marshal(whole); err == nil && bytes.Equal(same, text) {
-			spec.Sync = is.Sync // what differs only in form is no change
-		}
-	}
-	return spec, nil
+	return sameFiles(sides[0], sides[1]), nil
 }

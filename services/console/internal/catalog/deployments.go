@@ -3,6 +3,8 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +42,8 @@ type Deployment struct {
 	SpecRevision   int64     `json:"specRevision"`
 	ConfigRevision string    `json:"configRevision,omitempty"`
 	FetchTime      time.Time `json:"fetchTime,omitzero"`
+	// Content is the same for deployments that differ in levers at most; empty: it is not known.
+	Content string `json:"content,omitempty"`
 
 	// Times are zero for what was not reached. EndTime is when the next one came.
 	DeliverTime, ApplyTime, HealthyTime, EndTime time.Time `json:"-"`
@@ -122,22 +126,52 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 			}
 		}
 		commits[d.service.UID] = next.Commit
-		if before := last[d.service.UID]; d.hub.SameContent(before.Digest, before.Content) { // tests were asked for, or how they run was changed
-			revision := next.SpecRevision
-			if next, err = deploymentOf(before); err != nil {
+		if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
+			return nil, nil, err
+		}
+		before, replaces := last[d.service.UID], ""
+		same := d.hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
+		if was, err := deploymentOf(before); before.State != nil {
+			if err != nil {
 				return nil, nil, err
 			}
-			next.SpecRevision = revision
-		} else if err := next.explain(d, before, written[d.service.UID]); err != nil {
-			return nil, nil, err
+			if same = same || next.Content != "" && was.Content == next.Content; same { // or a lever was pulled
+				replaces = cmp.Or(before.Content, before.Digest)
+				was.SpecRevision, was.Content = next.SpecRevision, next.Content
+				next = was
+			}
+		}
+		if !same {
+			if err := next.explain(d, before, written[d.service.UID]); err != nil {
+				return nil, nil, err
+			}
 		}
 		state, err := json.Marshal(next)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
 		}
-		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content, State: state, DeliverTime: c.now()})
+		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content, Replaces: replaces, State: state, DeliverTime: c.now()})
 	}
 	return out, commits, nil
+}
+
+// contentAt names the content of a delivery, of the spec that it was made of.
+func (c *Catalog) contentAt(ctx context.Context, v store.View, d delivery, next Deployment) (string, error) {
+	spec := d.spec
+	if next.SpecRevision != d.service.Revision {
+		rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.service.Name}, next.SpecRevision+1, 1)
+		if err != nil {
+			return "", err
+		}
+		if len(rows) == 0 || rows[0].UID != d.service.UID || rows[0].Revision != next.SpecRevision {
+			return "", nil
+		}
+		spec = ServiceSpec{}
+		if err := json.Unmarshal(rows[0].Spec, &spec); err != nil {
+			return "", fmt.Errorf("decode service %q: %w", d.service.Name, err)
+		}
+	}
+	return contentOf(d.hub, spec, next.ConfigRevision)
 }
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
@@ -322,51 +356,88 @@ func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []
 	return out, "", nil
 }
 
-// Rollback brings a service back to a deployment; number 0: the last one before the current one that was healthy. The pin goes when the
-// ref points to another commit than now, unless it is kept.
-func (c *Catalog) Rollback(ctx context.Context, by By, name string, number int64, etag, reason string, keep bool) (Service, Deployment, error) {
+// Rollback is where a service goes back to, and how it stays there.
+type Rollback struct {
+	// Deployment is its number; 0: the last healthy one with another content than now.
+	Deployment   int64
+	ETag, Reason string
+	// Keep it until somebody releases it; else it ends when the ref moves on.
+	Keep  bool
+	Until time.Time
+}
+
+// RollBack brings a service back to a deployment: its spec and commit of then stand over what files say, until the ref points to another
+// commit than now, unless the caller keeps it. A hold would keep the deployment from being applied, so the rollback takes its place,
+// and stays.
+func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) (Service, Deployment, error) {
+	if err := c.checkUntil(r.Until); err != nil {
+		return Service{}, Deployment{}, err
+	}
 	now, err := c.GetService(ctx, name)
 	if err != nil {
 		return Service{}, Deployment{}, err
 	}
-	if etag != "" && etag != now.Meta.ETag {
+	if r.ETag != "" && r.ETag != now.Meta.ETag {
 		return Service{}, Deployment{}, refuse(Conflict, "service %q was changed in the meantime: look again, then roll back", name)
 	}
-	to, err := c.target(ctx, now, number)
+	to, err := c.target(ctx, now, r.Deployment)
 	if err != nil {
 		return Service{}, Deployment{}, err
 	}
-	then, err := c.specOf(ctx, now, to)
-	if err != nil {
-		return Service{}, Deployment{}, err
-	}
-	source, err := c.GetSource(ctx, then.Source)
-	if err != nil {
-		return Service{}, Deployment{}, err
-	}
-	then.UnpinAfter = ""
-	pin := ""
-	if head := gitTruth(&source, then.Ref).Head; head == nil || head.Revision.Commit != to.Commit.Commit || keep {
-		pin = to.Commit.Commit
-		if !keep && head != nil {
-			then.UnpinAfter = head.Revision.Commit
-		}
-	}
-	if then.Sync, err = pinned(then.Sync, now.Spec.Sync, pin, reason); err != nil {
-		return Service{}, Deployment{}, err
-	}
-	then.Cluster, then.Project, then.ConfigSets, then.Config = now.Spec.Cluster, now.Spec.Project, now.Spec.ConfigSets, now.Spec.Config
-	now.Spec = then
-	edit, err := now.Draft(Expectation{ETag: now.Meta.ETag})
+	p, err := partsOf(now.Spec)
 	if err != nil {
 		return Service{}, to, err
 	}
-	edit.draft.Action = rolledBack
+	lever, err := c.backTo(ctx, now, to, r, &p)
+	if err != nil {
+		return Service{}, to, err
+	}
+	p.levers.Pin = c.pulledBy(by, lever, p.levers.Pin)
+	edit, err := now.pulled(p, rolledBack)
+	if err != nil {
+		return Service{}, to, err
+	}
 	if c.observer != nil {
 		edit.tells = c.observer.RolledBack(by, now, to)
 	}
 	out, _, err := update(ctx, c, by, edit, c.services)
 	return out, to, err
+}
+
+// backTo is the lever of a rollback, which takes the place of a hold.
+func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Rollback, p *parts) (Lever, error) {
+	then, err := c.specOf(ctx, now, to)
+	if err != nil {
+		return Lever{}, err
+	}
+	l := Lever{Commit: to.Commit.Commit, Deployment: to.Number, Reason: r.Reason, Until: r.Until}
+	switch mode := now.Spec.wishes().Mode; mode {
+	case modeSuspend, modeDryRun:
+		what := map[string]string{modeSuspend: "suspended", modeDryRun: "in dry run"}[mode]
+		return l, refuse(Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
+	case modeHold:
+		r.Keep = true
+		if lever := p.levers.Mode; lever != nil {
+			l.Reason = cmp.Or(l.Reason, lever.Reason)
+		}
+		if p.levers.Mode = nil; p.files.wishes().Mode == modeHold {
+			p.levers.Mode = &Lever{Mode: modeAuto, Since: c.now().UTC()}
+		}
+	}
+	then.ConfigSets, then.Config, then.TestRequest = nil, nil, nil // those of now count
+	rest, err := withoutLevers(then)
+	if err != nil {
+		return l, err
+	}
+	source, err := c.GetSource(ctx, then.Source)
+	if err != nil {
+		return l, err
+	}
+	if head := gitTruth(&source, then.Ref).Head; head != nil && !r.Keep {
+		l.After = head.Revision.Commit
+	}
+	l.Spec = &rest
+	return l, nil
 }
 
 // target finds the deployment to go back to.
@@ -381,18 +452,80 @@ func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployme
 	}
 	for i, d := range list {
 		switch {
-		case number == 0 && (i == 0 || d.HealthyTime.IsZero() || d.Digest == list[0].Digest):
+		case number == 0 && (i == 0 || d.HealthyTime.IsZero()):
+			continue
 		case number > 0 && d.Number != number:
-		case d.Commit.Commit == "":
+			continue
+		case d.Commit.Commit == "" && number > 0:
 			return d, refuse(Precondition, "service %q: of deployment %d no commit is known: choose another one", s.Meta.Name, d.Number)
-		default:
-			return d, nil
 		}
+		if number == 0 {
+			same, err := c.sameDeployed(ctx, s, d, list[0])
+			if err != nil {
+				return d, err
+			}
+			if same || d.Commit.Commit == "" {
+				continue
+			}
+		}
+		return d, nil
 	}
 	if number > 0 {
 		return Deployment{}, refuse(NotFound, "service %q has no deployment %d: `fairlead history service %s` lists them", s.Meta.Name, number, s.Meta.Name)
 	}
-	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
+	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy with another content: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
+}
+
+// sameDeployed says whether two deployments have the same content. Of those that a console of an older version began, each lever made one
+// more: they are compared by what they were made of.
+func (c *Catalog) sameDeployed(ctx context.Context, s Service, a, b Deployment) (bool, error) {
+	if a.Digest == b.Digest || a.Content != "" && b.Content != "" {
+		return a.Digest == b.Digest || a.Content == b.Content, nil
+	}
+	if a.Commit.Commit != b.Commit.Commit || a.ConfigRevision != b.ConfigRevision {
+		return false, nil
+	}
+	was, err := c.specOf(ctx, s, a)
+	if err != nil {
+		return true, nil //nolint:nilerr // nobody can go back to it
+	}
+	is, err := c.specOf(ctx, s, b)
+	if err != nil {
+		return false, nil //nolint:nilerr // it differs as far as is known
+	}
+	return sameContentOf(was, is)
+}
+
+// sameContentOf says whether two specs differ at most in levers, and in when tests run.
+func sameContentOf(a, b ServiceSpec) (bool, error) {
+	was, errWas := withoutLevers(a)
+	is, errIs := withoutLevers(b)
+	was.Tests, is.Tests = nil, nil
+	return sameFiles(was, is), errors.Join(errWas, errIs)
+}
+
+// contentOf names the content of a delivery, whatever levers there are; empty: its artifact is not known.
+func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
+	if hub.Artifact.Digest == "" {
+		return "", nil
+	}
+	rest, err := withoutLevers(spec)
+	if err != nil {
+		return "", err
+	}
+	// What of these counts is in the artifact, and in the revision of the configuration.
+	rest.Tests, rest.Config, rest.ConfigSets, rest.Source, rest.Ref, rest.Include, rest.Ignore = nil, nil, nil, "", "", nil, nil
+	text, err := json.Marshal(rest)
+	if err != nil {
+		return "", fmt.Errorf("encode spec: %w", err)
+	}
+	var form any // sync options may differ in form
+	if err := json.Unmarshal(text, &form); err != nil {
+		return "", fmt.Errorf("decode spec: %w", err)
+	}
+	text, err = json.Marshal([]any{hub.Artifact.Digest, config, form})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // specOf is the spec of a service as a deployment had it.
@@ -414,36 +547,6 @@ func (c *Catalog) specOf(ctx context.Context, s Service, d Deployment) (spec Ser
 	return spec, err
 }
 
-// pinned is how a service was synced, at a commit (empty: at none), and as automatically as it is now.
-func pinned(then, now json.RawMessage, pin, reason string) (json.RawMessage, error) {
-	out, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	for _, side := range []struct {
-		text json.RawMessage
-		into *map[string]json.RawMessage
-	}{{then, &out}, {now, &is}} {
-		if len(side.text) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(side.text, side.into); err != nil {
-			return nil, fmt.Errorf("decode sync: %w", err)
-		}
-	}
-	for _, key := range []string{"mode", "requestTime"} {
-		if delete(out, key); is[key] != nil {
-			out[key] = is[key]
-		}
-	}
-	for key, value := range map[string]string{"pin": pin, "reason": reason} {
-		if delete(out, key); value != "" {
-			out[key], _ = json.Marshal(value) // a text
-		}
-	}
-	if len(out) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(out)
-}
-
 // releaser is who the history says ended a pin that was until the ref moves on.
 const releaser = "release"
 
@@ -463,15 +566,7 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 		if at == "" || at == s.Spec.UnpinAfter {
 			continue
 		}
-		s.Spec.UnpinAfter = ""
-		reason := ""
-		if is := s.Spec.wishes(); is.Mode != "" && is.Mode != modeAuto {
-			reason = is.Reason // of the hold
-		}
-		if s.Spec.Sync, err = pinned(s.Spec.Sync, s.Spec.Sync, "", reason); err != nil {
-			return nil, err
-		}
-		edit, err := s.Draft(Expectation{ETag: s.Meta.ETag})
+		edit, err := s.unpinned()
 		if err != nil {
 			return nil, err
 		}
@@ -493,6 +588,31 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 		c.log.InfoContext(ctx, "service follows its ref again", "service", row.Name, "commit", at)
 	}
 	return written, nil
+}
+
+// unpinned is a service whose pin has ended by itself.
+func (s *Service) unpinned() (Edit, error) {
+	p, err := partsOf(s.Spec)
+	if err != nil {
+		return Edit{}, err
+	}
+	if p.levers.Pin != nil {
+		p.levers.Pin = nil
+		return s.pulled(p, released)
+	}
+	keys, err := syncKeys(p.files.Sync) // a file names the pin
+	if err != nil {
+		return Edit{}, err
+	}
+	delete(keys, keyPin)
+	if textOf(keys[keyMode]) == "" {
+		delete(keys, keyReason)
+	}
+	p.files.UnpinAfter = ""
+	if p.files.Sync, err = syncText(keys); err != nil {
+		return Edit{}, err
+	}
+	return s.pulled(p, released)
 }
 
 // headOf is where a ref points, as people write it; empty: nobody knows.

@@ -287,8 +287,16 @@ func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]s
 		}
 		e.Label(DeclaredLabel, name)
 		if spec, ok := e.spec.(ServiceSpec); ok {
-			if err := keepLevers(e, spec, is, last, func(text string) { said[i] = text }); err != nil {
+			text, err := leversOf(spec)
+			if err != nil {
 				return nil, nil, err
+			}
+			was := ""
+			if is != nil {
+				was = last[is.UID]
+			}
+			if e.said = &was; text != was {
+				said[i] = text
 			}
 		}
 	}

@@ -220,16 +220,13 @@ func ownedByGlobal(before, after *store.Resource) error {
 	case after == nil:
 		return refuse(Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
 	}
-	var was, is ServiceSpec
-	if err := errors.Join(decode(*before, &was), decode(*after, &is)); err != nil {
+	was, errWas := FilesOf(*before)
+	is, errIs := FilesOf(*after)
+	if err := errors.Join(errWas, errIs); err != nil {
 		return err
 	}
-	is.Sync, is.UnpinAfter, is.TestRequest = was.Sync, was.UnpinAfter, was.TestRequest
-	text, err := json.Marshal(is)
-	if err != nil {
-		return fmt.Errorf("encode service %q: %w", after.Name, err)
-	}
-	if maps.Equal(before.Labels, after.Labels) && string(text) == string(before.Spec) {
+	is.Sync, is.UnpinAfter = was.Sync, was.UnpinAfter
+	if maps.Equal(before.Labels, after.Labels) && sameFiles(was, is) {
 		return nil
 	}
 	return refuse(Precondition, "service %q comes of global service %q: change that, or its overrides", before.Name, owner)
@@ -348,13 +345,9 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 		}
 	}
 	if p.Before != nil {
-		var is ServiceSpec
-		err := decode(*p.Before, &is)
-		if err == nil && old != nil && string(is.Sync) != string(old.Template.Sync) {
-			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // somebody has held, pinned or rolled it back
-		}
-		if err == nil && is.Cluster == spec.Cluster {
-			spec.TestRequest = is.TestRequest // as the write does
+		is, err := FilesOf(*p.Before)
+		if err == nil && old != nil && !sameSync(is, old.Template) {
+			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // somebody has changed how it is synced
 		}
 	}
 	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
@@ -364,7 +357,18 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 		return
 	}
 	p.edit = e
+	err = e.keepTestRequest(p.Before) // as the write does
+	if err == nil {
+		err = e.keepLevers(p.Before)
+	}
+	if err != nil {
+		p.Action, p.Problem = PlanKeep, err.Error()
+		return
+	}
 	text, _ := json.Marshal(e.spec) // specs can be written
+	if p.Before != nil && sameJSON(p.Before.Spec, text) {
+		text = p.Before.Spec
+	}
 	p.After = &store.Resource{Kind: store.KindService, Name: p.Name, Labels: labels, Spec: text}
 	switch {
 	case p.Before == nil:
@@ -374,6 +378,12 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	default:
 		p.Action = PlanUpdate
 	}
+}
+
+// sameSync says whether files say the same of how two services are synced, but for what the hub takes out.
+func sameSync(a, b ServiceSpec) bool {
+	p, err := partsOf(ServiceSpec{Sync: b.Sync, UnpinAfter: b.UnpinAfter, Levers: &Levers{}})
+	return err == nil && sameFiles(ServiceSpec{Sync: a.Sync, UnpinAfter: a.UnpinAfter}, ServiceSpec{Sync: p.files.Sync, UnpinAfter: p.files.UnpinAfter})
 }
 
 // leaves plans the service of a cluster that is not chosen any more.
@@ -393,7 +403,7 @@ func Detach(r store.Resource) Edit {
 	if err := decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
-	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec}.naming(spec.refs("spec"))
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(spec.refs("spec"))
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/services/console/internal/store"
@@ -17,17 +19,35 @@ import (
 // leverAttempts is how often a lever is pulled again when somebody else changed the service meanwhile.
 const leverAttempts = 3
 
-// ChangeService reads a service, has it changed, and writes it back: again, if it was changed by others in between.
-func (c *Catalog) ChangeService(ctx context.Context, by By, name string, change func(*Service) error) (Service, error) {
+// Ways in which the history names what an operator did.
+const (
+	held      = "held"
+	resumed   = "resumed"
+	pinSet    = "pinned"
+	released  = "released"
+	synced    = "sync asked"
+	confirmed = "confirmed"
+)
+
+// pull reads a service, has its levers changed, and writes it back: again, if it was changed by others in between.
+func (c *Catalog) pull(ctx context.Context, by By, name, action string, change func(*Service, *parts) error) (Service, error) {
 	for attempt := 1; ; attempt++ {
 		s, err := c.GetService(ctx, name)
 		if err != nil {
 			return Service{}, err
 		}
-		if err := change(&s); err != nil {
+		p, err := partsOf(s.Spec)
+		if err != nil {
 			return Service{}, err
 		}
-		out, _, err := c.UpdateService(ctx, by, s, Expectation{ETag: s.Meta.ETag})
+		if err := change(&s, &p); err != nil {
+			return Service{}, err
+		}
+		e, err := s.pulled(p, action)
+		if err != nil {
+			return Service{}, err
+		}
+		out, _, err := update(ctx, c, by, e, c.services)
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}
@@ -35,21 +55,134 @@ func (c *Catalog) ChangeService(ctx context.Context, by By, name string, change 
 	}
 }
 
-// UntilNext has the pin that a service gets go when its ref points to another commit than now.
-func (c *Catalog) UntilNext(ctx context.Context, s *Service) error {
+// pulled gets a service with other levers ready to be written.
+func (s *Service) pulled(p parts, action string) (e Edit, err error) {
+	if s.Spec, err = p.whole(); err != nil {
+		return e, err
+	}
+	e, err = s.Draft(Expectation{ETag: s.Meta.ETag})
+	if err != nil {
+		return e, err
+	}
+	e = e.naming(append(s.Spec.refs("spec"), p.files.refs("spec")...))
+	e.pulls, e.draft.Action = true, action
+	return e, nil
+}
+
+// pulledBy completes a lever with who pulled it; one that was pulled in the same way already stays as it is.
+func (c *Catalog) pulledBy(by By, l Lever, before *Lever) *Lever {
+	if before != nil {
+		same := *before
+		same.By, same.Since = "", time.Time{}
+		if reflect.DeepEqual(same, l) {
+			return before
+		}
+	}
+	l.By, l.Since = by.Subject, c.now().UTC()
+	return &l
+}
+
+// checkUntil refuses an end that is over already.
+func (c *Catalog) checkUntil(until time.Time) error {
+	if !until.IsZero() && !until.After(c.now()) {
+		return refuse(Invalid, "until: %s is over: name a time to come", until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Hold keeps what is applied of a service, suspends it, or lets it go to dry runs, as the mode says, until somebody resumes it or the time
+// comes.
+func (c *Catalog) Hold(ctx context.Context, by By, name, mode, reason string, until time.Time) (Service, error) {
+	if err := c.checkUntil(until); err != nil {
+		return Service{}, err
+	}
+	return c.pull(ctx, by, name, held, func(_ *Service, p *parts) error {
+		p.levers.Mode = c.pulledBy(by, Lever{Mode: mode, Reason: reason, Until: until}, p.levers.Mode)
+		return nil
+	})
+}
+
+// Resume makes a service automatic again, whatever its files say.
+func (c *Catalog) Resume(ctx context.Context, by By, name string) (Service, error) {
+	return c.pull(ctx, by, name, resumed, func(_ *Service, p *parts) error {
+		before := p.levers.Mode
+		p.levers.Mode = nil
+		if mode := p.files.wishes().Mode; mode != "" && mode != modeAuto {
+			p.levers.Mode = c.pulledBy(by, Lever{Mode: modeAuto}, before)
+		}
+		return nil
+	})
+}
+
+// Pin delivers one commit of a service, wherever its ref points; an empty one releases the pin, or ends the rollback.
+func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, untilNext bool, until time.Time) (Service, error) {
+	if err := c.checkUntil(until); err != nil {
+		return Service{}, err
+	}
+	action := pinSet
+	if commit == "" {
+		action = released
+	}
+	return c.pull(ctx, by, name, action, func(s *Service, p *parts) error {
+		before := p.levers.Pin
+		p.levers.Pin = nil
+		if commit == "" {
+			if pin := p.files.wishes().Pin; pin != "" && pin != pinNone {
+				p.levers.Pin = c.pulledBy(by, Lever{}, before)
+			}
+			return nil
+		}
+		l := Lever{Commit: commit, Reason: reason, Until: until}
+		if mode := p.levers.Mode; reason == "" && mode != nil && mode.Mode != modeAuto {
+			l.Reason = mode.Reason // one incident
+		}
+		if before != nil && before.Commit == commit {
+			l.Deployment, l.Spec = before.Deployment, before.Spec // a rollback that lasts for another time
+		}
+		if untilNext {
+			var err error
+			if l.After, err = c.headNow(ctx, s); err != nil {
+				return err
+			}
+		}
+		p.levers.Pin = c.pulledBy(by, l, before)
+		return nil
+	})
+}
+
+// RequestSync has everything of a service rendered and compared anew.
+func (c *Catalog) RequestSync(ctx context.Context, by By, name string) (Service, error) {
+	return c.pull(ctx, by, name, synced, func(_ *Service, p *parts) (err error) {
+		p.asked.time, err = json.Marshal(c.now().UTC().Format(time.RFC3339Nano))
+		return err
+	})
+}
+
+// ConfirmPrune lets a removal go on that a guard stopped.
+func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (Service, error) {
+	return c.pull(ctx, by, name, confirmed, func(s *Service, p *parts) (err error) {
+		if err := s.Guarded(guard); err != nil {
+			return err
+		}
+		p.asked.confirmed, err = json.Marshal(guard)
+		return err
+	})
+}
+
+// headNow is the commit that the ref of a service points to: a pin until the ref moves on waits for another one.
+func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 	source, err := c.GetSource(ctx, s.Spec.Source)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if head := gitTruth(&source, s.Spec.Ref).Head; head != nil {
-		s.Spec.UnpinAfter = head.Revision.Commit
-		return nil
+		return head.Revision.Commit, nil
 	}
 	ref, next := cmp.Or(s.Spec.Ref, "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
 	if s.Spec.wishes().Pin != "" {
 		next = "it is not followed while the service is pinned for good: hold the service, release the pin, and pin it again"
 	}
-	return refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
+	return "", refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 
 // Guarded is an error unless the cluster's report has the guard with this id.

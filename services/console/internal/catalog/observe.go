@@ -16,6 +16,8 @@ type Observer interface {
 	// TestsEnded tells how a run of a service's tests went.
 	TestsEnded(service Service, run TestRun) []store.Event
 	RolledBack(by By, service Service, to Deployment) []store.Event
+	// LeverEnding says that a lever is going to end by its own time.
+	LeverEnding(service Service, lever Lever) []store.Event
 	// GlobalHeld says that the guard keeps services of a global service, and GlobalConfirmed that somebody let them go.
 	GlobalHeld(by By, global GlobalService, services int) []store.Event
 	GlobalConfirmed(by By, global GlobalService, services int) []store.Event

@@ -178,6 +178,8 @@ type ServiceSpec struct {
 	// Tests is for the agent, as Render is. TestRequest is the last asking for a run, in protojson; RunTests alone sets it.
 	Tests       json.RawMessage `json:"tests,omitempty"`
 	TestRequest json.RawMessage `json:"testRequest,omitempty"`
+	// Levers are those that this spec is in force with; nil: it is as files say it, or a console of an older version wrote it.
+	Levers *Levers `json:"levers,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

@@ -66,6 +66,12 @@ type Edit struct {
 	broken error
 	// requests: it sets what a service is asked to test.
 	requests bool
+	// pulls: it sets levers, so its spec is the one in force.
+	pulls bool
+	// said is what the folder that a service comes of said of levers before; nil: it comes of none.
+	said *string
+	// notes say what came of levers that the edit met.
+	notes []string
 	// tells are events that are told if it changes what is there.
 	tells []store.Event
 }
@@ -98,6 +104,8 @@ type Written struct {
 	Before, After *store.Resource
 	// Side is what hooks wrote because of it.
 	Side []Written
+	// Notes say which levers of a service stay, and which end.
+	Notes []string
 }
 
 // errDry undoes a write that was only to show what would come of it.
@@ -227,6 +235,7 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 		err := w.open(ctx, e, w.out[i].Before)
 		if err == nil {
 			err = w.complete(e, w.out[i].Before)
+			w.out[i].Notes = e.notes
 		}
 		if err != nil {
 			if err := w.fault(i, err); err != nil {
@@ -262,8 +271,14 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if err := e.keepTestRequest(current); err != nil {
 		return err
 	}
+	if err := e.keepLevers(current); err != nil {
+		return err
+	}
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
+	}
+	if _, ok := e.spec.(ServiceSpec); ok && current != nil && sameJSON(e.draft.Spec, current.Spec) {
+		e.draft.Spec = current.Spec // what differs only in form is no change
 	}
 	if e.finish != nil {
 		return e.finish(&e.draft, current)

@@ -45,6 +45,9 @@ const (
 	GuardConfirmed = "guard.confirmed"
 	PinSet         = "pin.set"
 	PinReleased    = "pin.released"
+	HoldSet        = "hold.set"
+	HoldReleased   = "hold.released"
+	LeverEnding    = "lever.ending"
 
 	ClusterJoined = "cluster.joined"
 	ClusterLost   = "cluster.lost"

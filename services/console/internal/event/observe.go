@@ -201,6 +201,17 @@ func (r *Recorder) RolledBack(by catalog.By, s catalog.Service, to catalog.Deplo
 	}, r.Now())}
 }
 
+// LeverEnding implements catalog.Observer.
+func (r *Recorder) LeverEnding(s catalog.Service, l catalog.Lever) []store.Event {
+	return []store.Event{about(s, &consolev1.Event{
+		Type: LeverEnding, Severity: warning, Actor: l.By,
+		Message: fmt.Sprintf("%s ends at %s.", capital(l.Words()), l.Until.UTC().Format(time.RFC3339)),
+	}, r.Now(), stamp(l.Until), l.Mode, l.Commit)}
+}
+
+// capital is a text as the beginning of a sentence.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
 // GlobalHeld implements catalog.Observer.
 func (r *Recorder) GlobalHeld(by catalog.By, global catalog.GlobalService, services int) []store.Event {
 	return r.global(by, global, services, &consolev1.Event{
@@ -255,8 +266,25 @@ func about(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string)
 
 // levers are what events tell of a service's sync options.
 type levers struct {
-	Pin   string
+	Pin, Mode, Reason string
+
 	Prune struct{ Confirmed string }
+}
+
+// held says whether nothing new is applied.
+func (l *levers) held() bool { return l.mode() != "" }
+
+// mode is how a service stands in which nothing new is applied; empty: it is automatic.
+func (l *levers) mode() string {
+	switch l.Mode {
+	case "SYNC_MODE_HOLD":
+		return "held"
+	case "SYNC_MODE_SUSPEND":
+		return "suspended"
+	case "SYNC_MODE_DRY_RUN":
+		return "in dry run"
+	}
+	return ""
 }
 
 // Wrote implements catalog.Hook.
@@ -294,6 +322,20 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		tell(&consolev1.Event{Type: PinSet, Severity: info, Commit: now.Pin, Message: fmt.Sprintf("It is pinned to %s%s", short(now.Pin), lasting)})
 	case now.Pin == "" && old.Pin != "":
 		tell(&consolev1.Event{Type: PinReleased, Severity: info, Commit: old.Pin, Message: fmt.Sprintf("It is not pinned to %s any more, and follows its ref.", short(old.Pin))})
+	}
+	switch {
+	case now.held() && (now.Mode != old.Mode || now.Reason != old.Reason):
+		message := "It is " + now.mode()
+		if now.Reason != "" {
+			message += ": " + now.Reason
+		}
+		message += ". This stays until somebody resumes it"
+		if l := will.Levers(); l != nil && l.Mode != nil && !l.Mode.Until.IsZero() {
+			message += ", or until " + l.Mode.Until.UTC().Format(time.RFC3339)
+		}
+		tell(&consolev1.Event{Type: HoldSet, Severity: info, Message: message + "."})
+	case old.held() && !now.held():
+		tell(&consolev1.Event{Type: HoldReleased, Severity: info, Message: "It is not " + old.mode() + " any more: what is pushed is applied."})
 	}
 	if now.Prune.Confirmed != "" && now.Prune.Confirmed != old.Prune.Confirmed {
 		tell(&consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})

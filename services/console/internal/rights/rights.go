@@ -5,12 +5,10 @@
 package rights
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -674,35 +672,9 @@ func (k *Keeper) Clear(ctx context.Context, _ *store.Tx, by catalog.By, current 
 	return k.MayDelete(ctx, by, current)
 }
 
-// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set.
+// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. What is no text of a
+// service changed.
 func onlyLevers(before, after *store.Resource) bool {
-	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
-		return false
-	}
-	was, errWas := withoutLevers(before.Spec)
-	is, errIs := withoutLevers(after.Spec)
-	return errWas == nil && errIs == nil && bytes.Equal(was, is)
-}
-
-func withoutLevers(text []byte) ([]byte, error) {
-	var spec map[string]any
-	if err := json.Unmarshal(text, &spec); err != nil {
-		return nil, err
-	}
-	delete(spec, "unpinAfter")
-	delete(spec, "testRequest")
-	if sync, ok := spec["sync"].(map[string]any); ok {
-		for _, lever := range []string{"mode", "reason", "pin", "requestTime"} {
-			delete(sync, lever)
-		}
-		if prune, ok := sync["prune"].(map[string]any); ok {
-			if delete(prune, "confirmed"); len(prune) == 0 {
-				delete(sync, "prune")
-			}
-		}
-		if len(sync) == 0 {
-			delete(spec, "sync")
-		}
-	}
-	return json.Marshal(spec)
+	only, err := catalog.OnlyLevers(before, after)
+	return err == nil && only
 }

@@ -137,7 +137,7 @@ func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, erro
 	if w.After != nil {
 		out.Etag = w.After.ETag()
 	}
-	out.Note = sideNote(w.Side)
+	out.Note = strings.Join(append(w.Notes, sideNote(w.Side)...), ", ")
 	if !dry || w.Outcome == catalog.Unchanged {
 		return out, nil
 	}
@@ -147,7 +147,7 @@ func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, erro
 }
 
 // sideNote says what else came of a write, in words.
-func sideNote(side []catalog.Written) string {
+func sideNote(side []catalog.Written) []string {
 	counts := map[catalog.Outcome]int{}
 	for _, w := range side {
 		counts[w.Outcome]++
@@ -162,11 +162,15 @@ func sideNote(side []catalog.Written) string {
 			parts = append(parts, fmt.Sprintf("%d services %s", n, o))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 // diff shows what changes, as people write it down.
 func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
+	before, after, err := catalog.AsFiles(before, after)
+	if err != nil {
+		return "", err
+	}
 	was, err := d.text(before, before)
 	if err != nil {
 		return "", err
@@ -178,7 +182,7 @@ func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
 	return string(diff.Diff("is "+name, was, "will be "+name, is)), nil
 }
 
-// text is told as YAML; nothing for none.
+// text is told as YAML; nothing for none. Of a service it is what files say, where that changes, and else what is in force.
 func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil

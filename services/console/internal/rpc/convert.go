@@ -255,7 +255,7 @@ func encodeService(s catalog.Service) *consolev1.Service {
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)
 	}
-	return &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out}
+	return &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(s.Levers())}
 }
 
 func encodeState(s catalog.State) consolev1.ServiceState {

@@ -90,7 +90,9 @@ func (s *histories) ListDeployments(ctx context.Context, req *consolev1.ListDepl
 }
 
 func (s *histories) RollbackService(ctx context.Context, req *consolev1.RollbackServiceRequest) (*consolev1.RollbackServiceResponse, error) {
-	service, to, err := s.Catalog.Rollback(ctx, by(ctx), req.GetService(), req.GetDeployment(), req.GetEtag(), req.GetReason(), req.GetKeep())
+	service, to, err := s.Catalog.RollBack(ctx, by(ctx), req.GetService(), catalog.Rollback{
+		Deployment: req.GetDeployment(), ETag: req.GetEtag(), Reason: req.GetReason(), Keep: req.GetKeep(), Until: moment(req.GetUntilTime()),
+	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -5,8 +5,6 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -60,89 +58,68 @@ func syncPolicy() identity.Policy {
 
 type levers struct{ Deps }
 
-// pull changes how a service is synced, and nothing else.
-func (s *levers) pull(ctx context.Context, name string, change func(*deliveryv1.SyncSpec, *catalog.Service) error) (*consolev1.Service, error) {
-	out, err := s.Catalog.ChangeService(ctx, by(ctx), name, func(service *catalog.Service) error {
-		sync := option(service.Spec.Sync, &deliveryv1.SyncSpec{})
-		if sync == nil {
-			sync = &deliveryv1.SyncSpec{}
-		}
-		if err := change(sync, service); err != nil {
-			return err
-		}
-		service.Spec.Sync = nil
-		if proto.Size(sync) > 0 {
-			service.Spec.Sync = optionText(sync)
-		}
-		return nil
-	})
+func (s *levers) HoldService(ctx context.Context, req *consolev1.HoldServiceRequest) (*consolev1.HoldServiceResponse, error) {
+	mode := req.GetMode()
+	if mode == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED {
+		mode = deliveryv1.SyncMode_SYNC_MODE_HOLD
+	}
+	out, err := s.Catalog.Hold(ctx, by(ctx), req.GetName(), mode.String(), req.GetReason(), moment(req.GetUntilTime()))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return encodeService(out), nil
-}
-
-func (s *levers) HoldService(ctx context.Context, req *consolev1.HoldServiceRequest) (*consolev1.HoldServiceResponse, error) {
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, _ *catalog.Service) error {
-		sync.Mode, sync.Reason = req.GetMode(), req.GetReason()
-		if sync.GetMode() == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED {
-			sync.Mode = deliveryv1.SyncMode_SYNC_MODE_HOLD
-		}
-		return nil
-	})
-	return &consolev1.HoldServiceResponse{Service: out}, err
+	return &consolev1.HoldServiceResponse{Service: encodeService(out)}, nil
 }
 
 func (s *levers) ResumeService(ctx context.Context, req *consolev1.ResumeServiceRequest) (*consolev1.ResumeServiceResponse, error) {
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, _ *catalog.Service) error {
-		sync.Mode = deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED
-		if sync.GetPin() == "" {
-			sync.Reason = ""
-		}
-		return nil
-	})
-	return &consolev1.ResumeServiceResponse{Service: out}, err
+	out, err := s.Catalog.Resume(ctx, by(ctx), req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ResumeServiceResponse{Service: encodeService(out)}, nil
 }
 
 func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceRequest) (*consolev1.PinServiceResponse, error) {
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, service *catalog.Service) error {
-		automatic := sync.GetMode() <= deliveryv1.SyncMode_SYNC_MODE_AUTO
-		sync.Pin, service.Spec.UnpinAfter = req.GetCommit(), "" // which another pin may have left
-		if req.GetUntilNext() {
-			if err := s.Catalog.UntilNext(ctx, service); err != nil {
-				return err
-			}
-		}
-		switch {
-		case req.GetReason() != "":
-			sync.Reason = req.GetReason()
-		case automatic: // the reason was that of another pin
-			sync.Reason = ""
-		}
-		return nil
-	})
-	return &consolev1.PinServiceResponse{Service: out}, err
+	out, err := s.Catalog.Pin(ctx, by(ctx), req.GetName(), req.GetCommit(), req.GetReason(), req.GetUntilNext(), moment(req.GetUntilTime()))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.PinServiceResponse{Service: encodeService(out)}, nil
 }
 
 func (s *levers) RequestSync(ctx context.Context, req *consolev1.RequestSyncRequest) (*consolev1.RequestSyncResponse, error) {
-	now := timestamppb.Now()
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, _ *catalog.Service) error {
-		sync.RequestTime = now
-		return nil
-	})
-	return &consolev1.RequestSyncResponse{Service: out}, err
+	out, err := s.Catalog.RequestSync(ctx, by(ctx), req.GetName())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RequestSyncResponse{Service: encodeService(out)}, nil
 }
 
 func (s *levers) ConfirmPrune(ctx context.Context, req *consolev1.ConfirmPruneRequest) (*consolev1.ConfirmPruneResponse, error) {
-	out, err := s.pull(ctx, req.GetName(), func(sync *deliveryv1.SyncSpec, service *catalog.Service) error {
-		if err := service.Guarded(req.GetGuard()); err != nil {
-			return err
-		}
-		if sync.GetPrune() == nil {
-			sync.Prune = &deliveryv1.PruneSpec{}
-		}
-		sync.Prune.Confirmed = req.GetGuard()
+	out, err := s.Catalog.ConfirmPrune(ctx, by(ctx), req.GetName(), req.GetGuard())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ConfirmPruneResponse{Service: encodeService(out)}, nil
+}
+
+// encodeLevers is nil where there are none.
+func encodeLevers(l *catalog.Levers) *consolev1.ServiceLevers {
+	if l == nil || l.Mode == nil && l.Pin == nil && l.Files == nil {
 		return nil
-	})
-	return &consolev1.ConfirmPruneResponse{Service: out}, err
+	}
+	out := &consolev1.ServiceLevers{Mode: encodeLever(l.Mode), Pin: encodeLever(l.Pin)}
+	if l.Files != nil {
+		out.Spec = encodeServiceSpec(*l.Files)
+	}
+	return out
+}
+
+func encodeLever(l *catalog.Lever) *consolev1.Lever {
+	if l == nil {
+		return nil
+	}
+	return &consolev1.Lever{
+		Mode: deliveryv1.SyncMode(deliveryv1.SyncMode_value[l.Mode]), Commit: l.Commit, UnpinAfter: l.After, Deployment: l.Deployment,
+		Author: l.By, Reason: l.Reason, SinceTime: stamp(l.Since), UntilTime: stamp(l.Until),
+	}
 }

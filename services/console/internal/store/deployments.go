@@ -20,6 +20,8 @@ type Deployment struct {
 	Digest string
 	// Content is its digest without what is said of tests; empty: as Digest.
 	Content string
+	// Replaces is the content of the current deployment if that is of the same but for levers, and gets the new digests; empty: Content.
+	Replaces string
 	// State is JSON.
 	State []byte
 	// Times are zero for what was not reached. EndTime is when the next one came.
@@ -75,10 +77,10 @@ func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 		args func(d *Deployment) []any
 	}{
 		{
-			"UPDATE deployments SET digest = CAST($2 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
+			"UPDATE deployments SET digest = CAST($2 AS TEXT), content_digest = CAST($5 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
 				" AND (content_digest = CAST($3 AS TEXT) OR content_digest = '' AND digest = CAST($3 AS TEXT))",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, cmp.Or(d.Content, d.Digest), string(d.State)}
+				return []any{d.Service, d.Digest, cmp.Or(d.Replaces, d.Content, d.Digest), string(d.State), cmp.Or(d.Content, d.Digest)}
 			},
 		},
 		{
@@ -221,5 +223,14 @@ const releasing = "SELECT " + resourceColumns + " FROM refs f JOIN resources r O
 // Releasing returns the services of a source whose pin goes by itself.
 func (v View) Releasing(ctx context.Context, source string) ([]Resource, error) {
 	rows, err := v.q.QueryContext(ctx, releasing, KindSource, source)
+	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+}
+
+// ending asks in the words of the index resources_ending.
+const ending = "SELECT " + resourceColumns + ` FROM resources r WHERE r.kind = 'service' AND r.spec LIKE '%"until":%' ORDER BY r.name`
+
+// Ending returns the services with a lever that ends by its own time.
+func (v View) Ending(ctx context.Context) ([]Resource, error) {
+	rows, err := v.q.QueryContext(ctx, ending)
 	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }

@@ -11,6 +11,14 @@ import (
 
 // A push must not read all services of its source to find those whose pin goes by itself.
 func TestReleasingReadsItsIndex(t *testing.T) {
+	readsIndex(t, "resources_releasing", releasing, KindSource, "shop")
+}
+
+// Each console looks every few seconds for levers whose time has come.
+func TestEndingReadsItsIndex(t *testing.T) { readsIndex(t, "resources_ending", ending) }
+
+func readsIndex(t *testing.T, index, query string, args ...any) {
+	t.Helper()
 	t.Parallel()
 	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})
 	if err != nil {
@@ -22,7 +30,7 @@ func TestReleasingReadsItsIndex(t *testing.T) {
 	}
 	var steps []string
 	err = s.Read(t.Context(), func(ctx context.Context, v View) error {
-		rows, err := v.q.QueryContext(ctx, "EXPLAIN QUERY PLAN "+releasing, KindSource, "shop")
+		rows, err := v.q.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
 		steps, err = collect(rows, err, func(rows *sql.Rows) (step string, err error) {
 			var id, parent, unused int
 			return step, rows.Scan(&id, &parent, &unused, &step)
@@ -32,7 +40,7 @@ func TestReleasingReadsItsIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(steps, func(step string) bool { return strings.Contains(step, "resources_releasing") }) {
+	if !slices.ContainsFunc(steps, func(step string) bool { return strings.Contains(step, index) }) {
 		t.Errorf("plan: %q", steps)
 	}
 }

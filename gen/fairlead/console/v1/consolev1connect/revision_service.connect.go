@@ -53,9 +53,12 @@ type RevisionServiceClient interface {
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).
 	ListDeployments(context.Context, *v1.ListDeploymentsRequest) (*v1.ListDeploymentsResponse, error)
 	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then, with the
-	// configuration and project of now. The pin goes by itself when gitcaches publish another commit for the ref, unless
-	// the caller wants to keep it; where that one can't be delivered, what runs stays as always.
-	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster: say so).
+	// configuration and project of now. It is a lever (Service.levers.pin) over what files say, which waits behind it. It ends by itself
+	// when gitcaches publish another commit for the ref, unless
+	// the caller wants to keep it; where that one can't be delivered, what runs stays as always. On a held service the rollback takes the
+	// place of the hold, and is kept.
+	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster; the service is suspended or in
+	// dry run: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
 }
 
@@ -136,9 +139,12 @@ type RevisionServiceHandler interface {
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).
 	ListDeployments(context.Context, *v1.ListDeploymentsRequest) (*v1.ListDeploymentsResponse, error)
 	// RollbackService brings a service back to a deployment: its spec of then, pinned to the commit of then, with the
-	// configuration and project of now. The pin goes by itself when gitcaches publish another commit for the ref, unless
-	// the caller wants to keep it; where that one can't be delivered, what runs stays as always.
-	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster: say so).
+	// configuration and project of now. It is a lever (Service.levers.pin) over what files say, which waits behind it. It ends by itself
+	// when gitcaches publish another commit for the ref, unless
+	// the caller wants to keep it; where that one can't be delivered, what runs stays as always. On a held service the rollback takes the
+	// place of the hold, and is kept.
+	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster; the service is suspended or in
+	// dry run: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
 }
 

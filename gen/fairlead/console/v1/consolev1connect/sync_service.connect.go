@@ -51,9 +51,9 @@ const (
 type SyncServiceClient interface {
 	// HoldService keeps what is applied, suspends, or goes to dry runs.
 	HoldService(context.Context, *v1.HoldServiceRequest) (*v1.HoldServiceResponse, error)
-	// ResumeService makes it automatic again. A pin stays.
+	// ResumeService makes it automatic again, whatever files say. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
-	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
+	// PinService delivers one commit, wherever the ref points, or goes back to the ref, which also ends a rollback. FailedPrecondition when it is to be
 	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
@@ -169,9 +169,9 @@ func (c *syncServiceClient) ConfirmPrune(ctx context.Context, req *v1.ConfirmPru
 type SyncServiceHandler interface {
 	// HoldService keeps what is applied, suspends, or goes to dry runs.
 	HoldService(context.Context, *v1.HoldServiceRequest) (*v1.HoldServiceResponse, error)
-	// ResumeService makes it automatic again. A pin stays.
+	// ResumeService makes it automatic again, whatever files say. A pin stays.
 	ResumeService(context.Context, *v1.ResumeServiceRequest) (*v1.ResumeServiceResponse, error)
-	// PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
+	// PinService delivers one commit, wherever the ref points, or goes back to the ref, which also ends a rollback. FailedPrecondition when it is to be
 	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
 	// RequestSync has everything rendered and compared anew, whatever the agent remembers.

@@ -13,7 +13,7 @@ import type { ConfigSetting } from "./config_pb";
 import { file_fairlead_console_v1_config } from "./config_pb";
 import type { ServiceReport } from "../../delivery/v1/delivery_pb";
 import { file_fairlead_delivery_v1_delivery } from "../../delivery/v1/delivery_pb";
-import type { RenderSpec, SyncSpec } from "../../delivery/v1/options_pb";
+import type { RenderSpec, SyncMode, SyncSpec } from "../../delivery/v1/options_pb";
 import { file_fairlead_delivery_v1_options } from "../../delivery/v1/options_pb";
 import type { TestRequest, TestSpec } from "../../delivery/v1/tests_pb";
 import { file_fairlead_delivery_v1_tests } from "../../delivery/v1/tests_pb";
@@ -25,7 +25,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2UiyQEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSJTCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkingEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cyKzAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIqoCCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKeAQoHU2VydmljZRIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdHVzIrsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHY2x1c3RlchgEIAEoCRIRCgluYW1lc3BhY2UYBSABKAkSDwoHaW5jbHVkZRgGIAMoCRIOCgZpZ25vcmUYByADKAkSMAoGcmVuZGVyGBQgASgLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyU3BlYxIsCgRzeW5jGBUgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1NwZWMSDwoHcHJvamVjdBgeIAEoCRITCgtjb25maWdfc2V0cxgfIAMoCRI8CgZjb25maWcYICADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjLkNvbmZpZ0VudHJ5EhMKC3VucGluX2FmdGVyGCEgASgJEg8KB2NhdGFsb2cYIiABKAgSFwoPc2VydmljZV9hY2NvdW50GCMgASgJEi0KBXRlc3RzGCggASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFNwZWMSNwoMdGVzdF9yZXF1ZXN0GCkgASgLMiEuZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFJlcXVlc3QaUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASLkAgoNU2VydmljZVN0YXR1cxIwCgVzdGF0ZRgBIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXRlEhUKDXN0YXRlX21lc3NhZ2UYAiABKAkSLwoLc3RhdGVfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKA2dpdBgEIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0VHJ1dGgSKgoDaHViGAUgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5IdWJUcnV0aBIyCgdjbHVzdGVyGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVHJ1dGgSFwoPY29uZmlnX3JldmlzaW9uGB4gASgJEjQKDmNvbmZpZ19wcm9ibGVtGB8gASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIpsBCghHaXRUcnV0aBIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KCmZldGNoX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YAyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0i9wEKCEh1YlRydXRoEg4KBmRpZ2VzdBgBIAEoCRIwCghyZXZpc2lvbhgCIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjAKCGFydGlmYWN0GAMgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuQXJ0aWZhY3QSMAoMcmVzb2x2ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAUgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEhYKDmNvbnRlbnRfZGlnZXN0GAYgASgJInUKDENsdXN0ZXJUcnV0aBIzCgZyZXBvcnQYASABKAsyIy5mYWlybGVhZC5kZWxpdmVyeS52MS5TZXJ2aWNlUmVwb3J0EjAKDHJlY2VpdmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAimwEKBlNlY3JldBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESMwoEZGF0YRgCIAMoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VjcmV0LkRhdGFFbnRyeRorCglEYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJmCgVHcmFudBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLAoEc3BlYxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTcGVjIpYBCglHcmFudFNwZWMSMwoIc3ViamVjdHMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3ViamVjdBIMCgRyb2xlGAIgASgJEjQKCGNsdXN0ZXJzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzEhAKCHByb2plY3RzGB4gAygJIlUKDEdyYW50U3ViamVjdBIOCgR1c2VyGAEgASgJSAASDwoFZ3JvdXAYAiABKAlIABIZCg9zZXJ2aWNlX2FjY291bnQYHiABKAlIAEIJCgdzdWJqZWN0IpoBCg1HcmFudENsdXN0ZXJzEg0KBW5hbWVzGAEgAygJEj4KBmxhYmVscxgCIAMoCzIuLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycy5MYWJlbHNFbnRyeRILCgNhbGwYAyABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqUAQoQVmVyaWZpY2F0aW9uTW9kZRIhCh1WRVJJRklDQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhwKGFZFUklGSUNBVElPTl9NT0RFX0NPTU1JVBABEhkKFVZFUklGSUNBVElPTl9NT0RFX1RBRxACEiQKIFZFUklGSUNBVElPTl9NT0RFX1RBR19BTkRfQ09NTUlUEAMqoQIKDFNlcnZpY2VTdGF0ZRIdChlTRVJWSUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVU0VSVklDRV9TVEFURV9QRU5ESU5HEAESHQoZU0VSVklDRV9TVEFURV9QUk9HUkVTU0lORxACEhkKFVNFUlZJQ0VfU1RBVEVfSEVBTFRIWRADEhoKFlNFUlZJQ0VfU1RBVEVfREVHUkFERUQQBBIYChRTRVJWSUNFX1NUQVRFX0ZBSUxFRBAFEhkKFVNFUlZJQ0VfU1RBVEVfVU5LTk9XThAGEhYKElNFUlZJQ0VfU1RBVEVfSEVMRBAHEhkKFVNFUlZJQ0VfU1RBVEVfV0FJVElORxAIEhkKFVNFUlZJQ0VfU1RBVEVfRElGRkVSUxAJKmMKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhMKD09VVENPTUVfQ1JFQVRFRBABEhMKD09VVENPTUVfVVBEQVRFRBACEhUKEU9VVENPTUVfVU5DSEFOR0VEEANiBnByb3RvMw", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2UiyQEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSJTCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkingEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cyKzAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIqoCCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLSAQoHU2VydmljZRIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdHVzEjIKBmxldmVycxgEIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUxldmVycyKSAQoNU2VydmljZUxldmVycxIoCgRtb2RlGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchInCgNwaW4YAiABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEi4KBHNwZWMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjIu4BCgVMZXZlchIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGY29tbWl0GAIgASgJEhMKC3VucGluX2FmdGVyGAMgASgJEhIKCmRlcGxveW1lbnQYBCABKAMSDgoGYXV0aG9yGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIuCgpzaW5jZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK7BAoLU2VydmljZVNwZWMSDgoGc291cmNlGAEgASgJEgsKA3JlZhgCIAEoCRIMCgRwYXRoGAMgASgJEg8KB2NsdXN0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB2luY2x1ZGUYBiADKAkSDgoGaWdub3JlGAcgAygJEjAKBnJlbmRlchgUIAEoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlbmRlclNwZWMSLAoEc3luYxgVIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNTcGVjEg8KB3Byb2plY3QYHiABKAkSEwoLY29uZmlnX3NldHMYHyADKAkSPAoGY29uZmlnGCAgAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYy5Db25maWdFbnRyeRITCgt1bnBpbl9hZnRlchghIAEoCRIPCgdjYXRhbG9nGCIgASgIEhcKD3NlcnZpY2VfYWNjb3VudBgjIAEoCRItCgV0ZXN0cxgoIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RTcGVjEjcKDHRlc3RfcmVxdWVzdBgpIAEoCzIhLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSZXF1ZXN0GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEi5AIKDVNlcnZpY2VTdGF0dXMSMAoFc3RhdGUYASABKA4yIS5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0ZRIVCg1zdGF0ZV9tZXNzYWdlGAIgASgJEi8KC3N0YXRlX3NpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgNnaXQYBCABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkdpdFRydXRoEioKA2h1YhgFIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSMgoHY2x1c3RlchgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclRydXRoEhcKD2NvbmZpZ19yZXZpc2lvbhgeIAEoCRI0Cg5jb25maWdfcHJvYmxlbRgfIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKbAQoIR2l0VHJ1dGgSMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIvcBCghIdWJUcnV0aBIOCgZkaWdlc3QYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgDIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0EjAKDHJlc29sdmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIWCg5jb250ZW50X2RpZ2VzdBgGIAEoCSJ1CgxDbHVzdGVyVHJ1dGgSMwoGcmVwb3J0GAEgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZVJlcG9ydBIwCgxyZWNlaXZlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpsBCgZTZWNyZXQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEjMKBGRhdGEYAiADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLlNlY3JldC5EYXRhRW50cnkaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEiwKBHNwZWMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3BlYyKWAQoJR3JhbnRTcGVjEjMKCHN1YmplY3RzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFN1YmplY3QSDAoEcm9sZRgCIAEoCRI0CghjbHVzdGVycxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycxIQCghwcm9qZWN0cxgeIAMoCSJVCgxHcmFudFN1YmplY3QSDgoEdXNlchgBIAEoCUgAEg8KBWdyb3VwGAIgASgJSAASGQoPc2VydmljZV9hY2NvdW50GB4gASgJSABCCQoHc3ViamVjdCKaAQoNR3JhbnRDbHVzdGVycxINCgVuYW1lcxgBIAMoCRI+CgZsYWJlbHMYAiADKAsyLi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMuTGFiZWxzRW50cnkSCwoDYWxsGAMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqlAEKEFZlcmlmaWNhdGlvbk1vZGUSIQodVkVSSUZJQ0FUSU9OX01PREVfVU5TUEVDSUZJRUQQABIcChhWRVJJRklDQVRJT05fTU9ERV9DT01NSVQQARIZChVWRVJJRklDQVRJT05fTU9ERV9UQUcQAhIkCiBWRVJJRklDQVRJT05fTU9ERV9UQUdfQU5EX0NPTU1JVBADKqECCgxTZXJ2aWNlU3RhdGUSHQoZU0VSVklDRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVNFUlZJQ0VfU1RBVEVfUEVORElORxABEh0KGVNFUlZJQ0VfU1RBVEVfUFJPR1JFU1NJTkcQAhIZChVTRVJWSUNFX1NUQVRFX0hFQUxUSFkQAxIaChZTRVJWSUNFX1NUQVRFX0RFR1JBREVEEAQSGAoUU0VSVklDRV9TVEFURV9GQUlMRUQQBRIZChVTRVJWSUNFX1NUQVRFX1VOS05PV04QBhIWChJTRVJWSUNFX1NUQVRFX0hFTEQQBxIZChVTRVJWSUNFX1NUQVRFX1dBSVRJTkcQCBIZChVTRVJWSUNFX1NUQVRFX0RJRkZFUlMQCSpjCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NSRUFURUQQARITCg9PVVRDT01FX1VQREFURUQQAhIVChFPVVRDT01FX1VOQ0hBTkdFRBADYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -482,6 +482,13 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
    * @generated from field: fairlead.console.v1.ServiceStatus status = 3;
    */
   status?: ServiceStatus | undefined;
+
+  /**
+   * Output only: what operators pulled. spec is the one in force with it.
+   *
+   * @generated from field: fairlead.console.v1.ServiceLevers levers = 4;
+   */
+  levers?: ServiceLevers | undefined;
 };
 
 /**
@@ -490,6 +497,109 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 11);
+
+/**
+ * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
+ * them, unless it says something else of mode, reason or pin in sync than the write before it: then it ends the one that it names.
+ * What a console of an older version wrote counts as a lever of nobody known.
+ *
+ * @generated from message fairlead.console.v1.ServiceLevers
+ */
+export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
+  /**
+   * Over the mode that files say.
+   *
+   * @generated from field: fairlead.console.v1.Lever mode = 1;
+   */
+  mode?: Lever | undefined;
+
+  /**
+   * Over the pin that files say, or a rollback.
+   *
+   * @generated from field: fairlead.console.v1.Lever pin = 2;
+   */
+  pin?: Lever | undefined;
+
+  /**
+   * spec as files say it. Unset: as in the service.
+   *
+   * @generated from field: fairlead.console.v1.ServiceSpec spec = 3;
+   */
+  spec?: ServiceSpec | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ServiceLevers.
+ * Use `create(ServiceLeversSchema)` to create a new message.
+ */
+export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 12);
+
+/**
+ * Lever is what an operator pulled.
+ *
+ * @generated from message fairlead.console.v1.Lever
+ */
+export type Lever = Message<"fairlead.console.v1.Lever"> & {
+  /**
+   * Of a mode; SYNC_MODE_AUTO over another mode in files.
+   *
+   * @generated from field: fairlead.delivery.v1.SyncMode mode = 1;
+   */
+  mode: SyncMode;
+
+  /**
+   * Of a pin. Empty: the pin that files name is released.
+   *
+   * @generated from field: string commit = 2;
+   */
+  commit: string;
+
+  /**
+   * Of a pin that ends when the ref points to another commit than this one.
+   *
+   * @generated from field: string unpin_after = 3;
+   */
+  unpinAfter: string;
+
+  /**
+   * Of a rollback: number of the deployment that it went back to.
+   *
+   * @generated from field: int64 deployment = 4;
+   */
+  deployment: bigint;
+
+  /**
+   * As in Revision. Empty: a console of an older version wrote it, and nobody knows.
+   *
+   * @generated from field: string author = 5;
+   */
+  author: string;
+
+  /**
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since_time = 7;
+   */
+  sinceTime?: Timestamp | undefined;
+
+  /**
+   * When it ends by itself. Unset: it does not.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 8;
+   */
+  untilTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.Lever.
+ * Use `create(LeverSchema)` to create a new message.
+ */
+export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -625,7 +735,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -685,7 +795,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched.
@@ -716,7 +826,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -764,7 +874,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -788,7 +898,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -814,7 +924,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -839,7 +949,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -877,7 +987,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -916,7 +1026,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * GrantClusters chooses clusters.
@@ -951,7 +1061,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * VerificationMode says what must be signed.

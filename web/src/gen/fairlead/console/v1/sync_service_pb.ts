@@ -8,13 +8,15 @@ import type { Service } from "./resources_pb";
 import { file_fairlead_console_v1_resources } from "./resources_pb";
 import type { SyncMode } from "../../delivery/v1/options_pb";
 import { file_fairlead_delivery_v1_options } from "../../delivery/v1/options_pb";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/console/v1/sync_service.proto.
  */
 export const file_fairlead_console_v1_sync_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3N5bmNfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJgChJIb2xkU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIsCgRtb2RlGAIgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGcmVhc29uGAMgASgJIkQKE0hvbGRTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZSIkChRSZXN1bWVTZXJ2aWNlUmVxdWVzdBIMCgRuYW1lGAEgASgJIkYKFVJlc3VtZVNlcnZpY2VSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlIlUKEVBpblNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGY29tbWl0GAIgASgJEg4KBnJlYXNvbhgDIAEoCRISCgp1bnRpbF9uZXh0GAQgASgIIkMKElBpblNlcnZpY2VSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlIiIKElJlcXVlc3RTeW5jUmVxdWVzdBIMCgRuYW1lGAEgASgJIkQKE1JlcXVlc3RTeW5jUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZSIyChNDb25maXJtUHJ1bmVSZXF1ZXN0EgwKBG5hbWUYASABKAkSDQoFZ3VhcmQYAiABKAkiRQoUQ29uZmlybVBydW5lUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZTKRBAoLU3luY1NlcnZpY2USZQoLSG9sZFNlcnZpY2USJy5mYWlybGVhZC5jb25zb2xlLnYxLkhvbGRTZXJ2aWNlUmVxdWVzdBooLmZhaXJsZWFkLmNvbnNvbGUudjEuSG9sZFNlcnZpY2VSZXNwb25zZSIDkAICEmsKDVJlc3VtZVNlcnZpY2USKS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc3VtZVNlcnZpY2VSZXF1ZXN0GiouZmFpcmxlYWQuY29uc29sZS52MS5SZXN1bWVTZXJ2aWNlUmVzcG9uc2UiA5ACAhJiCgpQaW5TZXJ2aWNlEiYuZmFpcmxlYWQuY29uc29sZS52MS5QaW5TZXJ2aWNlUmVxdWVzdBonLmZhaXJsZWFkLmNvbnNvbGUudjEuUGluU2VydmljZVJlc3BvbnNlIgOQAgISYAoLUmVxdWVzdFN5bmMSJy5mYWlybGVhZC5jb25zb2xlLnYxLlJlcXVlc3RTeW5jUmVxdWVzdBooLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVxdWVzdFN5bmNSZXNwb25zZRJoCgxDb25maXJtUHJ1bmUSKC5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpcm1QcnVuZVJlcXVlc3QaKS5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpcm1QcnVuZVJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_console_v1_resources, file_fairlead_delivery_v1_options]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3N5bmNfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKQAQoSSG9sZFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSLAoEbW9kZRgCIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBnJlYXNvbhgDIAEoCRIuCgp1bnRpbF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJEChNIb2xkU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiJAoUUmVzdW1lU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJGChVSZXN1bWVTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZSKFAQoRUGluU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZjb21taXQYAiABKAkSDgoGcmVhc29uGAMgASgJEhIKCnVudGlsX25leHQYBCABKAgSLgoKdW50aWxfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQwoSUGluU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiIgoSUmVxdWVzdFN5bmNSZXF1ZXN0EgwKBG5hbWUYASABKAkiRAoTUmVxdWVzdFN5bmNSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlIjIKE0NvbmZpcm1QcnVuZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRINCgVndWFyZBgCIAEoCSJFChRDb25maXJtUHJ1bmVSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlMpEECgtTeW5jU2VydmljZRJlCgtIb2xkU2VydmljZRInLmZhaXJsZWFkLmNvbnNvbGUudjEuSG9sZFNlcnZpY2VSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5Ib2xkU2VydmljZVJlc3BvbnNlIgOQAgISawoNUmVzdW1lU2VydmljZRIpLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzdW1lU2VydmljZVJlcXVlc3QaKi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc3VtZVNlcnZpY2VSZXNwb25zZSIDkAICEmIKClBpblNlcnZpY2USJi5mYWlybGVhZC5jb25zb2xlLnYxLlBpblNlcnZpY2VSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5QaW5TZXJ2aWNlUmVzcG9uc2UiA5ACAhJgCgtSZXF1ZXN0U3luYxInLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVxdWVzdFN5bmNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5SZXF1ZXN0U3luY1Jlc3BvbnNlEmgKDENvbmZpcm1QcnVuZRIoLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVBydW5lUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVBydW5lUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_resources, file_fairlead_delivery_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.HoldServiceRequest
@@ -38,6 +40,13 @@ export type HoldServiceRequest = Message<"fairlead.console.v1.HoldServiceRequest
    * @generated from field: string reason = 3;
    */
   reason: string;
+
+  /**
+   * When it ends by itself. Unset: it does not.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 4;
+   */
+  untilTime?: Timestamp | undefined;
 };
 
 /**
@@ -126,6 +135,13 @@ export type PinServiceRequest = Message<"fairlead.console.v1.PinServiceRequest">
    * @generated from field: bool until_next = 4;
    */
   untilNext: boolean;
+
+  /**
+   * When it ends by itself. Unset: it does not.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 5;
+   */
+  untilTime?: Timestamp | undefined;
 };
 
 /**
@@ -230,8 +246,9 @@ export const ConfirmPruneResponseSchema: GenMessage<ConfirmPruneResponse> = /*@_
   messageDesc(file_fairlead_console_v1_sync_service, 9);
 
 /**
- * SyncService is the levers of a service: each changes ServiceSpec.sync as UpdateService would, and nothing else, so
- * that who may pull a lever need not be allowed to change what the service is. For administrators. All are safe to
+ * SyncService is the levers of a service: each stands over what files say of it (Service.levers) and changes nothing else, so
+ * that who may pull a lever need not be allowed to change what the service is. It ends by another call or by its own time, and no
+ * write of the service ends it that says nothing new of it. For who may deploy the service. All are safe to
  * repeat. Errors of all methods: InvalidArgument (a bad field, named), NotFound (no such service), Aborted (lost
  * against another change three times).
  *
@@ -249,7 +266,7 @@ export const SyncService: GenService<{
     output: typeof HoldServiceResponseSchema;
   },
   /**
-   * ResumeService makes it automatic again. A pin stays.
+   * ResumeService makes it automatic again, whatever files say. A pin stays.
    *
    * @generated from rpc fairlead.console.v1.SyncService.ResumeService
    */
@@ -259,7 +276,7 @@ export const SyncService: GenService<{
     output: typeof ResumeServiceResponseSchema;
   },
   /**
-   * PinService delivers one commit, wherever the ref points, or goes back to the ref. FailedPrecondition when it is to be
+   * PinService delivers one commit, wherever the ref points, or goes back to the ref, which also ends a rollback. FailedPrecondition when it is to be
    * until the ref moves on, and the hub does not know where that points.
    *
    * @generated from rpc fairlead.console.v1.SyncService.PinService

@@ -184,8 +184,8 @@ export type SyncSpec = Message<"fairlead.delivery.v1.SyncSpec"> & {
   reason: string;
 
   /**
-   * Full id of the commit that is delivered, wherever the ref points. Empty: what the ref points to. The hub follows
-   * it; agents never see it.
+   * Full id of the commit that is delivered, wherever the ref points. Empty: what the ref points to. In a file,
+   * "none" says so, and ends the pin or rollback of an operator. The hub follows it; agents never see it.
    *
    * @generated from field: string pin = 3;
    */
@@ -240,7 +240,7 @@ export type SyncSpec = Message<"fairlead.delivery.v1.SyncSpec"> & {
 
   /**
    * When somebody last asked for a sync: everything is rendered and compared anew with the cluster, whatever the
-   * agent remembers.
+   * agent remembers. Set by RequestSync only, and kept by every other write: no file says it.
    *
    * @generated from field: google.protobuf.Timestamp request_time = 11;
    */

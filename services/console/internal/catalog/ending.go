@@ -1,0 +1,110 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// endingEvery is how often it is looked for levers whose time has come: a few rows of an index.
+	endingEvery = 5 * time.Second
+	// endingSoon is how long before its end a lever is announced to end. One that was pulled for less than twice that is not.
+	endingSoon = 10 * time.Minute
+	// clockAuthor is who the history says ended a lever whose time came.
+	clockAuthor = "clock"
+)
+
+// RunEndings ends levers when their time has come, until the context ends. Every console does so: the first one does it.
+func (c *Catalog) RunEndings(ctx context.Context) error {
+	ticker := time.NewTicker(endingEvery)
+	defer ticker.Stop()
+	for {
+		if err := c.EndLevers(ctx); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "levers whose time has come stay for now", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// EndLevers ends the levers whose time has come, and announces those that end soon.
+func (c *Catalog) EndLevers(ctx context.Context) error {
+	now := c.now()
+	var due []Service
+	var soon []store.Event
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err := v.Ending(ctx)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			s := Service{Meta: metaOf(row)}
+			if err := decode(row, &s.Spec); err != nil {
+				return err
+			}
+			for _, l := range s.Spec.Levers.all() {
+				switch left := l.Until.Sub(now); {
+				case l.Until.IsZero():
+				case left <= 0:
+					due = append(due, s)
+				case left <= endingSoon && l.Until.Sub(l.Since) >= 2*endingSoon && c.observer != nil:
+					soon = append(soon, c.observer.LeverEnding(s, *l)...)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range due {
+		if err := c.endLevers(ctx, s); err != nil {
+			c.log.WarnContext(ctx, "a lever whose time has come stays for now", "service", s.Meta.Name, "err", err)
+		}
+	}
+	return c.store.AddEvents(ctx, soon...)
+}
+
+// endLevers ends the levers of one service whose time has come.
+func (c *Catalog) endLevers(ctx context.Context, s Service) error {
+	p, err := partsOf(s.Spec)
+	if err != nil {
+		return err
+	}
+	action := released
+	for _, l := range []**Lever{&p.levers.Mode, &p.levers.Pin} {
+		if *l != nil && !(*l).Until.IsZero() && !(*l).Until.After(c.now()) {
+			if (*l).Mode != "" {
+				action = resumed
+			}
+			*l = nil
+		}
+	}
+	edit, err := s.pulled(p, action)
+	if err != nil {
+		return err
+	}
+	if _, err := c.PutAll(ctx, Self(clockAuthor), []Edit{edit}, false); err != nil {
+		return fmt.Errorf("end levers of service %q: %w", s.Meta.Name, err)
+	}
+	return nil
+}
+
+// all are the levers that there are.
+func (l *Levers) all() (out []*Lever) {
+	if l == nil {
+		return nil
+	}
+	for _, one := range []*Lever{l.Mode, l.Pin} {
+		if one != nil {
+			out = append(out, one)
+		}
+	}
+	return out
+}

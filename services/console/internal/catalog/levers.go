@@ -1,0 +1,517 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Levers are what operators pulled of a service, over what files say of it. The spec of a service is stored as it is in force, so
+// that distributors and consoles of older versions deliver the same; beside it stand the levers, and the spec of the files.
+type Levers struct {
+	Mode *Lever `json:"mode,omitempty"`
+	Pin  *Lever `json:"pin,omitempty"`
+	// Files is the spec as files say it; nil: it is the one in force.
+	Files *ServiceSpec `json:"files,omitempty"`
+}
+
+// Lever is one of them.
+type Lever struct {
+	// Mode of a mode lever, as in SyncSpec.
+	Mode string `json:"mode,omitempty"`
+	// Commit of a pin; empty: the pin that files name is released. After is the ref's commit that the pin waits to be left behind.
+	Commit string `json:"commit,omitempty"`
+	After  string `json:"after,omitempty"`
+	// Deployment is the number of the one that a rollback went back to, and Spec that of it; 0: it is a pin.
+	Deployment int64        `json:"deployment,omitempty"`
+	Spec       *ServiceSpec `json:"spec,omitempty"`
+
+	// By pulled it; empty: that is not known, because a console of an older version wrote it.
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	// Until is when it ends by itself; zero: it does not.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Names of fields of sync options that are levers, and pinNone, by which a file releases a pin.
+const (
+	keyMode, keyReason, keyPin, keyRequest = "mode", "reason", "pin", "requestTime"
+	keyPrune, keyConfirmed                 = "prune", "confirmed"
+	pinNone                                = "none"
+)
+
+// requests are what people asked of the agent once, which no file says.
+type requests struct {
+	time, confirmed json.RawMessage
+	tests           json.RawMessage
+}
+
+// parts are a stored spec, taken apart.
+type parts struct {
+	files  ServiceSpec
+	levers Levers
+	asked  requests
+}
+
+// partsOf takes a stored spec apart. What a console of an older version wrote over the defaults counts as a lever of nobody known: an
+// operator may have pulled it, so no file ends it without a word.
+func partsOf(s ServiceSpec) (p parts, err error) {
+	keys, err := syncKeys(s.Sync)
+	if err != nil {
+		return p, err
+	}
+	p.asked.tests = s.TestRequest
+	p.asked.time = keys[keyRequest]
+	delete(keys, keyRequest)
+	if p.asked.confirmed, err = takeConfirmed(keys); err != nil {
+		return p, err
+	}
+	p.files = s
+	switch {
+	case s.Levers == nil:
+		p.levers, p.files.UnpinAfter = oldLevers(keys, s.UnpinAfter), ""
+	case s.Levers.Files != nil:
+		p.levers, p.files = *s.Levers, *s.Levers.Files
+		p.levers.Files = nil
+		return p, nil
+	default:
+		p.levers = *s.Levers
+	}
+	p.files.Levers, p.files.TestRequest = nil, nil
+	p.files.Sync, err = syncText(keys)
+	return p, err
+}
+
+// oldLevers takes levers out of sync options that a console of an older version wrote.
+func oldLevers(keys map[string]json.RawMessage, after string) (l Levers) {
+	mode, reason, pin := textOf(keys[keyMode]), textOf(keys[keyReason]), textOf(keys[keyPin])
+	if mode != "" && mode != modeAuto {
+		l.Mode = &Lever{Mode: mode, Reason: reason}
+		delete(keys, keyMode)
+		delete(keys, keyReason)
+	}
+	if pin != "" {
+		l.Pin = &Lever{Commit: pin, After: after, Reason: reason}
+		delete(keys, keyPin)
+		delete(keys, keyReason)
+	}
+	return l
+}
+
+// whole puts the parts of a spec together into the one in force.
+func (p parts) whole() (ServiceSpec, error) {
+	out := p.files
+	if pin := p.levers.Pin; pin != nil && pin.Spec != nil {
+		out = *pin.Spec
+		out.Cluster, out.Project, out.ConfigSets, out.Config = p.files.Cluster, p.files.Project, p.files.ConfigSets, p.files.Config
+		out.Catalog, out.ServiceAccount = p.files.Catalog, p.files.ServiceAccount
+	}
+	keys, err := syncKeys(out.Sync)
+	if err != nil {
+		return out, err
+	}
+	apart := p.levers.Mode != nil || p.levers.Pin != nil
+	named := keys[keyMode] != nil || keys[keyReason] != nil || keys[keyPin] != nil || out.UnpinAfter != ""
+	if textOf(keys[keyPin]) == pinNone {
+		delete(keys, keyPin)
+		apart = true
+	}
+	reason := ""
+	if mode := textOf(keys[keyMode]); mode != "" && mode != modeAuto {
+		reason = textOf(keys[keyReason]) // of the hold that files name
+	}
+	if pin := p.levers.Pin; pin != nil {
+		setText(keys, keyPin, pin.Commit)
+		out.UnpinAfter, reason = pin.After, cmp.Or(reason, pin.Reason)
+	}
+	if mode := p.levers.Mode; mode != nil {
+		setText(keys, keyMode, mode.Mode)
+		if mode.Mode == modeAuto {
+			delete(keys, keyMode)
+			if reason = ""; p.levers.Pin != nil {
+				reason = p.levers.Pin.Reason
+			}
+		} else {
+			reason = mode.Reason
+		}
+	}
+	if p.levers.Mode != nil || p.levers.Pin != nil {
+		setText(keys, keyReason, reason)
+	}
+	if p.asked.time != nil {
+		keys[keyRequest] = p.asked.time
+	}
+	if err := giveConfirmed(keys, p.asked.confirmed); err != nil {
+		return out, err
+	}
+	if out.Sync, err = syncText(keys); err != nil {
+		return out, err
+	}
+	out.TestRequest, out.Levers = p.asked.tests, nil
+	switch {
+	case apart:
+		files := p.files
+		files.Levers, files.TestRequest = nil, nil
+		out.Levers = &Levers{Mode: p.levers.Mode, Pin: p.levers.Pin, Files: &files}
+	case named:
+		out.Levers = &Levers{} // else it would look as if an older console had written a lever
+	}
+	return out, nil
+}
+
+// inForce makes of what a file says the spec in force: levers stay, unless the file says something else of them than it did, and
+// what the file says of the rest waits behind a rollback. The notes say so.
+func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceSpec, notes []string, err error) {
+	says.Levers = nil
+	next, err := partsOf(ServiceSpec{Sync: says.Sync, Levers: &Levers{}}) // all that stands there is the file's
+	if err != nil {
+		return says, nil, err
+	}
+	asked := next.asked
+	next.files, next.levers, next.asked = withSync(says, next.files.Sync), Levers{}, requests{tests: says.TestRequest, confirmed: asked.confirmed}
+	next.files.TestRequest = nil
+	if current == nil {
+		out, err = next.whole()
+		return out, nil, err
+	}
+	if current.Levers == nil && last != nil { // written by an older console, which kept what the folder said last
+		if was, err := leversOf(*current); err == nil && was == *last {
+			of := *current
+			of.Levers, current = &Levers{}, &of
+		}
+	}
+	is, err := partsOf(*current)
+	if err != nil {
+		return says, nil, err
+	}
+	next.asked.time = is.asked.time
+	if next.asked.confirmed == nil {
+		next.asked.confirmed = is.asked.confirmed
+	}
+	next.levers = is.levers
+	if err := next.named(&is, current, &notes); err != nil {
+		return says, nil, err
+	}
+	if out, err = next.whole(); err != nil {
+		return says, nil, err
+	}
+	if current.Levers == nil { // what an older console wrote stays in its form while nothing changes
+		form := out
+		if form.Levers = nil; sameFiles(form, *current) && sameFiles(is.files, next.files) && reflect.DeepEqual(is.levers, next.levers) {
+			return *current, notes, nil
+		}
+	}
+	if pin := next.levers.Pin; pin != nil && pin.Deployment > 0 && !sameFiles(is.files, next.files) {
+		notes = append(notes, "waits behind "+pin.Words()+": "+pin.end())
+	}
+	return out, notes, nil
+}
+
+// keepLevers makes of an edit of what files say one of the spec in force.
+func (e *Edit) keepLevers(current *store.Resource) error {
+	spec, ok := e.spec.(ServiceSpec)
+	if !ok || e.pulls || e.requests {
+		return nil
+	}
+	var is *ServiceSpec
+	if current != nil {
+		is = &ServiceSpec{}
+		if err := decode(*current, is); err != nil {
+			return err
+		}
+	}
+	out, notes, err := inForce(spec, is, e.said)
+	e.spec, e.notes = out, notes
+	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
+		*e = e.naming(append(e.references, pin.Pin.Spec.refs("spec")...))
+	}
+	return err
+}
+
+// named ends the levers of which a file says something else than it did, and takes what it only read back for nothing said. The parts
+// are those that come; is are those that are there, and force is the spec in force.
+func (p *parts) named(is *parts, force *ServiceSpec, notes *[]string) error {
+	var sides [3]map[string]json.RawMessage // says, said, in force
+	for i, text := range []json.RawMessage{p.files.Sync, is.files.Sync, force.Sync} {
+		var err error
+		if sides[i], err = syncKeys(text); err != nil {
+			return err
+		}
+	}
+	says, said, forced := sides[0], sides[1], sides[2]
+	same := func(a, b map[string]json.RawMessage, keys ...string) bool {
+		for _, key := range keys {
+			if textOf(a[key]) != textOf(b[key]) {
+				return false
+			}
+		}
+		return true
+	}
+	back := func(keys ...string) {
+		for _, key := range keys {
+			if delete(says, key); said[key] != nil {
+				says[key] = said[key]
+			}
+		}
+	}
+	kept := false
+	if lever := is.levers.Mode; lever != nil {
+		switch {
+		case textOf(says[keyMode]) != "" && same(says, forced, keyMode, keyReason) && !same(says, said, keyMode, keyReason):
+			back(keyMode, keyReason)
+			kept = true
+		case textOf(says[keyMode]) == "" || same(says, said, keyMode):
+			kept = true
+		default:
+			p.levers.Mode = nil
+			*notes = append(*notes, "ends "+lever.Words())
+		}
+		if kept {
+			*notes = append(*notes, "keeps "+lever.Words())
+		}
+	}
+	if lever := is.levers.Pin; lever != nil {
+		keep := true
+		switch {
+		case textOf(says[keyPin]) != "" && same(says, forced, keyPin) && !same(says, said, keyPin):
+			back(keyPin)
+			p.files.UnpinAfter = is.files.UnpinAfter
+		case textOf(says[keyPin]) == "" || same(says, said, keyPin):
+		default:
+			keep = false
+			p.levers.Pin = nil
+			*notes = append(*notes, "ends "+lever.Words())
+		}
+		if keep && (lever.Deployment == 0 || sameFiles(is.files, p.files)) {
+			*notes = append(*notes, "keeps "+lever.Words())
+		}
+		if keep && textOf(says[keyPin]) == "" {
+			p.files.UnpinAfter = ""
+		}
+		if keep && textOf(says[keyReason]) == lever.Reason && p.levers.Mode == nil {
+			back(keyReason)
+		}
+	}
+	var err error
+	p.files.Sync, err = syncText(says)
+	return err
+}
+
+// Words name a lever, as in: keeps the hold of user:ada (incident 7).
+func (l *Lever) Words() string {
+	out := "the pin to " + short(l.Commit)
+	switch {
+	case l.Deployment > 0:
+		out = fmt.Sprintf("the rollback to deployment %d", l.Deployment)
+	case l.Mode == modeSuspend:
+		out = "the suspension"
+	case l.Mode == modeDryRun:
+		out = "the dry run"
+	case l.Mode == modeHold:
+		out = "the hold"
+	case l.Mode != "":
+		out = "the automatic mode"
+	case l.Commit == "":
+		out = "the release of the pin"
+	}
+	if l.By != "" {
+		out += " of " + l.By
+	}
+	if l.Reason != "" {
+		out += " (" + l.Reason + ")"
+	}
+	return out
+}
+
+// end says when a pin ends.
+func (l *Lever) end() string {
+	switch {
+	case !l.Until.IsZero():
+		return "it ends at " + l.Until.UTC().Format(time.RFC3339)
+	case l.After != "":
+		return "it ends when the ref moves on, or when somebody releases it"
+	}
+	return "it ends when somebody releases it"
+}
+
+// sameFiles says whether two specs are the same but for their form.
+func sameFiles(a, b ServiceSpec) bool {
+	was, errWas := json.Marshal(a)
+	is, errIs := json.Marshal(b)
+	return errWas == nil && errIs == nil && sameJSON(was, is)
+}
+
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var was, is any
+	return json.Unmarshal(a, &was) == nil && json.Unmarshal(b, &is) == nil && reflect.DeepEqual(was, is)
+}
+
+func withSync(s ServiceSpec, sync json.RawMessage) ServiceSpec {
+	s.Sync = sync
+	return s
+}
+
+// FilesOf is the spec of a stored service as files say it, without what people set of it by hand.
+func FilesOf(r store.Resource) (ServiceSpec, error) {
+	var spec ServiceSpec
+	if err := decode(r, &spec); err != nil {
+		return spec, err
+	}
+	p, err := partsOf(spec)
+	return p.files, err
+}
+
+// AsFiles returns a resource as files say it, before a change and after; where they say the same, both as they are in force, which shows
+// levers.
+func AsFiles(before, after *store.Resource) (was, is *store.Resource, err error) {
+	if after == nil || after.Kind != store.KindService {
+		return before, after, nil
+	}
+	next, err := FilesOf(*after)
+	if err != nil || before == nil {
+		return before, withSpec(*after, next), err
+	}
+	last, err := FilesOf(*before)
+	if err != nil || sameFiles(last, next) {
+		return before, after, err
+	}
+	return withSpec(*before, last), withSpec(*after, next), nil
+}
+
+func withSpec(r store.Resource, s ServiceSpec) *store.Resource {
+	s.Levers = &Levers{}
+	r.Spec, _ = json.Marshal(s) // it was decoded from there
+	return &r
+}
+
+// Levers are those of a service, those included that a console of an older version wrote; nil: there are none.
+func (s *Service) Levers() *Levers {
+	if s.Spec.Levers != nil {
+		return s.Spec.Levers
+	}
+	p, err := partsOf(s.Spec)
+	if err != nil || p.levers.Mode == nil && p.levers.Pin == nil {
+		return nil
+	}
+	p.levers.Files = &p.files
+	return &p.levers
+}
+
+// OnlyLevers says whether nothing of a service changed but its levers, and what was asked of its agent. A rollback that gives it
+// another spec is more than that; its end is not.
+func OnlyLevers(before, after *store.Resource) (bool, error) {
+	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
+		return false, nil
+	}
+	var rest [2]struct{ files, force ServiceSpec }
+	for i, r := range []*store.Resource{before, after} {
+		var spec ServiceSpec
+		if err := decode(*r, &spec); err != nil {
+			return false, err
+		}
+		p, err := partsOf(spec)
+		if err != nil {
+			return false, err
+		}
+		if rest[i].files, err = withoutLevers(p.files); err != nil {
+			return false, err
+		}
+		if rest[i].force, err = withoutLevers(spec); err != nil {
+			return false, err
+		}
+	}
+	was, is := rest[0], rest[1]
+	return sameFiles(was.files, is.files) && (sameFiles(was.force, is.force) || sameFiles(is.force, is.files)), nil
+}
+
+// withoutLevers is a spec without all that a lever can set.
+func withoutLevers(s ServiceSpec) (ServiceSpec, error) {
+	keys, err := syncKeys(s.Sync)
+	if err != nil {
+		return s, err
+	}
+	for _, key := range []string{keyMode, keyReason, keyPin, keyRequest} {
+		delete(keys, key)
+	}
+	if _, err := takeConfirmed(keys); err != nil {
+		return s, err
+	}
+	s.UnpinAfter, s.TestRequest, s.Levers = "", nil, nil
+	s.Sync, err = syncText(keys)
+	return s, err
+}
+
+func syncKeys(text json.RawMessage) (map[string]json.RawMessage, error) {
+	keys := map[string]json.RawMessage{}
+	if len(text) == 0 {
+		return keys, nil
+	}
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return nil, fmt.Errorf("decode sync options: %w", err)
+	}
+	return keys, nil
+}
+
+// syncText is nil for no options.
+func syncText(keys map[string]json.RawMessage) (json.RawMessage, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, fmt.Errorf("encode sync options: %w", err)
+	}
+	return text, nil
+}
+
+func textOf(value json.RawMessage) (s string) {
+	_ = json.Unmarshal(value, &s) // what is no text is none
+	return s
+}
+
+func setText(keys map[string]json.RawMessage, key, value string) {
+	if delete(keys, key); value != "" {
+		keys[key], _ = json.Marshal(value) // a text
+	}
+}
+
+// takeConfirmed takes what was confirmed out of the rules of removals.
+func takeConfirmed(keys map[string]json.RawMessage) (json.RawMessage, error) {
+	prune, err := syncKeys(keys[keyPrune])
+	if err != nil || prune[keyConfirmed] == nil {
+		return nil, err
+	}
+	confirmed := prune[keyConfirmed]
+	delete(prune, keyConfirmed)
+	return confirmed, setPrune(keys, prune)
+}
+
+func giveConfirmed(keys map[string]json.RawMessage, confirmed json.RawMessage) error {
+	if confirmed == nil {
+		return nil
+	}
+	prune, err := syncKeys(keys[keyPrune])
+	if err != nil {
+		return err
+	}
+	prune[keyConfirmed] = confirmed
+	return setPrune(keys, prune)
+}
+
+func setPrune(keys, prune map[string]json.RawMessage) error {
+	text, err := syncText(prune)
+	if delete(keys, keyPrune); text != nil {
+		keys[keyPrune] = text
+	}
+	return err
+}

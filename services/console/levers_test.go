@@ -1,0 +1,315 @@
+package console_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+const (
+	auto    = deliveryv1.SyncMode_SYNC_MODE_AUTO
+	onHold  = deliveryv1.SyncMode_SYNC_MODE_HOLD
+	follows = deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED
+)
+
+// file applies a service as a file says it, and returns what came of it.
+func (p *past) file(t *testing.T, change func(*consolev1.ServiceSpec), dry bool) *consolev1.Applied {
+	t.Helper()
+	spec := &consolev1.ServiceSpec{Source: "shop", Cluster: "edge-1"}
+	if change != nil {
+		change(spec)
+	}
+	out, err := p.admin.apply(t, &consolev1.ApplyRequest{DryRun: dry, Resources: []*consolev1.Resource{{Resource: &consolev1.Resource_Service{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
+}
+
+// says fails unless apply said this and nothing else.
+func says(t *testing.T, got *consolev1.Applied, outcome consolev1.ApplyOutcome, note string) {
+	t.Helper()
+	if got.GetOutcome() != outcome || got.GetNote() != note {
+		t.Errorf("apply said %v, %q; want %v, %q", got.GetOutcome(), got.GetNote(), outcome, note)
+	}
+}
+
+const (
+	updated   = consolev1.ApplyOutcome_APPLY_OUTCOME_UPDATED
+	unchanged = consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED
+)
+
+func (p *past) hold(t *testing.T, reason string) {
+	t.Helper()
+	if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: reason}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mode(m deliveryv1.SyncMode, reason string) func(*consolev1.ServiceSpec) {
+	return func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{Mode: m, Reason: reason} }
+}
+
+func TestApplyKeepsAHoldUntilTheFileSaysSomethingNewOfIt(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.file(t, nil, false)
+		p.hold(t, "incident 7")
+		kept := "keeps the hold of user:ada (incident 7)"
+		says(t, p.file(t, nil, true), unchanged, kept)
+		says(t, p.file(t, nil, false), unchanged, kept)
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), updated, kept)
+		if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetReason() != "incident 7" || spec.GetNamespace() != "shop" {
+			t.Errorf("in force: %v", spec)
+		}
+		levers := p.admin.service(t, "web").GetLevers()
+		if l := levers.GetMode(); l.GetAuthor() != "user:ada" || l.GetReason() != "incident 7" || l.GetSinceTime() == nil || levers.GetSpec().GetSync() != nil || levers.GetSpec().GetNamespace() != "shop" {
+			t.Errorf("levers: %v", levers)
+		}
+		says(t, p.file(t, mode(auto, ""), false), updated, "ends the hold of user:ada (incident 7)")
+		if got := p.get(t).GetSync().GetMode(); got != auto {
+			t.Errorf("the file said auto, and it is %v", got)
+		}
+		p.hold(t, "incident 8")
+		says(t, p.file(t, mode(auto, ""), false), unchanged, "keeps the hold of user:ada (incident 8)") // as a loop in CI does
+		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		says(t, p.file(t, mode(auto, ""), false), unchanged, "")
+	})
+}
+
+// What a client read and writes back is nothing said of a lever.
+func TestALeverThatIsWrittenBackStaysALever(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.hold(t, "incident 7")
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitB, Reason: "2 is broken", UntilNext: true}); err != nil {
+			t.Fatal(err)
+		}
+		spec := p.get(t)
+		spec.Namespace = "shop"
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) { proto.Reset(s); proto.Merge(s, spec) }, false), updated,
+			"keeps the hold of user:ada (incident 7), keeps the pin to bbbbbbbb of user:ada (2 is broken)")
+		if got := p.admin.service(t, "web").GetLevers(); got.GetMode().GetMode() != onHold || got.GetPin().GetCommit() != commitB || got.GetPin().GetUnpinAfter() != commitA || got.GetSpec().GetSync() != nil || got.GetSpec().GetUnpinAfter() != "" {
+			t.Errorf("levers: %v", got)
+		}
+	})
+}
+
+func TestAKeyThatAFileSetAndLacksGoesBackToItsDefault(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) {
+			s.Sync = &deliveryv1.SyncSpec{Mode: onHold, Reason: "by file", Pin: commitA, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
+		}, false), updated, "")
+		if l := p.admin.service(t, "web").GetLevers(); l != nil {
+			t.Errorf("a file pulled levers: %v", l)
+		}
+		says(t, p.file(t, mode(onHold, "by file"), false), updated, "")
+		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetSync().GetOnDelete() != 0 || spec.GetSync().GetMode() != onHold {
+			t.Errorf("after a file without pin: %v", spec)
+		}
+		// Over what a file holds, resume is a lever, too.
+		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.get(t).GetSync().GetMode(); got != follows {
+			t.Errorf("resumed: %v", got)
+		}
+		says(t, p.file(t, mode(onHold, "by file"), false), unchanged, "keeps the automatic mode of user:ada")
+		says(t, p.file(t, nil, false), updated, "keeps the automatic mode of user:ada")
+		says(t, p.file(t, mode(onHold, "again"), false), updated, "ends the automatic mode of user:ada")
+		says(t, p.file(t, nil, false), updated, "")
+		if got := p.get(t).GetSync(); got != nil {
+			t.Errorf("after a file without sync: %v", got)
+		}
+	})
+}
+
+func TestApplyAfterASyncIsWithoutADiff(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.file(t, nil, false)
+		asked, err := p.admin.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{Name: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := asked.GetService().GetSpec().GetSync().GetRequestTime()
+		for _, dry := range []bool{true, false} {
+			if got := p.file(t, nil, dry); got.GetOutcome() != unchanged || got.GetDiff() != "" {
+				t.Errorf("dry %v: %v", dry, got)
+			}
+		}
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) {
+			s.Namespace, s.Sync = "shop", &deliveryv1.SyncSpec{RequestTime: timestamppb.New(time.Unix(1, 0))} // which no file asks for
+		}, false), updated, "")
+		if got := p.get(t).GetSync().GetRequestTime(); !proto.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestApplyWritesWhatWaitsBehindARollback(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		v9 := func(s *consolev1.ServiceSpec) { s.Path = "v9" }
+		v10 := func(s *consolev1.ServiceSpec) { s.Path = "v10" }
+		p.file(t, v9, false)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d9", deliveryv1.Phase_PHASE_HEALTHY)
+		p.file(t, v10, false)
+		p.deliver(t, commitA, "d10", deliveryv1.Phase_PHASE_DEGRADED)
+		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Reason: "10 is bad"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := back.GetService(); s.GetSpec().GetPath() != "v9" || s.GetSpec().GetSync().GetPin() != commitA || s.GetLevers().GetPin().GetDeployment() != 1 || s.GetLevers().GetSpec().GetPath() != "v10" {
+			t.Errorf("rolled back to %v", s)
+		}
+		says(t, p.file(t, v10, false), unchanged, "keeps the rollback to deployment 1 of user:ada (10 is bad)")
+		if got := p.get(t).GetPath(); got != "v9" {
+			t.Errorf("the same file again brought %s back", got)
+		}
+		v11 := func(s *consolev1.ServiceSpec) { s.Path, s.Project = "v11", "" }
+		got := p.file(t, v11, true)
+		if !strings.Contains(got.GetDiff(), "-  path: v10") || !strings.Contains(got.GetDiff(), "+  path: v11") {
+			t.Errorf("the diff is not of what files say:\n%s", got.GetDiff())
+		}
+		says(t, p.file(t, v11, false), updated, "waits behind the rollback to deployment 1 of user:ada (10 is bad): it ends when the ref moves on, or when somebody releases it")
+		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v9" || s.GetLevers().GetSpec().GetPath() != "v11" {
+			t.Errorf("after apply: %v", s)
+		}
+		p.push(t, commitB)
+		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v11" || s.GetSpec().GetSync() != nil || s.GetLevers() != nil {
+			t.Errorf("after the ref has moved on: %v", s)
+		}
+	})
+}
+
+func TestAFileEndsARollbackInWords(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_DEGRADED)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Keep: true}); err != nil {
+			t.Fatal(err)
+		}
+		none := func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{Pin: "none"} }
+		says(t, p.file(t, none, false), updated, "ends the rollback to deployment 1 of user:ada")
+		if got := p.get(t); got.GetSync() != nil {
+			t.Errorf("in force: %v", got)
+		}
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA}); err != nil {
+			t.Fatal(err)
+		}
+		says(t, p.file(t, none, false), unchanged, "keeps the pin to aaaaaaaa of user:ada")
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.admin.service(t, "web"); got.GetSpec().GetSync() != nil || got.GetLevers().GetSpec().GetSync().GetPin() != "none" {
+			t.Errorf("released: %v", got)
+		}
+		says(t, p.file(t, none, false), unchanged, "")
+	})
+}
+
+// A hold would keep a rollback from being applied: the rollback takes its place, and lasts as the hold would have.
+func TestARollbackTakesThePlaceOfAHold(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		p.hold(t, "incident 7")
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		s := p.admin.service(t, "web")
+		if sync := s.GetSpec().GetSync(); sync.GetMode() != follows || sync.GetPin() != commitA || sync.GetReason() != "incident 7" || s.GetSpec().GetUnpinAfter() != "" || s.GetLevers().GetMode() != nil {
+			t.Errorf("rolled back to %v", s)
+		}
+		p.push(t, strings.Repeat("c", 40))
+		if got := p.get(t).GetSync().GetPin(); got != commitA {
+			t.Errorf("released by a push, to %q", got)
+		}
+		for _, m := range []deliveryv1.SyncMode{deliveryv1.SyncMode_SYNC_MODE_SUSPEND, deliveryv1.SyncMode_SYNC_MODE_DRY_RUN} {
+			if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Mode: m, Reason: "x"}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1})
+			wantCode(t, err, connect.CodeFailedPrecondition, "nothing would be applied", "resume service web")
+		}
+	})
+}
+
+// What a console of an older version wrote, before an update or during it, counts as a lever of nobody known.
+func TestLeversThatAnOlderConsoleWroteAreKept(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "")
+	r := h.start(t)
+	p := newPast(t, r)
+	p.push(t, commitA)
+	r.stop()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(r.db, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := `{"source":"shop","cluster":"edge-1","sync":{"mode":"SYNC_MODE_HOLD","reason":"incident 7","pin":"` + commitB + `","requestTime":"2026-01-02T03:04:05Z"},"unpinAfter":"` + commitA + `"}`
+	if _, err := db.ExecContext(context.Background(), "UPDATE resources SET spec = ? WHERE kind = 'service'", old); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = h.start(t)
+	p.running, p.admin, p.gitcache = r, r.admin(t), r.service(t, "gitcache")
+	levers := p.admin.service(t, "web").GetLevers()
+	if levers.GetMode().GetMode() != onHold || levers.GetMode().GetReason() != "incident 7" || levers.GetPin().GetCommit() != commitB || levers.GetPin().GetUnpinAfter() != commitA || levers.GetSpec().GetSync() != nil {
+		t.Errorf("levers: %v", levers)
+	}
+	says(t, p.file(t, nil, true), unchanged, "keeps the hold (incident 7), keeps the pin to bbbbbbbb (incident 7)")
+	says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), updated, "keeps the hold (incident 7), keeps the pin to bbbbbbbb (incident 7)")
+	if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetPin() != commitB || spec.GetUnpinAfter() != commitA || spec.GetSync().GetRequestTime() == nil {
+		t.Errorf("in force: %v", spec)
+	}
+}
+
+func TestALeverEndsByItsOwnTime(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		_, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "x", UntilTime: timestamppb.New(time.Unix(1, 0))})
+		wantCode(t, err, connect.CodeInvalidArgument, "1970-01-01T00:00:01Z is over")
+		far := timestamppb.New(time.Now().Add(time.Hour))
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA, UntilTime: far}); err != nil {
+			t.Fatal(err)
+		}
+		held, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "the sale", UntilTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
+		if err != nil || held.GetService().GetLevers().GetMode().GetUntilTime() == nil {
+			t.Fatalf("%v, %v", held, err)
+		}
+		await(t, "the end of the hold", func() bool { return p.get(t).GetSync().GetMode() == follows })
+		if l := p.admin.service(t, "web").GetLevers(); l.GetMode() != nil || l.GetPin().GetCommit() != commitA || !proto.Equal(l.GetPin().GetUntilTime(), far) {
+			t.Errorf("levers: %v", l)
+		}
+		last, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web", PageSize: 1})
+		if err != nil || last.GetRevisions()[0].GetAuthor() != "clock" || last.GetRevisions()[0].GetAction() != "resumed" {
+			t.Errorf("%v, %v", last, err)
+		}
+		p.wantEvents(t, "hold.released", "It is not held any more: what is pushed is applied.")
+	})
+}
