@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas soak fleet attack bench figures gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas skew soak fleet attack bench figures gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -99,6 +99,9 @@ chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-see
 
 replicas: install build ## Thirty rounds of kills over two consoles on PostgreSQL, judged against a model
 	@go test -count=1 -v -timeout 30m -run '^TestNothingIsLostWhoeverDies$$' fairlead.dev/e2e/replicas -args -long $(ARGS)
+
+skew: install build ## Each order of an upgrade from two earlier commits, there and back (some 15 minutes)
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 90m fairlead.dev/e2e/skew -args -long $(ARGS)
 
 soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
 	@go run fairlead.dev/e2e/cmd/soak $(ARGS)

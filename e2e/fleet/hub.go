@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead.dev/e2e/balancer"
 	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/client"
@@ -53,8 +54,8 @@ type hub struct {
 	ca    string // PEM file; empty: plaintext
 	parts map[string]*process.Process
 	git   *gitHost
-	small bool      // the first distributor's cache has a small disk of its own
-	front *balancer // nil: none
+	small bool               // the first distributor's cache has a small disk of its own
+	front *balancer.Balancer // nil: none
 	redis *gitcache.Alone
 	db    postgrestest.Server
 	http  *http.Client
@@ -116,7 +117,7 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 
 // prepareFaults starts the balancer before both distributors, and gives one a small disk if that can be had.
 func (h *hub) prepareFaults(ctx context.Context, one, two, listen string) (err error) {
-	if h.front, err = startBalancer(ctx, listen, []string{one, two}); err != nil {
+	if h.front, err = balancer.Start(ctx, listen, []string{one, two}); err != nil {
 		return err
 	}
 	cache := filepath.Join(h.dir("distributor"), "artifacts")
@@ -187,7 +188,7 @@ func (h *hub) arguments(addrs []string) (map[string][]string, error) {
 		}
 	}
 	if h.front != nil {
-		h.urls["balancer"] = scheme + h.front.listener.Addr().String()
+		h.urls["balancer"] = scheme + h.front.Addr()
 	}
 	args["console"] = append(args["console"], "--advertise-console", h.urls["console"], "--advertise-gitcaches", h.urls["gitcache"],
 		"--advertise-distributors", h.urls["distributor"], "--advertise-tunnels", h.urls["tunnel"])
@@ -234,7 +235,7 @@ func (h *hub) stop() error {
 		}
 	}
 	if h.front != nil {
-		errs = append(errs, h.front.close())
+		errs = append(errs, h.front.Close())
 	}
 	if h.small {
 		errs = append(errs, syscall.Unmount(filepath.Join(h.dir("distributor"), "artifacts"), syscall.MNT_DETACH))

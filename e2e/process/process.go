@@ -66,6 +66,13 @@ func (p *Process) Start() error {
 	return nil
 }
 
+// Replace makes the next start run another program.
+func (p *Process) Replace(path string, args ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path, p.Args = path, args
+}
+
 // Signal sends sig to the program alone, not to its children.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()

@@ -3,13 +3,16 @@ package stack
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"fairlead.dev/e2e/balancer"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/localca"
@@ -29,8 +32,15 @@ type plan struct {
 	clusters   []string
 	flags      []string // of every part
 	agentFlags []string // of agents besides
-	console    []string // flags of the console besides
 	env        []string // of the hub's parts
+	// kindFlags are flags of the parts of a kind besides.
+	kindFlags map[string][]string
+	// programs is the folder of the programs that all parts run at first; empty: that of the binaries under test.
+	programs string
+	// hidden are parts of the hub that agents and people are not told of.
+	hidden []string
+	// balanced puts a balancer before the consoles.
+	balanced bool
 }
 
 // Separate runs every deployable as a process of its own, over a real Redis and a real PostgreSQL,
@@ -50,7 +60,7 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 		t.Fatal(err)
 	}
 	s, _ := run(ctx, t, bins, plan{
-		hub: append(services(), "gitcache-2", "tunnel-2"), clusters: []string{"a"}, flags: []string{"--metrics-token-file", metricsTokenFile},
+		hub: append(services(), "gitcache-2", "tunnel-2"), hidden: []string{"tunnel-2"}, clusters: []string{"a"}, flags: []string{"--metrics-token-file", metricsTokenFile},
 		agentFlags: []string{"--leader-elect", "--health-listen", addrs[0], "--traces-through-hub"}, env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlpEndpoint},
 	})
 	s.AgentMetrics = addrs[0]
@@ -61,7 +71,7 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 // console gets further flags.
 func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string, console ...string) (*Stack, error) {
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
-	p := plan{hub: services(), clusters: []string{"a", "b"}, console: console}
+	p := plan{hub: services(), clusters: []string{"a", "b"}, kindFlags: map[string][]string{"console": console}}
 	if err := s.separate(ctx, p, redisURL, databaseURL); err != nil {
 		errs := []error{err}
 		for _, part := range s.order {
@@ -72,12 +82,26 @@ func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string
 	return s, nil
 }
 
+// Mixed runs two of each deployable, all of another build at first, and a third tunnel that agents are not told of, so
+// that what it is asked goes through another tunnel. Replace brings one part after the other to another build.
+func Mixed(ctx context.Context, t testing.TB, bins Binaries, programs string) (*Stack, Servers) {
+	t.Helper()
+	return run(ctx, t, bins, plan{
+		hub:      []string{"console", "console-2", "gitcache", "gitcache-2", "distributor", "distributor-2", "tunnel", "tunnel-2", HiddenTunnel},
+		clusters: []string{"a", "b"}, hidden: []string{HiddenTunnel}, balanced: true, programs: programs,
+		kindFlags: map[string][]string{"distributor": {"--next-poll", "1s"}},
+	})
+}
+
+// HiddenTunnel is the tunnel of Mixed to which no agent has a session.
+const HiddenTunnel = "tunnel-3"
+
 func services() []string { return []string{"console", "gitcache", "distributor", "tunnel"} }
 
 func run(ctx context.Context, t testing.TB, bins Binaries, p plan) (*Stack, Servers) {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
+	s := &Stack{Dir: dir, bins: bins, programs: p.programs, parts: map[string]*process.Process{}}
 	servers := Servers{Redis: redistest.Start(t), Postgres: &postgrestest.Server{}}
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
@@ -108,7 +132,7 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 	if err := os.WriteFile(s.HubSecret(), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
-	if err := s.startHub(p, ca, redisURL, databaseURL); err != nil {
+	if err := s.startHub(ctx, p, ca, redisURL, databaseURL); err != nil {
 		return err
 	}
 	err = process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
@@ -137,7 +161,7 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 // HubSecret is the file with the hub's secret, in a stack of separate processes.
 func (s *Stack) HubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
 
-func (s *Stack) startHub(p plan, ca localca.Files, redisURL, databaseURL string) error {
+func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, redisURL, databaseURL string) error {
 	addrs, err := process.FreeAddresses(len(p.hub))
 	if err != nil {
 		return err
@@ -145,30 +169,51 @@ func (s *Stack) startHub(p plan, ca localca.Files, redisURL, databaseURL string)
 	if err := os.Mkdir(s.ConfigDir(), 0o700); err != nil {
 		return err
 	}
-	s.Hub = map[string]string{}
-	var gitcaches []string
+	s.Hub, s.URLs = map[string]string{}, map[string]string{}
+	urls := map[string][]string{} // by kind, of those that others are told of
+	var consoles []string
 	for i, name := range p.hub {
-		s.Hub[name] = "https://" + addrs[i]
-		if kind(name) == "gitcache" {
-			gitcaches = append(gitcaches, s.Hub[name])
+		url := "https://" + addrs[i]
+		s.Hub[name], s.URLs[name] = url, url
+		if !slices.Contains(p.hidden, name) {
+			urls[kind(name)] = append(urls[kind(name)], url)
 		}
+		if kind(name) == "console" {
+			consoles = append(consoles, addrs[i])
+		}
+	}
+	if p.balanced {
+		front, err := balancer.Start(ctx, "127.0.0.1:0", consoles)
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, front.Close)
+		s.Hub["console"] = "https://" + front.Addr()
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return err
+	}
+	keyFile := filepath.Join(s.Dir, "master.key")
+	if err := os.WriteFile(keyFile, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+		return err
 	}
 	for i, name := range p.hub {
 		args := append([]string{
 			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
 			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", s.HubSecret(), "--log-level", "debug",
 		}, p.flags...)
-		if name == "console" {
-			args = append(args, "--database-url", databaseURL, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"], "--advertise-gitcaches", strings.Join(gitcaches, ","),
-				"--advertise-distributors", s.Hub["distributor"], "--advertise-tunnels", s.Hub["tunnel"])
-			args = append(args, p.console...)
+		if kind(name) == "console" {
+			args = append(args, "--database-url", databaseURL, "--master-key-file", keyFile, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"],
+				"--advertise-gitcaches", strings.Join(urls["gitcache"], ","), "--advertise-distributors", strings.Join(urls["distributor"], ","),
+				"--advertise-tunnels", strings.Join(urls["tunnel"], ","))
 		} else {
 			args = append(args, "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--redis-url", redisURL, "--advertise-url", s.Hub[name])
 		}
 		if kind(name) == "gitcache" {
 			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128") // the Git server is there
 		}
-		if err := s.start(name, kind(name), args, p.env); err != nil {
+		if err := s.start(name, kind(name), append(args, p.kindFlags[kind(name)]...), p.env); err != nil {
 			return err
 		}
 	}
@@ -181,7 +226,11 @@ func kind(name string) string {
 }
 
 func (s *Stack) start(name, program string, args, env []string) error {
-	part := process.New(s.Dir, name, s.bins.path(program), args...)
+	path := s.bins.path(program)
+	if s.programs != "" {
+		path = filepath.Join(s.programs, program)
+	}
+	part := process.New(s.Dir, name, path, args...)
 	part.Env = env
 	return s.add(part)
 }

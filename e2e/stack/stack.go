@@ -55,14 +55,16 @@ type Stack struct {
 	GitURL   string // of the repository to push to
 	Clusters []Cluster
 	Hub      map[string]string // URL of console, gitcache, distributor and tunnel
+	URLs     map[string]string // of each process of the hub, in a stack of separate processes
 	CAFile   string            // what the hub's certificates are signed by
 	// AgentMetrics is the address of the agent's metrics, in a stack made by Observed.
 	AgentMetrics string
 
-	bins  Binaries
-	parts map[string]*process.Process
-	order []string // parts in the order they were started
-	close []func() error
+	bins     Binaries
+	programs string // folder of the programs that parts run at first; empty: that of bins
+	parts    map[string]*process.Process
+	order    []string // parts in the order they were started
+	close    []func() error
 }
 
 // Fairlead runs the CLI and returns its stdout.
@@ -134,12 +136,24 @@ func (s *Stack) Kill(part string) error { return s.parts[part].Kill() }
 // Start starts a part again after Kill.
 func (s *Stack) Start(part string) error { return s.parts[part].Start() }
 
+// Replace asks a part to end, and starts it with its data as the program of another folder and with other flags.
+func (s *Stack) Replace(part, programs string, args ...string) error {
+	p := s.parts[part]
+	if err := p.Stop(grace); err != nil {
+		return err
+	}
+	p.Replace(filepath.Join(programs, kind(part)), args...)
+	return p.Start()
+}
+
 // Tail returns the last words of a part.
 func (s *Stack) Tail(part string) string { return s.parts[part].Tail() }
 
+// grace is more than any part's own drain deadline, on a busy machine too.
+const grace = time.Minute
+
 // Stop ends everything in the reverse order and says what did not end well.
 func (s *Stack) Stop() error {
-	const grace = time.Minute // more than any part's own drain deadline, on a busy machine too
 	var errs []error
 	for _, name := range slices.Backward(s.order) {
 		errs = append(errs, s.parts[name].Stop(grace))

@@ -1,4 +1,5 @@
-package fleet
+// Package balancer spreads connections over the replicas of a service, knowing nothing of what they carry.
+package balancer
 
 import (
 	"context"
@@ -8,9 +9,8 @@ import (
 	"sync"
 )
 
-// balancer is what stands before replicas where nobody knows what they speak: it gives each connection to the
-// next one of them that takes it.
-type balancer struct {
+// Balancer gives each connection to the next backend that accepts it.
+type Balancer struct {
 	listener net.Listener
 	ended    sync.WaitGroup
 
@@ -21,12 +21,13 @@ type balancer struct {
 	closed   bool
 }
 
-func startBalancer(ctx context.Context, listen string, backends []string) (*balancer, error) {
+// Start listens at an address, and leads its connections to the addresses of the backends.
+func Start(ctx context.Context, listen string, backends []string) (*Balancer, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return nil, err
 	}
-	b := &balancer{listener: l, backends: backends, open: map[net.Conn]struct{}{}}
+	b := &Balancer{listener: l, backends: backends, open: map[net.Conn]struct{}{}}
 	b.ended.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -39,7 +40,11 @@ func startBalancer(ctx context.Context, listen string, backends []string) (*bala
 	return b, nil
 }
 
-func (b *balancer) close() error {
+// Addr is the address that it listens at.
+func (b *Balancer) Addr() string { return b.listener.Addr().String() }
+
+// Close ends it with all its connections.
+func (b *Balancer) Close() error {
 	err := b.listener.Close()
 	b.mu.Lock()
 	b.closed = true
@@ -51,7 +56,7 @@ func (b *balancer) close() error {
 	return err
 }
 
-func (b *balancer) serve(conn net.Conn) {
+func (b *Balancer) serve(conn net.Conn) {
 	defer b.drop(conn)
 	if !b.keep(conn) {
 		return
@@ -77,28 +82,28 @@ func (b *balancer) serve(conn net.Conn) {
 }
 
 // dial tries each backend once, the next one first.
-func (b *balancer) dial() net.Conn {
+func (b *Balancer) dial() net.Conn {
 	b.mu.Lock()
 	first := b.next
 	b.next++
 	b.mu.Unlock()
 	for i := range b.backends {
 		addr := b.backends[(first+i)%len(b.backends)]
-		if conn, err := net.Dial("tcp", addr); err == nil { //nolint:noctx // close ends it
+		if conn, err := net.Dial("tcp", addr); err == nil { //nolint:noctx // Close ends it
 			return conn
 		}
 	}
 	return nil
 }
 
-func (b *balancer) keep(conn net.Conn) bool {
+func (b *Balancer) keep(conn net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[conn] = struct{}{}
 	return !b.closed
 }
 
-func (b *balancer) drop(conn net.Conn) {
+func (b *Balancer) drop(conn net.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, conn)
