@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the distribution's packages, if it is missing:
-# redis-server, PostgreSQL, nginx, haproxy, Prometheus, Docker Engine, containerd, a keyring and Chromium (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
+# redis-server, PostgreSQL, nginx, haproxy, strace, Prometheus, Docker Engine, containerd, a keyring and Chromium (real parts for real tests), git, and what signs its commits. Does nothing where all is there.
 set -euo pipefail
 
 packages=()
 command -v git >/dev/null || packages+=(git)
+command -v strace >/dev/null || packages+=(strace) # kills a program at a system call
 command -v gpg >/dev/null || packages+=(gnupg)
 command -v ssh-keygen >/dev/null || packages+=(openssh-client)
 command -v redis-server >/dev/null || packages+=(redis-server)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,13 @@ import (
 var postgres postgrestest.Server
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(migrateURL); url != "" {
+		if err := migrateOnly(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	_ = postgres.Stop()
 	os.Exit(code)
