@@ -128,8 +128,9 @@ func TestAFolderThatRefersToNothingBeyondItKeepsItsIdentity(t *testing.T) {
 		"plain/a.yaml": "a", "k/kustomization.yaml": "resources: [base, a.yaml, ../nothing, https://example.com/x]\n", "k/base/kustomization.yaml": "resources: [../a.yaml]\n", "k/a.yaml": "a",
 		"broken/kustomization.yaml": "resources: {", "loop/kustomization.yaml": "resources: [a]\n", "loop/a/kustomization.yaml": "resources: [../b]\n", "loop/b/kustomization.yaml": "resources: [../a]\n",
 		"left-out/kustomization.yaml": "resources: [../plain/a.yaml]\n", "left-out/a": "a", "below/x/kustomization.yaml": "resources: [../../plain/a.yaml]\n",
+		"chart/Chart.yaml": "name: a\ndependencies: [{name: b, repository: 'file://b'}, {name: plain, repository: 'file://../plain'}]\n", "chart/b/Chart.yaml": "name: b\n", "chart/charts/plain/Chart.yaml": "name: plain\n",
 	})
-	for _, p := range []Place{place(commit, ""), place(commit, "plain"), place(commit, "k"), place(commit, "broken"), place(commit, "loop"), place(commit, "below"), filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"})} {
+	for _, p := range []Place{place(commit, ""), place(commit, "plain"), place(commit, "k"), place(commit, "broken"), place(commit, "loop"), place(commit, "below"), place(commit, "chart"), filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"})} {
 		f, err := w.builder.find(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
@@ -381,5 +382,49 @@ func TestLinksBeyondTheFolderAreCarried(t *testing.T) {
 	}
 	if a, b := w.resolve(place(commit, "overlay")), w.resolve(place(commit, "now/deploy")); a != b {
 		t.Errorf("by a link there is %+v, without %+v", b, a)
+	}
+}
+
+// A chart takes dependencies from folders beside it, as `helm dependency build` does.
+func TestAChartCarriesTheChartsBesideIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	const base = "apps/web"
+	files := gittest.Files{
+		base + "/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: db, version: 1.x, repository: 'file://../../parts/db'}\n" +
+			"- {name: old, repository: 'file://../../parts/old'}\n- {name: packed, repository: 'file://../../parts/packed'}\n- {name: tgz, repository: 'file://../../parts/tgz'}\n" +
+			"- {name: gone, repository: 'file://../../gone'}\n- {name: out, repository: 'file://../../../out'}\n- {name: all, repository: 'file://../..'}\n- {name: web, repository: 'file://../web'}\n",
+		base + "/templates/a.yaml":         "a",
+		base + "/charts/packed/Chart.yaml": "name: packed\ndependencies: [{name: unused, repository: 'file://../../../../parts/unused'}]\n",
+		base + "/charts/tgz-1.0.0.tgz":     "x",
+		"parts/db/Chart.yaml":              "name: db\ndependencies: [{name: base, repository: 'file://../../library/base'}, {name: db, repository: 'file://../db'}]\n",
+		"parts/db/templates/b.yaml":        "b",
+		"parts/db/values.yaml":             "b: 1\n",
+		"library/base/Chart.yaml":          "name: base\n",
+		"library/base/templates/_b.tpl":    "b",
+		"parts/old/Chart.yaml":             "apiVersion: v1\nname: old\n",
+		"parts/old/requirements.yaml":      "dependencies: [{name: v1, repository: 'file://../v1'}]\n",
+		"parts/v1/Chart.yaml":              "name: v1\n",
+		"parts/packed/Chart.yaml":          "name: packed\n",
+		"parts/tgz/Chart.yaml":             "name: tgz\n",
+		"parts/unused/Chart.yaml":          "name: unused\n",
+		"apps/other/Chart.yaml":            "name: other\n",
+		"README.md":                        "x",
+	}
+	b := w.resolve(place(w.commit(files), base))
+	want := []string{
+		base + "/Chart.yaml", base + "/charts/packed/Chart.yaml", base + "/charts/tgz-1.0.0.tgz", base + "/templates/a.yaml", "library/base/Chart.yaml", "library/base/templates/_b.tpl",
+		"parts/db/Chart.yaml", "parts/db/templates/b.yaml", "parts/db/values.yaml", "parts/old/Chart.yaml", "parts/old/requirements.yaml", "parts/v1/Chart.yaml",
+	}
+	if got := w.names(b); !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	files["parts/tgz/Chart.yaml"] = "name: changed\n"
+	if other := w.resolve(place(w.commit(files), base)); other.SourceID != b.SourceID {
+		t.Error("a folder that the chart does not need makes it another content")
+	}
+	files["library/base/templates/_b.tpl"] = "c"
+	if other := w.resolve(place(w.commit(files), base)); other.SourceID == b.SourceID {
+		t.Error("a chart that it needs has changed, and the content is the same")
 	}
 }

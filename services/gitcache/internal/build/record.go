@@ -21,8 +21,9 @@ type Record struct {
 	// Root and Folder are the tree of a commit and a path in it, of a folder that refers to something beyond itself.
 	Root   string `json:"root,omitempty"`
 	Folder string `json:"folder,omitempty"`
-	// Alone: nothing in the folder leads out of it, in whatever commit.
-	Alone  bool            `json:"alone,omitempty"`
+	// Alone: nothing in the folder leads out of it, in whatever commit. Earlier releases wrote `alone`, and did not follow dependencies of charts:
+	// they are looked at once more.
+	Alone  bool            `json:"standsAlone,omitempty"`
 	Digest artifact.Digest `json:"digest"`
 	Size   int64           `json:"size"`
 	Files  int             `json:"files"`

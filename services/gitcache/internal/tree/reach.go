@@ -42,7 +42,7 @@ type Part struct {
 }
 
 // Reach finds what a folder of a commit's tree refers to beyond itself, within the repository: what a kustomization in
-// it needs, and where the links of charts and links to files lead. Nothing is rendered. What leads nowhere is left out:
+// it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Nothing is rendered. What leads nowhere is left out:
 // the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
 //
 // alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
@@ -63,6 +63,9 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		return nil, false, err
 	}
 	if err := w.followKustomization(files); err != nil {
+		return nil, false, err
+	}
+	if err := w.followCharts(files); err != nil {
 		return nil, false, err
 	}
 	if len(w.parts) == 0 {
@@ -378,6 +381,99 @@ func (w *walker) followKustomization(files []entry) error {
 	return nil
 }
 
+// followCharts carries the charts that those of the folder depend on. Charts in a charts/ folder are complete: Helm follows none of theirs.
+func (w *walker) followCharts(files []entry) error {
+	charts := map[string]bool{}
+	for _, f := range files {
+		if path.Base(f.path) == "Chart.yaml" {
+			charts[path.Dir(f.path)] = true
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(charts)) {
+		if within := path.Dir(folder); path.Base(within) == "charts" && charts[path.Dir(within)] {
+			continue
+		}
+		if err := w.chart(folder, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chart carries the charts that one depends on and does not have in its charts/ folder. The depth counts the charts that lead to it.
+func (w *walker) chart(folder string, depth int) error {
+	if depth == maxChain {
+		w.wrong("charts depend on each other through more than %d folders, at %q", maxChain, folder)
+		return nil
+	}
+	if w.seen["chart "+folder] { // also where charts depend on each other without an end, which the agent has the words for
+		return nil
+	}
+	w.seen["chart "+folder] = true
+	for _, name := range []string{"Chart.yaml", "requirements.yaml"} {
+		content, err := w.read(path.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		dependencies := kustomization.LocalDependencies(content)
+		if w.references += len(dependencies); w.references > maxReferences {
+			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
+			return nil
+		}
+		for _, dependency := range dependencies {
+			if err := w.depend(folder, dependency, depth); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// depend carries a chart that another one depends on.
+func (w *walker) depend(folder string, dependency kustomization.Dependency, depth int) error {
+	if packed, err := w.hasPacked(folder, dependency.Name); packed || err != nil {
+		return err
+	}
+	p := path.Join(folder, dependency.Path)
+	if below, ok := strings.CutPrefix(folder+"/", w.base+"/"); !ok || leaves(path.Join(below, dependency.Path)) {
+		w.out = true
+	}
+	if leaves(p) {
+		return nil
+	}
+	to, err := w.find(p)
+	switch {
+	case err != nil && nowhere(err) || err == nil && !to.folder():
+		return nil
+	case err != nil:
+		return err
+	case to.path == "." || w.base == to.path || strings.HasPrefix(w.base, to.path+"/"): // it would be the repository
+		return nil
+	}
+	w.carry(to)
+	if !w.inside(to.path) {
+		if err := w.carryFolder(to.path); err != nil {
+			return err
+		}
+	}
+	return w.chart(to.path, depth+1)
+}
+
+// hasPacked tells whether a chart has a dependency in its charts/ folder, as a folder or an archive.
+func (w *walker) hasPacked(folder, name string) (bool, error) {
+	charts, err := w.find(path.Join(folder, "charts"))
+	switch {
+	case err != nil && nowhere(err) || err == nil && !charts.folder():
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	all, err := w.entries(charts.id)
+	return slices.ContainsFunc(all, func(e entry) bool {
+		return e.path == name || strings.HasPrefix(e.path, name+"-") && strings.HasSuffix(e.path, ".tgz")
+	}), err
+}
+
 // visit is a kustomization that is followed.
 type visit struct {
 	folder string
@@ -435,7 +531,7 @@ func (w *walker) read(p string) ([]byte, error) {
 	}
 	w.yaml += len(content)
 	if w.kustomizations++; w.kustomizations > maxKustomizations || w.yaml > maxYAML {
-		w.wrong("%q is one kustomization more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
+		w.wrong("%q is one kustomization or chart more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
 		return nil, nil
 	}
 	return content, err
