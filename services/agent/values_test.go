@@ -121,6 +121,36 @@ spec:
 	w.mustBeGone("v1", "Secret", inventory.Namespace, inventory.ValuesName(chart))
 }
 
+// Another replica that leads has rendered nothing of what is applied. Random values are the same, also of what it makes anew.
+func TestAnotherReplicaKeepsRandomValues(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.elects = true
+	kill := w.process()
+	chart := w.service("chart")
+	digest := w.hub.push(t, chart, w.namespace, passwordChart(w.namespace+".example.com"))
+	w.hub.awaitPhase(t, chart, digest, healthy)
+	login := w.login()
+	second := w.another()
+	second.start()
+	w.eventually("the other replica stands by", second.named)
+	kill()
+	w.eventually("the other replica leads", func() bool { return w.leader() == second.name() })
+	asked := w.hub.sync(chart, &deliveryv1.SyncSpec{RequestTime: timestamppb.Now()})
+	w.hub.awaitPhase(t, chart, asked, healthy)
+	if w.login() != login {
+		t.Error("a sync by the other replica has other values")
+	}
+	kubectl(w, "", "delete", "secret", "login")
+	w.eventually("the Secret is made again", func() bool {
+		_, err := w.get("v1", "Secret", w.namespace, "login")
+		return err == nil
+	})
+	if w.login() != login {
+		t.Error("half of a pair is another one")
+	}
+}
+
 // What is kept is in the cluster before what it feeds: an agent that is killed in between sends the same.
 func TestAKillBeforeTheFirstObjectChangesNoRandomValue(t *testing.T) {
 	t.Parallel()
