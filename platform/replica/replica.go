@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -117,7 +118,7 @@ func (r *Replica) Bytes() *http.Client {
 func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
 	refusals := &audit.Refusals{Recorder: r.Audit, Log: r.deps.Log}
 	r.server, err = server.New(r.cfg.Server, server.Deps{
-		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.stale,
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.note,
 	}, mounts...)
 	if err != nil {
 		return errors.Join(err, r.close())
@@ -134,6 +135,23 @@ func (r *Replica) URL() string { return r.server.URL() }
 // Ready says why others should ask another replica: without an identity or a catalog nothing can be
 // answered. Both may be those on the disk.
 func (r *Replica) Ready() error { return errors.Join(r.Keeper.Ready(), r.Catalog.Ready()) }
+
+// noteTime bounds the question to Redis for what /readyz says besides.
+const noteTime = 2 * time.Second
+
+// note says what observers should know of the replica though it is ready.
+func (r *Replica) note() string {
+	ctx, cancel := context.WithTimeout(context.Background(), noteTime)
+	defer cancel()
+	notes := make([]string, 0, 2)
+	if err := r.Coordinator.Ping(ctx); err != nil {
+		notes = append(notes, "it can't agree with the other replicas: "+err.Error())
+	}
+	if text := r.stale(); text != "" {
+		notes = append(notes, text)
+	}
+	return strings.Join(notes, "; ")
+}
 
 // stale says how old the copy of the catalog may be, if the console does not tell.
 func (r *Replica) stale() string {

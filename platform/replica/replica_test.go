@@ -3,12 +3,16 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
@@ -161,6 +165,54 @@ func TestWithoutTheConsoleANewReplicaIsNotReady(t *testing.T) {
 	t.Parallel()
 	if err := newReplica(t).Ready(); err == nil {
 		t.Error("ready without identity and catalog")
+	}
+}
+
+// Redis that refuses the login leaves a replica ready for what it has: whoever looks is told.
+func TestAReplicaThatRedisRefusesSaysSo(t *testing.T) {
+	t.Parallel()
+	const scraper = "what Prometheus was given"
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(scraper), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	redis := redistest.Start(t)
+	for url, want := range map[string]string{
+		redis.URL(): "ok\n",
+		strings.Replace(redis.URL(), "unix://", "unix://fairlead:wrong@", 1): "ok, but it can't agree with the other replicas: redis refuses the login: WRONGPASS",
+	} {
+		r, err := replica.New(identity.ServiceGitcache, replica.Config{
+			Server: server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token}, DataDir: t.TempDir(), ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere", RedisURL: url,
+		}, replica.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(r.Serve(nil, func() error { return nil }), r.Listen()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL()+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+scraper)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(body), want) {
+			t.Errorf("with %s: got %q, want %q", url, body, want)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

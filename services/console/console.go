@@ -357,10 +357,10 @@ func (s *Service) firstLink(ctx context.Context) error {
 	if err := s.server.Listen(); err != nil { //nolint:contextcheck,nolintlint // Binding takes no time; seen or not with what is cached.
 		return err
 	}
-	code, err := s.authority.FirstLink(ctx)
+	code, good, err := s.authority.FirstLink(ctx)
 	if err != nil || code == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stderr, "Log in once, within 10 minutes: %s\n", rpc.LoginLink(s.URL(), code))
+	_, err = fmt.Fprintf(s.stderr, "Log in once, within %.0f minutes: %s\n", good.Minutes(), rpc.LoginLink(s.URL(), code))
 	return err
 }

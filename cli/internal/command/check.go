@@ -125,7 +125,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	case status != http.StatusOK:
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
-	note := strings.TrimPrefix(strings.TrimSpace(text), "ok")
+	note := strings.TrimPrefix(strings.TrimSpace(text), "ok") // what is not well, though there is an answer for everybody
 	status, text, err = fetch(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
@@ -134,7 +134,10 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	if v.Service != name {
 		return wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)
 	}
-	return ok(about, "ready, version %s%s", v.Version, note)
+	if note != "" {
+		return wrong(about, "ready, version %s%s", v.Version, note)
+	}
+	return ok(about, "ready, version %s", v.Version)
 }
 
 func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, err error) {

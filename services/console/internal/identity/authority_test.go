@@ -103,13 +103,16 @@ func TestAHungDatabaseKeepsNobodyFromWhatIsKnown(t *testing.T) {
 func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthority(t)
-	first, err := a.FirstLink(t.Context())
+	first, _, err := a.FirstLink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := a.FirstLink(t.Context()) // of another start
+	late, _, err := a.FirstLink(t.Context()) // of a console that starts at the same time
 	if err != nil {
 		t.Fatal(err)
+	}
+	if late != first {
+		t.Errorf("another console prints %q, the first one %q", late, first)
 	}
 	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
 	if err != nil {
@@ -121,6 +124,9 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", late); err == nil {
 		t.Error("a link that was printed is good after somebody has logged in")
 	}
+	if after, _, err := a.FirstLink(t.Context()); err != nil || after != "" {
+		t.Errorf("after a login the console prints %q, %v", after, err)
+	}
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
 		t.Errorf("a link that an administrator made: %v", err)
 	}
@@ -130,13 +136,17 @@ func TestFirstLinkIsGoodForTenMinutes(t *testing.T) {
 	t.Parallel()
 	var passed atomic.Int64
 	a, _ := newAuthorityAt(t, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
-	first, err := a.FirstLink(t.Context())
+	first, _, err := a.FirstLink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	passed.Store(int64(3 * time.Minute))
+	if later, good, err := a.FirstLink(t.Context()); err != nil || later == first || good != firstLinkLifetime {
+		t.Errorf("a restart has the link of before: %v, good for %s", err, good)
 	}
 	passed.Store(int64(10*time.Minute + time.Second))
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err == nil {
@@ -157,5 +167,31 @@ func TestTokenOfOtherBytesIsRefusedAndCounted(t *testing.T) {
 	}
 	if _, err := a.VerifyFrom("192.0.2.1:99", apiTokenPrefix+"\xff_"); !errors.Is(err, platform.ErrThrottled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Consoles of one database that start at the same moment tell people one link.
+func TestConsolesThatStartAtOncePrintOneLink(t *testing.T) {
+	t.Parallel()
+	a, s := newAuthority(t)
+	const consoles = 4
+	links := make([]string, consoles)
+	var starting sync.WaitGroup
+	for i := range consoles {
+		starting.Go(func() {
+			other := New(s, a.box, a.hubSecret, a.log, nil)
+			code, _, err := other.FirstLink(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			links[i] = code
+		})
+	}
+	starting.Wait()
+	for _, link := range links {
+		if link != links[0] || link == "" {
+			t.Errorf("the links are %q", links)
+			break
+		}
 	}
 }

@@ -19,6 +19,8 @@ const (
 	// terminal has it.
 	linkLifetime      = time.Hour
 	firstLinkLifetime = 10 * time.Minute
+	// sameStart is how long consoles take to start together: a later one makes a link of its own.
+	sameStart = 2 * time.Minute
 	// linkPrefix lets people and secret scanners see what it is.
 	linkPrefix = "fairlead-login-"
 	// firstAdministrator is who the first link logs in.
@@ -34,19 +36,50 @@ type person struct {
 	Groups []string `json:"groups,omitempty"`
 	// First is of a link that is good only as long as nobody has logged in.
 	First bool `json:"first,omitempty"`
+	// Sealed is the code of such a link, for the consoles that start at the same time.
+	Sealed []byte `json:"sealed,omitempty"`
 }
 
-// FirstLink makes a login link for an administrator as long as no person has ever logged in; "": one has.
-func (a *Authority) FirstLink(ctx context.Context) (code string, err error) {
+// linkPurpose is what the code of a link is sealed for.
+const linkPurpose = "first login link"
+
+// FirstLink returns the login link for an administrator as long as no person has ever logged in, and how long it is good; "": one has.
+// Consoles that start at the same time get one link.
+func (a *Authority) FirstLink(ctx context.Context) (code string, good time.Duration, err error) {
 	err = a.store.Write(ctx, audit.Console().Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		somebody, err := tx.AnybodyLoggedIn(ctx)
 		if err != nil || somebody {
 			return err
 		}
-		code, err = addLink(ctx, tx, audit.Console(), person{Name: firstAdministrator, Groups: []string{identity.AdminsGroup}, First: true})
-		return err
+		if code, good, err = a.knownFirstLink(ctx, tx); err != nil || code != "" {
+			return err
+		}
+		code, good = newLinkCode(), firstLinkLifetime
+		return addLink(ctx, tx, audit.Console(), code, person{
+			Name: firstAdministrator, Groups: []string{identity.AdminsGroup}, First: true, Sealed: a.box.Seal(linkPurpose, []byte(code)),
+		})
 	})
-	return code, err
+	return code, good, err
+}
+
+// knownFirstLink returns the link that another console has just made; "": there is none that the master key opens.
+func (a *Authority) knownFirstLink(ctx context.Context, tx *store.Tx) (code string, good time.Duration, err error) {
+	links, err := tx.LoginLinks(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, link := range links {
+		var p person
+		good := link.Expire.Sub(tx.Now())
+		if json.Unmarshal(link.Person, &p) != nil || !p.First || len(p.Sealed) == 0 || good < firstLinkLifetime-sameStart {
+			continue
+		}
+		known, err := a.box.Open(linkPurpose, p.Sealed)
+		if err == nil && hashToken(string(known)) == link.Hash { // else it is of a master key that was replaced
+			return string(known), good, nil
+		}
+	}
+	return "", 0, nil
 }
 
 // CreateLoginLink makes a link with which a person logs in once.
@@ -59,27 +92,28 @@ func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name str
 		return "", refuse(Invalid, "%v", err)
 	}
 	err = a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
-		code, err = addLink(ctx, tx, who, person{Name: id.Name, Groups: id.Groups})
-		return err
+		code = newLinkCode()
+		return addLink(ctx, tx, who, code, person{Name: id.Name, Groups: id.Groups})
 	})
 	return code, err
 }
 
-func addLink(ctx context.Context, tx *store.Tx, who audit.Who, p person) (code string, err error) {
+func newLinkCode() string { return linkPrefix + strings.ToLower(rand.Text()+rand.Text()) }
+
+func addLink(ctx context.Context, tx *store.Tx, who audit.Who, code string, p person) error {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return "", fmt.Errorf("encode login link: %w", err)
+		return fmt.Errorf("encode login link: %w", err)
 	}
-	code = linkPrefix + strings.ToLower(rand.Text()+rand.Text())
 	lifetime := linkLifetime
 	if p.First {
 		lifetime = firstLinkLifetime
 	}
 	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(lifetime)})
 	if err != nil {
-		return "", err
+		return err
 	}
-	return code, tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "login.link.create", Name: p.Name, Reason: strings.Join(p.Groups, ", ")}))
+	return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "login.link.create", Name: p.Name, Reason: strings.Join(p.Groups, ", ")}))
 }
 
 // UseLoginLink uses a link, or the code in it, up.

@@ -95,6 +95,17 @@ func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
 	return nil
 }
 
+// LoginLinks returns the links that are neither used nor expired, the newest first.
+func (t *Tx) LoginLinks(ctx context.Context) ([]LoginLink, error) {
+	rows, err := t.tx.QueryContext(ctx, "SELECT hash, person, expire_time FROM login_links WHERE use_time = 0 AND expire_time > $1 ORDER BY create_time DESC, hash", Micros(t.now))
+	return collect(rows, err, func(rows *sql.Rows) (l LoginLink, err error) {
+		var expires int64
+		err = rows.Scan(&l.Hash, &l.Person, &expires)
+		l.Expire = FromMicros(expires)
+		return l, err
+	})
+}
+
 // UseLoginLink uses a link up and returns whose it is. ErrNotFound for one that is unknown, used or expired.
 func (t *Tx) UseLoginLink(ctx context.Context, hash string) (person []byte, err error) {
 	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", Micros(t.now), hash).Scan(&person)

@@ -1,0 +1,33 @@
+package command
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"fairlead.dev/cli/internal/hub"
+)
+
+// A service that is ready may not be well: what it says of itself is a finding.
+func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ready, text string
+		wrong       bool
+	}{
+		{"ok", "ready, version v1", false},
+		{"ok, but it can't agree with the other replicas: redis refuses the login", "ready, version v1, but it can't agree with the other replicas: redis refuses the login", true},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, test.ready) })
+		mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"service":"gitcache","version":"v1"}`) })
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		found := checkService(t.Context(), &hub.Hub{HTTP: server.Client()}, "gitcache", server.URL)
+		if found.wrong != test.wrong || found.text != test.text || !strings.HasPrefix(found.about, "gitcache ") {
+			t.Errorf("got %+v, want %+v", found, test)
+		}
+	}
+}
