@@ -211,6 +211,32 @@ func TestCredentialsStayOnTheHostOfTheSource(t *testing.T) {
 	}
 }
 
+// A commit names its submodules, and whoever wrote it may read less than the source's credentials do.
+func TestCredentialsAreForSubmodulesOfTheSameOwnerAndThoseThatTheSourceNames(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	app, libs, payroll := h.git.NewRepo(t, "acme/app.git"), h.git.NewRepo(t, "acme/libs.git"), h.git.NewRepo(t, "corp/payroll.git")
+	h.git.RequireLogin("ada", "s3cret")
+	h.console.setSecret("shop-git", map[string]string{"username": "ada", "password": "s3cret"})
+	h.console.changeSource(func(s *consolev1.GitSource) { s.Url, s.Secret = app.URL(), "shop-git" })
+	lib, secret := libs.Commit("lib", gittest.Files{"l": "1"}), payroll.Commit("salaries", gittest.Files{"s": "1"})
+	first := commitLinks(app, link{"libs", "../libs.git", lib})
+	n := h.one()
+	h.published("HEAD", first)
+
+	second := commitLinks(app, link{"libs", "../libs.git", lib}, link{"pay", "../../corp/payroll.git", secret})
+	n.refresh()
+	h.problem(`submodule "pay"`, "for repositories of the same owner", "corp/payroll.git", "submoduleRepositories", first[:8]+" is kept")
+	for _, r := range h.git.Log() {
+		if r.Authorized && strings.HasPrefix(r.Path, "/corp/") {
+			t.Fatalf("%s %s came with credentials", r.Method, r.Path)
+		}
+	}
+	h.console.changeSource(func(s *consolev1.GitSource) { s.SubmoduleRepositories = []string{"corp/payroll"} })
+	h.published("HEAD", second)
+	h.problem()
+}
+
 func TestHostileSubmodulesAreNotAskedFor(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)

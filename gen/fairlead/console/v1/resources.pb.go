@@ -435,15 +435,20 @@ type GitSource struct {
 	// http:// or https:// URL of the proxy to the Git host, without credentials. Empty: the one of the
 	// gitcache's environment, if any. Not for ssh.
 	Proxy string `protobuf:"bytes,4,opt,name=proxy,proto3" json:"proxy,omitempty"`
-	// Fetch submodules, too: same rules for their URLs, same credentials only on the same host.
+	// Fetch submodules, too: same rules for their URLs. The credentials of the source are for submodules on its own
+	// scheme, host and port whose repositories are in the same folder (of the same owner, that is) or below it, and
+	// for those of submodule_repositories.
 	Submodules bool `protobuf:"varint,5,opt,name=submodules,proto3" json:"submodules,omitempty"`
 	// Publish only what is signed. What is not keeps the last good head.
 	Verification *Verification `protobuf:"bytes,6,opt,name=verification,proto3" json:"verification,omitempty"`
 	// Name of a Secret with `token`: lets the Git host say that something was pushed, by
 	// POST /v1/webhooks/<name of this source> to any gitcache. A webhook only causes a poll.
 	WebhookSecret string `protobuf:"bytes,7,opt,name=webhook_secret,json=webhookSecret,proto3" json:"webhook_secret,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Other repositories on the same host whose submodules get the credentials of the source: `team/libs`, or `team/*`
+	// for all below `team`.
+	SubmoduleRepositories []string `protobuf:"bytes,8,rep,name=submodule_repositories,json=submoduleRepositories,proto3" json:"submodule_repositories,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *GitSource) Reset() {
@@ -523,6 +528,13 @@ func (x *GitSource) GetWebhookSecret() string {
 		return x.WebhookSecret
 	}
 	return ""
+}
+
+func (x *GitSource) GetSubmoduleRepositories() []string {
+	if x != nil {
+		return x.SubmoduleRepositories
+	}
+	return nil
 }
 
 // Verification says who must have signed.
@@ -2130,7 +2142,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"F\n" +
 	"\n" +
 	"SourceSpec\x128\n" +
-	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceB\x06\xbaH\x03\xc8\x01\x01R\x03git\"\xca\x02\n" +
+	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceB\x06\xbaH\x03\xc8\x01\x01R\x03git\"\x94\x03\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -2142,7 +2154,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"submodules\x18\x05 \x01(\bR\n" +
 	"submodules\x12E\n" +
 	"\fverification\x18\x06 \x01(\v2!.fairlead.console.v1.VerificationR\fverification\x12.\n" +
-	"\x0ewebhook_secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\"}\n" +
+	"\x0ewebhook_secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12H\n" +
+	"\x16submodule_repositories\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\bR\x15submoduleRepositories\"}\n" +
 	"\fVerification\x12(\n" +
 	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12C\n" +
 	"\x04mode\x18\x02 \x01(\x0e2%.fairlead.console.v1.VerificationModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\"\xa3\x01\n" +

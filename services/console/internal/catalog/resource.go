@@ -43,6 +43,8 @@ type GitSource struct {
 	Proxy        string        `json:"proxy,omitempty"`
 	Submodules   bool          `json:"submodules,omitempty"`
 	Verification *Verification `json:"verification,omitempty"`
+	// SubmoduleRepositories get the credentials, too: paths on the same host, or with /* at the end all below one.
+	SubmoduleRepositories []string `json:"submoduleRepositories,omitempty"`
 	// WebhookSecret names what a Git host authenticates with; empty: none may.
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 }

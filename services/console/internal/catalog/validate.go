@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,10 +49,21 @@ func (g GitSource) validate() error {
 			return refuse(Invalid, "spec.git.proxy: the url %s", err)
 		}
 	}
+	for _, repository := range g.SubmoduleRepositories {
+		if !isRepository(repository) {
+			return refuse(Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
+		}
+	}
 	if g.Verification == nil {
 		return nil
 	}
 	return g.Verification.validate()
+}
+
+// isRepository accepts a path of a repository, and a folder of some with /* at its end.
+func isRepository(text string) bool {
+	at := strings.TrimSuffix(text, "/*")
+	return at != "" && at == strings.TrimPrefix(path.Clean("/"+at), "/") && !strings.ContainsAny(at, "\\*:?#") && !strings.ContainsFunc(at, unicode.IsControl)
 }
 
 // secrets are those that a source names.

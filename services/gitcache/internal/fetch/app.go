@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"sync"
@@ -31,8 +32,8 @@ const (
 	tokenMargin = 5 * time.Minute
 	// GitHub takes a proof of at most 10 minutes, and wants none from the future: clocks differ.
 	proofLife, proofSkew = 8 * time.Minute, time.Minute
-	// maxInstallations whose tokens are kept; past that the one that was used least recently is asked for again.
-	maxInstallations = 1000
+	// maxInstallations is of how many repositories tokens are kept; past that the one that was used least recently is asked for again.
+	maxInstallations = 10_000
 	// maxTokenAnswer bounds an answer of the API: a token and the permissions that go with it.
 	maxTokenAnswer = 1 << 20
 )
@@ -50,10 +51,21 @@ type apps struct {
 	recent *list.List // of installation and token; the most recently used first
 }
 
-// installation is what a token is for. A token is never used for another host than the one whose API gave it.
+// installation is what a token is for: one repository of an installation. A token is never used for another host than the one whose
+// API gave it.
 type installation struct {
 	GitHubApp
-	api string
+	api        string
+	repository string
+}
+
+func installationOf(r Remote) installation {
+	return installation{r.Credentials.GitHubApp, apiOf(r.URL), repositoryOf(r.URL)}
+}
+
+// repositoryOf is the name of a repository without that of its owner, as the API takes it: an installation has one owner.
+func repositoryOf(u *url.URL) string {
+	return strings.TrimSuffix(path.Base(u.Path), ".git")
 }
 
 type kept struct {
@@ -94,14 +106,14 @@ func authenticated[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote
 
 // login puts a token that is good for a while into the credentials. fresh tells that it was made for this call.
 func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, err error) {
-	of := installation{r.Credentials.GitHubApp, apiOf(r.URL)}
+	of := installationOf(r)
 	r.Credentials.Username = appUser
 	if r.Credentials.Password = a.get(of); r.Credentials.Password != "" {
 		return r, false, nil
 	}
-	// All sources of an installation need the token at the same time; one request gets it. Whoever gives up
+	// All sources of a repository need the token at the same time; one request gets it. Whoever gives up
 	// leaves the others in peace.
-	answer := a.flight.DoChan(fmt.Sprintf("%q %q %q %q", of.api, of.ID, of.InstallationID, of.PrivateKey), func() (any, error) {
+	answer := a.flight.DoChan(fmt.Sprintf("%q %q %q %q %q", of.api, of.repository, of.ID, of.InstallationID, of.PrivateKey), func() (any, error) {
 		detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		defer context.AfterFunc(a.life, cancel)() //nolint:contextcheck // two that end it
@@ -145,7 +157,7 @@ func (a *apps) keep(k kept) {
 func (a *apps) forget(r Remote) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of := installation{r.Credentials.GitHubApp, apiOf(r.URL)}
+	of := installationOf(r)
 	if e, ok := a.tokens[of]; ok && e.Value.(kept).token == r.Credentials.Password {
 		a.drop(of)
 	}
@@ -182,9 +194,12 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.h.limits.ListTime, errDeadline)
 	defer cancel()
-	// No more than Git needs, whatever else the App may do.
-	body := bytes.NewReader([]byte(`{"permissions":{"contents":"read"}}`))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	// No more than Git needs of this repository, whatever else the App may do, and wherever.
+	body, err := json.Marshal(map[string]any{"repositories": []string{of.repository}, "permissions": map[string]string{"contents": "read"}})
+	if err != nil {
+		return "", fmt.Errorf("encode request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return "", fmt.Errorf("make request: %w", err)
 	}
@@ -268,7 +283,7 @@ func appError(r Remote, host string, resp *http.Response) *Error {
 	case resp.StatusCode == http.StatusNotFound:
 		e.Kind, e.Message = KindCredentials, fmt.Sprintf("404 from %s: the GitHub App has no such installation. Check githubAppInstallationID in secret %q", host, r.Secret)
 	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusUnprocessableEntity:
-		e.Kind, e.Message = KindCredentials, fmt.Sprintf("%d from %s for the GitHub App. Check that its installation is not suspended and may read contents", resp.StatusCode, host)
+		e.Kind, e.Message = KindCredentials, fmt.Sprintf("%d from %s for the GitHub App. Check that its installation is not suspended, has the repository %s and may read contents", resp.StatusCode, host, repositoryOf(r.URL))
 	}
 	return e
 }

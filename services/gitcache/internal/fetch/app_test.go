@@ -52,7 +52,7 @@ type enterprise struct {
 	life    time.Duration
 	fault   gittest.Fault // of the API
 	asked   int
-	tokens  map[string]bool
+	tokens  map[string]string // the repository that each is for
 	proof   string
 	wrong   []string
 	unknown bool // all tokens are refused
@@ -64,7 +64,7 @@ func newEnterprise(t *testing.T) *enterprise {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &enterprise{Server: gittest.NewTLSServer(t), t: t, key: key, life: time.Hour, tokens: map[string]bool{}}
+	e := &enterprise{Server: gittest.NewTLSServer(t), t: t, key: key, life: time.Hour, tokens: map[string]string{}}
 	e.SetFault(e.answer)
 	return e
 }
@@ -77,23 +77,23 @@ func (e *enterprise) answer(w http.ResponseWriter, r *http.Request) bool {
 		if e.fault != nil && e.fault(w, r) {
 			return true
 		}
-		e.check(r)
 		token := fmt.Sprintf("ghs_t0ken%d", e.asked)
-		e.tokens[token] = true
+		e.tokens[token] = e.check(r)
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprintf(w, `{"token":%q,"expires_at":%q,"permissions":{"contents":"read"}}`, token, time.Now().Add(e.life).UTC().Format(time.RFC3339))
 		return true
 	}
 	user, pass, _ := r.BasicAuth()
-	if user != "x-access-token" || !e.tokens[pass] || e.unknown {
+	repository, known := e.tokens[pass]
+	if user != "x-access-token" || !known || !strings.HasPrefix(r.URL.Path, "/"+repository+".git/") || e.unknown {
 		w.WriteHeader(http.StatusUnauthorized)
 		return true
 	}
 	return false
 }
 
-// check looks at a request for a token as GitHub does.
-func (e *enterprise) check(r *http.Request) {
+// check looks at a request for a token as GitHub does, and tells which repository it is for.
+func (e *enterprise) check(r *http.Request) (repository string) {
 	e.proof, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	parsed, err := jwt.ParseSigned(e.proof, []jose.SignatureAlgorithm{jose.RS256})
 	var claims jwt.Claims
@@ -105,10 +105,15 @@ func (e *enterprise) check(r *http.Request) {
 		claims.Expiry.Time().After(now.Add(10*time.Minute)) || claims.Expiry.Time().Before(now.Add(time.Minute)) {
 		e.wrong = append(e.wrong, fmt.Sprintf("proof %+v: %v", claims, err))
 	}
-	var body struct{ Permissions map[string]string }
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Permissions) != 1 || body.Permissions["contents"] != "read" {
-		e.wrong = append(e.wrong, fmt.Sprintf("asks for %v: %v", body.Permissions, err))
+	var body struct {
+		Repositories []string
+		Permissions  map[string]string
 	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Permissions) != 1 || body.Permissions["contents"] != "read" || len(body.Repositories) != 1 {
+		e.wrong = append(e.wrong, fmt.Sprintf("asks for %+v: %v", body, err))
+		return ""
+	}
+	return body.Repositories[0]
 }
 
 func (e *enterprise) set(change func()) {
@@ -164,18 +169,31 @@ func TestAGitHubAppFetches(t *testing.T) {
 	}
 }
 
-func TestSourcesOfOneInstallationShareATokenUntilItIsOld(t *testing.T) {
+func TestATokenIsForOneRepositoryOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
-	for i := range 8 {
-		e.NewRepo(t, fmt.Sprintf("r%d.git", i))
+	f := newFetcher(t, fetch.Options{})
+	for _, name := range []string{"shop", "payroll"} {
+		e.NewRepo(t, name+".git")
+		if _, err := f.List(t.Context(), e.remote("/"+name+".git"), fetch.Names{}); err != nil {
+			t.Error(err)
+		}
 	}
+	if n := e.tokensAsked(); n != 2 {
+		t.Errorf("%d tokens for two repositories", n)
+	}
+}
+
+func TestSourcesOfOneRepositoryShareATokenUntilItIsOld(t *testing.T) {
+	t.Parallel()
+	e := newEnterprise(t)
+	e.NewRepo(t, "shop.git")
 	f := newFetcher(t, fetch.Options{})
 	all := func() {
 		var polls sync.WaitGroup
-		for i := range 8 {
+		for range 8 {
 			polls.Go(func() {
-				if _, err := f.List(t.Context(), e.remote(fmt.Sprintf("/r%d.git", i)), fetch.Names{}); err != nil {
+				if _, err := f.List(t.Context(), e.remote("/shop.git"), fetch.Names{}); err != nil {
 					t.Error(err)
 				}
 			})

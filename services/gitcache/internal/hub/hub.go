@@ -133,7 +133,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
-		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(),
+		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Wants: c.catalog.RefsOf(name),
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -19,6 +20,9 @@ import (
 // bring fetches one commit of one submodule. What does not work is not tried again with every poll.
 func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
 	holds, at := g.t.holds, m.URL.String()
+	if g.lends(m.URL) { // what was refused without credentials is tried with them at once
+		at = "with credentials " + at
+	}
 	this := at + " " + m.Commit.String()
 	for _, key := range []string{at, this} {
 		if err := holds.check(key); err != nil {
@@ -128,12 +132,20 @@ func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
 
 const branchPrefix = "refs/heads/"
 
-// remote is whom to ask. The source's credentials go to its own host only; those of its proxy are for
-// the proxy.
+// remote is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
+// are for the proxy. What a host is known by goes with the host.
 func (g *gatherer) remote(u *url.URL) fetch.Remote {
 	r := g.source
 	r.URL = u
-	if !fetch.SameOrigin(u, g.source.URL) {
+	switch {
+	case g.lends(u):
+	case fetch.SameOrigin(u, g.source.URL):
+		r.Secret = ""
+		r.Credentials = fetch.Credentials{
+			CA: r.Credentials.CA, KnownHosts: r.Credentials.KnownHosts,
+			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
+		}
+	default:
 		r.Secret = ""
 		r.Credentials = fetch.Credentials{
 			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
@@ -142,10 +154,47 @@ func (g *gatherer) remote(u *url.URL) fetch.Remote {
 	return r
 }
 
+// lends tells whether a repository gets the source's credentials: a commit names its submodules, and its author may read less than the
+// credentials do.
+func (g *gatherer) lends(u *url.URL) bool {
+	if !fetch.SameOrigin(u, g.source.URL) {
+		return false
+	}
+	at, ok := repositoryOf(u)
+	from, known := repositoryOf(g.source.URL)
+	if !ok || !known {
+		return false
+	}
+	if owner := path.Dir(from); owner == "." && !strings.Contains(at, "/") || owner != "." && strings.HasPrefix(at, owner+"/") {
+		return true
+	}
+	return slices.ContainsFunc(g.allowed, func(repository string) bool {
+		if folder, all := strings.CutSuffix(repository, "/*"); all {
+			return strings.HasPrefix(at, folder+"/")
+		}
+		return at == strings.TrimSuffix(repository, ".git")
+	})
+}
+
+// repositoryOf is the path of a repository, without .git; false: hosts may read it in more than one way.
+func repositoryOf(u *url.URL) (string, bool) {
+	at := strings.Trim(u.Path, "/")
+	if at == "" || path.Clean(at) != at || strings.HasPrefix(at, "..") || strings.ContainsAny(at, "\\%") {
+		return "", false
+	}
+	return strings.TrimSuffix(at, ".git"), true
+}
+
 // explain adds what the fetcher can't know: why there are no credentials.
 func (g *gatherer) explain(u *url.URL, err error) error {
 	var known *fetch.Error
-	if errors.As(err, &known) && known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
+	if !errors.As(err, &known) {
+		return err
+	}
+	if known.Kind == fetch.KindCredentials && fetch.SameOrigin(u, g.source.URL) && !g.lends(u) {
+		return fmt.Errorf("%s wants credentials, and those of the source are for repositories of the same owner. Name %s in the source's git.submoduleRepositories if its author may read that", u.Host, strings.Trim(u.Path, "/"))
+	}
+	if known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
 		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the submodule readable for everybody, or keep it on that host", u.Host, g.source.URL.Host)
 	}
 	return err

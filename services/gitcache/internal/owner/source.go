@@ -33,6 +33,8 @@ type Source struct {
 	Proxy        string
 	Submodules   bool // fetch them, too
 	Verification Verification
+	// SubmoduleRepositories on the same host get the credentials, besides those of the same owner.
+	SubmoduleRepositories []string
 	// Wants are canonical refs, and how many services want them. HEAD is wanted always.
 	Wants map[string]int
 	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
@@ -55,7 +57,7 @@ func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
-		s.Proxy == o.Proxy && s.Submodules == o.Submodules && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
+		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
 }
 
 func (s Source) interval() time.Duration {
