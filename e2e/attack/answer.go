@@ -40,3 +40,13 @@ func silentOf(text string, words ...string) error {
 	}
 	return nil
 }
+
+// says fails unless all words are in text.
+func says(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(strings.ToLower(text), strings.ToLower(word)) {
+			return fmt.Errorf("%q is not in it", word)
+		}
+	}
+	return nil
+}

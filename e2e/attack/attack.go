@@ -53,7 +53,9 @@ const (
 	// atOnce is how many attacks run side by side: most of them wait for a part to answer.
 	atOnce = 6
 	// patience bounds one attack on a machine that is busy.
-	patience = 4 * time.Minute
+	patience = 2 * time.Minute
+	// mostAfterwards is how long a part may take to serve something ordinary after an attack.
+	mostAfterwards = time.Minute
 )
 
 // Result counts.
@@ -115,12 +117,14 @@ func check(attacks []Attack) error {
 }
 
 func (r *runner) try(ctx context.Context, a Attack) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("gave up after %s", patience))
-	defer cancel()
 	t := r.world.newTry()
 	defer t.close()
-	answer, err := a.Run(ctx, t)
-	if alive := r.world.serves(ctx, a.Part); alive != nil {
+	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("gave up after %s", patience))
+	defer cancel()
+	answer, err := a.Run(bounded, t)
+	afterwards, end := context.WithTimeoutCause(ctx, mostAfterwards, fmt.Errorf("gave up after %s", mostAfterwards))
+	defer end()
+	if alive := r.world.serves(afterwards, a.Part); alive != nil {
 		err = errors.Join(err, fmt.Errorf("afterwards %s does not serve: %w", a.Part, alive))
 	}
 	r.mu.Lock()
@@ -163,7 +167,7 @@ func oneLine(text string) string {
 // Corpus is all attacks, in the order of their doors.
 func Corpus() []Attack {
 	return slices.Concat(
-		strangers(), wire(), tokens(), requests(),
+		strangers(), wire(), tokens(), requests(), hostileAnswers(), content(), gitHosts(),
 	)
 }
 

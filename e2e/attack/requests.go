@@ -29,7 +29,7 @@ func requests() (attacks []Attack) {
 	socket := "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 	pods := cluster + "/api/v1/namespaces/victim/pods/x"
 	list := []request{
-		{name: "another cluster than that of the grant", cve: "CVE-2020-8559", line: "GET /clusters/a/api/v1/namespaces/victim/configmaps", codes: []int{403, 404}},
+		{name: "another cluster than that of the grant", line: "GET /clusters/a/api/v1/namespaces/victim/configmaps", codes: []int{403, 404}},
 		{name: "secrets by a viewer", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", codes: []int{403}},
 		{name: "secrets as a table", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets/mine", fields: "Accept: application/json;as=Table;g=meta.k8s.io;v=v1\r\n", codes: []int{403}},
 		{name: "secrets by a watch on the old path", line: "GET " + cluster + "/api/v1/watch/namespaces/victim/secrets", codes: []int{403, 404}},
@@ -39,13 +39,13 @@ func requests() (attacks []Attack) {
 		{name: "exec by POST as a viewer", line: "POST " + pods + "/exec?command=sh", fields: upgrade, codes: refused},
 		{name: "attach as a viewer", line: "GET " + pods + "/attach?stdin=true", fields: socket, codes: refused},
 		{name: "port-forward as a viewer", line: "GET " + pods + "/portforward?ports=80", fields: socket, codes: refused},
-		{name: "a node's own API through the proxy", cve: "CVE-2020-8558", line: "GET " + cluster + "/api/v1/nodes/x/proxy/run/victim/x/x?cmd=id", codes: refused},
+		{name: "a node's own API through the proxy", line: "GET " + cluster + "/api/v1/nodes/x/proxy/run/victim/x/x?cmd=id", codes: refused},
 		{name: "a node's own API by an upgrade", cve: "CVE-2018-1002105", line: "GET " + cluster + "/api/v1/nodes/x/proxy/exec/victim/x/x?command=id", fields: socket, codes: refused},
-		{name: "services' proxy as a viewer", cve: "CVE-2020-8555", line: "GET " + cluster + "/api/v1/namespaces/victim/services/https:x:443/proxy/", codes: refused},
+		{name: "services' proxy as a viewer", line: "GET " + cluster + "/api/v1/namespaces/victim/services/https:x:443/proxy/", codes: refused},
 		{name: "the old proxy path", line: "GET " + cluster + "/api/v1/proxy/namespaces/victim/services/x/", codes: refused},
 		{name: "a virtual machine's console", line: "GET " + cluster + "/apis/subresources.kubevirt.io/v1/namespaces/victim/virtualmachineinstances/x/console", fields: socket, codes: refused},
 		{name: "a virtual machine's screen", line: "GET " + cluster + "/apis/subresources.kubevirt.io/v1/namespaces/victim/virtualmachineinstances/x/vnc", codes: refused},
-		{name: "containers added to a pod", cve: "CVE-2020-8557", line: "PATCH " + pods + "/ephemeralcontainers", fields: "Content-Type: application/strategic-merge-patch+json\r\n", body: `{"spec":{"ephemeralContainers":[]}}`, codes: refused},
+		{name: "containers added to a pod", line: "PATCH " + pods + "/ephemeralcontainers", fields: "Content-Type: application/strategic-merge-patch+json\r\n", body: `{"spec":{"ephemeralContainers":[]}}`, codes: refused},
 		{name: "a delete of all as a viewer", line: "DELETE " + cluster + "/api/v1/namespaces/victim/configmaps", codes: []int{403}},
 		{name: "a delete under another method's name", line: "POST " + cluster + "/api/v1/namespaces/victim/configmaps/mine", fields: "X-HTTP-Method-Override: DELETE\r\nX-HTTP-Method: DELETE\r\n", codes: refused},
 		{name: "an eviction as a viewer", line: "POST " + pods + "/eviction", body: `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x"}}`, codes: []int{403}},
@@ -56,13 +56,13 @@ func requests() (attacks []Attack) {
 		{name: "impersonation with an underscore", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "Impersonate_User: system:admin\r\nImpersonate_Group: system:masters\r\n", codes: []int{400, 403}},
 		{name: "fields of an authenticating proxy", cve: "CVE-2026-20896", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "X-Remote-User: ada\r\nX-Remote-Group: system:masters\r\nX-Remote-Extra-Scopes: x\r\n", codes: []int{400, 403}},
 		{name: "fields of the relay between replicas", cve: "CVE-2026-20896", line: "GET /relay/b/api/v1/namespaces/victim/secrets", fields: "Fairlead-User: eyJuYW1lIjoiYWRhIn0\r\nFairlead-Relay: 1\r\n", codes: []int{400, 403, 404}},
-		{name: "a path with two slashes", cve: "CVE-2026-26205", line: "GET " + cluster + "//api/v1/namespaces/victim/secrets", codes: refused},
+		{name: "a path with two slashes", line: "GET " + cluster + "//api/v1/namespaces/victim/secrets", codes: refused},
 		{name: "a path with dots", line: "GET " + cluster + "/api/v1/namespaces/x/configmaps/../../victim/secrets/mine", codes: refused},
-		{name: "a path with escaped dots", cve: "CVE-2026-26205", line: "GET " + cluster + "/api/v1/namespaces/x/%2e%2e/victim/secrets", codes: refused},
+		{name: "a path with escaped dots", line: "GET " + cluster + "/api/v1/namespaces/x/%2e%2e/victim/secrets", codes: refused},
 		{name: "a path with dots escaped twice", line: "GET " + cluster + "/api/v1/namespaces/x/%252e%252e/victim/secrets", codes: refused},
 		{name: "a path with escaped slashes", line: "GET " + cluster + "/api/v1/namespaces%2fvictim%2fsecrets", codes: refused},
 		{name: "a path with backslashes", line: "GET " + cluster + "\\..\\a\\api\\v1\\namespaces\\victim\\secrets", codes: refused},
-		{name: "a path that leaves the cluster for another", cve: "CVE-2022-3172", line: "GET " + cluster + "/../a/api/v1/namespaces/victim/configmaps", codes: refused},
+		{name: "a path that leaves the cluster for another", line: "GET " + cluster + "/../a/api/v1/namespaces/victim/configmaps", codes: refused},
 		{name: "a path with a zero", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets%00", codes: refused},
 		{name: "a path with a line end", line: "GET " + cluster + "/api/v1/namespaces/victim/configmaps%0d%0aImpersonate-User:%20ada", codes: refused},
 		{name: "CONNECT to the API server", line: "CONNECT 127.0.0.1:6443", codes: refused},
@@ -70,7 +70,7 @@ func requests() (attacks []Attack) {
 		{name: "two lengths", cve: "CVE-2025-22871", line: "POST " + cluster + "/api/v1/namespaces/victim/configmaps?dryRun=All", fields: "Content-Length: 0\r\nContent-Length: 5\r\n", codes: refused},
 		{name: "a request behind an upgrade that fails", cve: "CVE-2018-1002105", line: "GET " + cluster + "/api/v1/namespaces", fields: "Connection: Upgrade\r\nUpgrade: websocket\r\n", body: "GET /api/v1/namespaces/victim/secrets HTTP/1.1\r\nHost: kubernetes\r\n\r\n", served: true, codes: refused},
 		{name: "a WebSocket with the token in its protocol", line: "GET " + cluster + "/api/v1/namespaces/victim/configmaps?watch=true", fields: socket + "Origin: https://evil.example\r\nSec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.TOKEN, v4.channel.k8s.io\r\nAuthorization: none\r\n", codes: []int{400, 401, 403}},
-		{name: "a cookie from another site", cve: "CVE-2023-26483", line: "GET " + cluster + "/api/v1/namespaces", fields: "Cookie: __Host-fairlead=TOKEN\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nAuthorization:\r\n", codes: []int{400, 401, 403}},
+		{name: "a cookie from another site", cve: "CVE-2024-22424", line: "GET " + cluster + "/api/v1/namespaces", fields: "Cookie: __Host-fairlead=TOKEN\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nAuthorization:\r\n", codes: []int{400, 401, 403}},
 	}
 	for _, r := range list {
 		a := Attack{Name: "request: " + r.name, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.request(ctx, r) }}
@@ -93,7 +93,7 @@ func requests() (attacks []Attack) {
 			}
 			return a.want(http.StatusForbidden, http.StatusBadRequest, http.StatusCreated) // as themselves
 		}},
-		Attack{Name: "agent's token at the tunnel as a person", CVE: []string{"CVE-2021-31999"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
+		Attack{Name: "agent's token at the tunnel as a person", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.noPerson(ctx, t.evil.token)
 		}},
 		Attack{Name: "services' tokens at the tunnel as a person", CVE: []string{"CVE-2024-5798"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {

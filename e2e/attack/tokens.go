@@ -422,7 +422,7 @@ func (t *Try) madeAgain(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.must(ctx, distributor, deliveryService+"Sync", old.token, map[string]any{}, nil); err != nil {
+	if err := t.awaitCall(ctx, distributor, deliveryService+"Sync", old.token, http.StatusOK); err != nil {
 		return "", fmt.Errorf("the agent is not served before, so that this tries nothing: %w", err)
 	}
 	if err := t.must(ctx, console, clusterService+"DeleteCluster", t.callers.admin, map[string]any{"name": "made-again"}, nil); err != nil {

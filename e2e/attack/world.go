@@ -26,16 +26,19 @@ import (
 // World is the stack under attack, with what is planted in it and who may ask.
 type World struct {
 	*stack.Stack
-	roots    *x509.CertPool
-	redis    *e2egitcache.Alone
-	postgres *postgrestest.Server
-	repo     *stack.Repository
-	planted  planted
-	callers  callers
-	evil     cluster // of the attacker
-	before   string  // revisions of what is the victim's
-	tries    atomic.Uint32
-	closers  []func() error
+	roots      *x509.CertPool
+	redis      *e2egitcache.Alone
+	postgres   *postgrestest.Server
+	repo       *stack.Repository
+	planted    planted
+	callers    callers
+	evil       cluster // of the attacker
+	hostile    *hostile
+	before     string // revisions of what is the victim's
+	deployment deployment
+	git        *gitHost
+	tries      atomic.Uint32
+	closers    []func() error
 }
 
 // planted is text that stands nowhere but in what belongs to the victim.
@@ -97,6 +100,11 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 	}
 	if err := w.enroll(ctx); err != nil {
 		return w, fmt.Errorf("make credentials: %w", err)
+	}
+	w.git = newGitHost()
+	w.closers = append(w.closers, func() error { w.git.CloseClientConnections(); w.git.Close(); return nil })
+	if err := w.beHostile(ctx); err != nil {
+		return w, fmt.Errorf("open the session of a hostile cluster: %w", err)
 	}
 	return w, nil
 }

