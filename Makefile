@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas skew soak fleet attack bench figures gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas skew soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -117,6 +117,9 @@ bench: install build ## Run a benchmark: make bench BENCH=name
 
 figures: ## How readable the tree is: names, comments, sizes (ARGS="-list sentences" prints the places)
 	@GOWORK=off go -C tools run ./figures -root .. $(ARGS)
+
+screenshots: install build ## Take pictures of the pages over a seeded console (bin/screenshots)
+	@go run fairlead.dev/e2e/cmd/seeded -screenshots bin/screenshots
 
 gen: ## Generate code from proto/
 	@tools/gen.sh

@@ -14,6 +14,12 @@ const pages = [
   ["history", "/service/checkout?tab=history"],
   ["clusters", "/clusters"],
   ["cluster", "/cluster/edge-0001"],
+  ["join", "/cluster/edge-0003/join"],
+  ["global-service", "/globalservice/node-exporter"],
+  ["access", "/access"],
+  ["audit", "/activity?tab=audit"],
+  ["edit", "/apply?kind=Service&name=checkout"],
+  ["source", "/source/team-003"],
   ["sources", "/sources"],
   ["activity", "/activity"],
 ];

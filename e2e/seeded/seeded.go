@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -42,6 +43,11 @@ const (
 	Large   = "storefront"
 	Failing = "checkout"
 )
+
+// pinned is the service that somebody pinned, and held are those that somebody holds.
+const pinned = 5
+
+func held() []int { return []int{4, 25, 36} }
 
 // Console is a running console.
 type Console struct {
@@ -169,7 +175,7 @@ func revision(n int) *artifactv1.Revision {
 }
 
 func (c *Console) seed(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedServices, c.seedStates, c.seedDetails, c.seedLevers} {
+	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedServices, c.seedLevers, c.seedStates, c.seedDetails} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -317,6 +323,9 @@ func trouble(i int, r *deliveryv1.ServiceReport) {
 		Message: "container app: CrashLoopBackOff, exit code 1, 14 restarts: panic: dial tcp 10.0.0.9:5432: connect: connection refused",
 	}
 	switch {
+	case i == pinned || slices.Contains(held(), i):
+		r.Phase = deliveryv1.Phase_PHASE_HELD
+		r.Digest, r.AppliedDigest, r.Commit, r.AppliedCommit = fmt.Sprintf("sha256:%064x", 0xd1), fmt.Sprintf("sha256:%064x", 0xd1), commit(1), commit(1)
 	case i == 1 || i%1500 == 7:
 		r.Phase, r.Message = deliveryv1.Phase_PHASE_FAILED, "deploy/"+r.GetService()+"/deployment.yaml:31: image web:v11 was not found. Push the tag, or roll back."
 		r.AppliedDigest, r.AppliedCommit = fmt.Sprintf("sha256:%064x", 0xd1), commit(1)
@@ -374,15 +383,12 @@ func (c *Console) seedDetails(ctx context.Context) error {
 // seedLevers has people hold and pin some services, and writes what they may do.
 func (c *Console) seedLevers(ctx context.Context) error {
 	sync := consolev1connect.NewSyncServiceClient(c.http, c.URL, c.admin...)
-	for _, i := range []int{4, 25, 46} {
-		if i >= c.size.Services {
-			continue
-		}
+	for _, i := range held() {
 		if _, err := sync.HoldService(ctx, &consolev1.HoldServiceRequest{Name: c.Service(i), Reason: "black friday, ask the shop team"}); err != nil {
 			return err
 		}
 	}
-	if _, err := sync.PinService(ctx, &consolev1.PinServiceRequest{Name: Failing, Commit: commit(1), Reason: "v11 is bad"}); err != nil {
+	if _, err := sync.PinService(ctx, &consolev1.PinServiceRequest{Name: c.Service(pinned), Commit: commit(1), Reason: "v11 is bad", UntilTime: timestamppb.New(time.Now().Add(24 * time.Hour))}); err != nil {
 		return err
 	}
 	apply := &consolev1.ApplyRequest{Set: "seeded", Resources: []*consolev1.Resource{

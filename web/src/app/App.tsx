@@ -1,20 +1,35 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { useEffect, useLayoutEffect, useRef } from 'react'
+import { lazy, Suspense, useEffect, useLayoutEffect, useRef } from 'react'
 import { Route, Routes } from 'react-router'
 import { failureOf } from '../hub/errors'
 import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
 import { holdStream, stream } from '../live/live'
+import { Access } from '../pages/access/Access'
 import { Activity } from '../pages/activity/Activity'
 import { Cluster } from '../pages/cluster/Cluster'
 import { Clusters } from '../pages/clusters/Clusters'
+import { Config } from '../pages/config/Config'
 import { Fleet } from '../pages/fleet/Fleet'
+import { Global } from '../pages/globals/Global'
+import { Globals } from '../pages/globals/Globals'
+import { Hub } from '../pages/hub/Hub'
+import { Join } from '../pages/join/Join'
+import { Me } from '../pages/me/Me'
 import { Missing } from '../pages/missing/Missing'
+import { Resource } from '../pages/resource/Resource'
 import { Service } from '../pages/service/Service'
 import { Services } from '../pages/services/Services'
+import { Source } from '../pages/source/Source'
 import { Sources } from '../pages/sources/Sources'
 import { Failed, Waiting } from '../ui/Panel'
 import { Login, LoginAgain } from './Login'
 import { Shell } from './Shell'
+
+// The editor brings a reader of YAML along, which other pages do without.
+const Apply = lazy(() => import('../pages/apply/Apply'))
+
+// Kinds whose page is what is written down.
+const plain = ['project', 'role', 'grant', 'serviceaccount', 'configset', 'secret', 'backend', 'sink']
 
 export function App() {
   const queries = useQueryClient()
@@ -71,6 +86,26 @@ export function App() {
         <Route path="/cluster/:name" element={<Cluster />} />
         <Route path="/sources" element={<Sources />} />
         <Route path="/activity" element={<Activity />} />
+        <Route path="/source/:name" element={<Source />} />
+        <Route path="/join" element={<Join />} />
+        <Route path="/cluster/:name/join" element={<Join />} />
+        <Route path="/globalservices" element={<Globals />} />
+        <Route path="/globalservice/:name" element={<Global />} />
+        <Route path="/config" element={<Config />} />
+        <Route path="/access" element={<Access />} />
+        <Route path="/hub" element={<Hub />} />
+        <Route path="/me" element={<Me />} />
+        <Route
+          path="/apply"
+          element={
+            <Suspense fallback={<Waiting what="the editor" />}>
+              <Apply />
+            </Suspense>
+          }
+        />
+        {plain.map((kind) => (
+          <Route key={kind} path={`/${kind}/:name`} element={<Resource kind={kind} />} />
+        ))}
         <Route path="*" element={<Missing />} />
       </Routes>
     </Shell>

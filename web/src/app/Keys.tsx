@@ -7,6 +7,7 @@ const pages: Record<string, string> = {
   c: '/clusters',
   o: '/sources',
   a: '/activity',
+  h: '/hub',
 }
 
 // The keys of every page. None of them changes anything, and none counts while a person types.
@@ -62,9 +63,13 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
         </dt>
         <dd>go to the filter</dd>
         <dt>
-          <kbd>g</kbd> then <kbd>f s c o a</kbd>
+          <kbd>g</kbd> then <kbd>f s c o a h</kbd>
         </dt>
-        <dd>Fleet, Services, Clusters, Sources, Activity</dd>
+        <dd>Fleet, Services, Clusters, Sources, Activity, Hub</dd>
+        <dt>
+          <kbd>Ctrl</kbd> <kbd>K</kbd>
+        </dt>
+        <dd>go to any page or thing by name</dd>
         <dt>
           <kbd>j</kbd> <kbd>k</kbd>
         </dt>

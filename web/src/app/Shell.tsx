@@ -7,13 +7,18 @@ import { every, staleAfter, useNow } from '../live/asked'
 import { useStream } from '../live/live'
 import { plain } from '../ui/text'
 import { Keys, useKeys } from './Keys'
+import { Palette } from './Palette'
 
 const places = [
   ['/', 'Fleet'],
   ['/services', 'Services'],
   ['/clusters', 'Clusters'],
   ['/sources', 'Sources'],
+  ['/globalservices', 'Global services'],
+  ['/config', 'Configuration'],
+  ['/access', 'Access'],
   ['/activity', 'Activity'],
+  ['/hub', 'Hub'],
 ] as const
 
 export function Shell({
@@ -49,7 +54,9 @@ export function Shell({
         <div className="end">
           <Live />
           <Theme />
-          <span title={session.groups.join(', ')}>{plain(session.user)}</span>
+          <NavLink to="/me" title={session.groups.join(', ')}>
+            {plain(session.user)}
+          </NavLink>
           <SignOut />
         </div>
       </header>
@@ -69,6 +76,7 @@ export function Shell({
         {children}
       </main>
       <Keys help={help} />
+      <Palette />
     </div>
   )
 }

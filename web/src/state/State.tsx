@@ -18,13 +18,14 @@ const shapes: Record<Name, React.ReactNode> = {
   healthy: <path d="M1.8 6.4 4.8 9.4 10.4 2.8" strokeWidth="2" />,
 }
 
-export function State({ of, note }: { of: Name; note?: string }) {
+// word: what stands beside the shape where the state's own name would not fit.
+export function State({ of, note, word = of }: { of: Name; note?: string; word?: string }) {
   return (
     <span className="state" data-state={of} style={{ color: `var(--${of})` }} title={note}>
       <svg viewBox="0 0 12 12" fill="none" stroke="currentColor" strokeWidth="1.4" aria-hidden="true">
         {shapes[of]}
       </svg>
-      <span className="word">{of}</span>
+      <span className="word">{word}</span>
     </span>
   )
 }

@@ -13,7 +13,7 @@ export function Tabs({ names }: { names: string[] }) {
     <nav className="tabs" aria-label="Parts of this page">
       {names.map((name) => (
         <Link key={name} to={to(name)} aria-current={name === current ? 'page' : undefined}>
-          {name[0]?.toUpperCase() + name.slice(1)}
+          {name === 'yaml' ? 'YAML' : name[0]?.toUpperCase() + name.slice(1)}
         </Link>
       ))}
     </nav>

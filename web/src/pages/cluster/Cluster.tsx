@@ -9,9 +9,9 @@ import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { isState, worstFirst } from '../../state/states'
+import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
-import { Events } from '../activity/Events'
 
 export function Cluster() {
   const { name = '' } = useParams()
@@ -65,6 +65,10 @@ export function Cluster() {
                 {plain(status?.agentVersion ?? '') || 'not known'}{' '}
                 {status?.skew && <span className="quiet">{plain(status.skew)}</span>}
               </dd>
+              <dt>Join again</dt>
+              <dd>
+                <Link to={`/cluster/${name}/join`}>a new command</Link>
+              </dd>
               <dt>kubectl</dt>
               <dd>
                 <code>fairlead kubeconfig {name}</code>
@@ -95,7 +99,7 @@ export function Cluster() {
       )}
       <section className="panel">
         <h2>Events</h2>
-        <Events filter={filter} size={25} />
+        <EventsOf filter={filter} size={25} />
       </section>
     </>
   )

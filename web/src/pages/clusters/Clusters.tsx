@@ -34,12 +34,15 @@ export function Clusters() {
       <div className="head">
         <Title tab="Clusters">Clusters</Title>
         <Search hint="name, or a filter: connected = false" />
+        <Link to="/join" className="button end">
+          Join a cluster
+        </Link>
       </div>
       <List
         what="clusters"
         of={list}
         count={list.data?.clusters.length}
-        nothing={<p>{filter ? 'No cluster fits.' : 'No cluster has joined.'}</p>}
+        nothing={<p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>}
       >
         <thead>
           <tr>

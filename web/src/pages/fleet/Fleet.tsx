@@ -135,7 +135,7 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
       </div>
       {cells.length === 0 && (
         <p>
-          No cluster has joined. <code>fairlead cluster join NAME</code> joins the one that kubectl speaks to.
+          No cluster has joined. <Link to="/join">Join one</Link>
         </p>
       )}
       {groups(cells).map(([name, list]) => (
@@ -204,9 +204,7 @@ function Trouble() {
       <ul className="lines">
         {list.data?.sources.map((s) => (
           <li key={s.metadata?.name}>
-            <Link to={`/sources?q=${encodeURIComponent(`name = ${s.metadata?.name}`)}`}>
-              {s.metadata?.name}
-            </Link>{' '}
+            <Link to={`/source/${s.metadata?.name}`}>{s.metadata?.name}</Link>{' '}
             <Age of={s.status?.problem?.since} />
             <div className="quiet">{plain(s.status?.problem?.message ?? '', 300)}</div>
           </li>

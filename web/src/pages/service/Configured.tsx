@@ -1,26 +1,21 @@
-import { toJson } from '@bufbuild/protobuf'
-import { type Service, ServiceSchema } from '../../gen/fairlead/console/v1/resources_pb'
-import { toYaml } from './yaml'
+import { Link } from 'react-router'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { Copied } from '../../ui/Copied'
+import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 
 // The service as `fairlead apply -f` takes it.
 export function Configured({ of }: { of: Service }) {
-  const all = toJson(ServiceSchema, of) as {
-    metadata?: Record<string, unknown>
-    spec?: Record<string, unknown>
-  }
-  const { name, labels } = all.metadata ?? {}
-  const text = toYaml({
-    apiVersion: 'fairlead.dev/v1',
-    kind: 'Service',
-    metadata: labels ? { name, labels } : { name },
-    spec: all.spec ?? {},
-  })
+  const text = manifest(kindNamed('Service') as ResourceKind, of)
   return (
     <div className="panel">
       <div className="actions">
-        <button type="button" onClick={() => void navigator.clipboard.writeText(text)}>
-          Copy
-        </button>
+        <Link
+          className="button"
+          to={`/apply?kind=Service&name=${encodeURIComponent(of.metadata?.name ?? '')}`}
+        >
+          Edit
+        </Link>
+        <Copied text={text} />
       </div>
       <pre>{text}</pre>
     </div>

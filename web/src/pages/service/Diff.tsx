@@ -25,7 +25,10 @@ export function Diff({ service }: { service: string }) {
     <div className="panel">
       <p>
         {diff.removed} removed, {diff.changed} changed, {diff.created} created, {diff.unchanged} the same;
-        found <Age of={got.data?.observedTime} /> ago
+        found <Age of={got.data?.observedTime} /> ago{' '}
+        <button type="button" onClick={() => void got.refetch()}>
+          Again
+        </button>
       </p>
       {diff.objects.map((o) => (
         <details key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`} open={diff.objects.length <= 20}>

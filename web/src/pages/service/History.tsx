@@ -96,9 +96,21 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                     <Ask
                       verb="Roll back"
                       title={`Roll ${service} back to #${d.number}`}
-                      words={`Commit ${shortCommit(d.commit?.commit)} with the spec of then is delivered, and stays until the ref moves on.`}
+                      words={`Commit ${shortCommit(d.commit?.commit)} with the spec of then is delivered.`}
                       lever={rollback}
-                      request={(reason) => ({ service, deployment: d.number, reason })}
+                      wants
+                      choices={[
+                        ['Until the ref points to another commit', 'next'],
+                        ['Until somebody unpins it', 'stay'],
+                      ]}
+                      ends
+                      request={(reason, way, until) => ({
+                        service,
+                        deployment: d.number,
+                        reason,
+                        keep: way === 'stay',
+                        ...until,
+                      })}
                     />
                   </td>
                 </tr>

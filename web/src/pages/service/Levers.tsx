@@ -1,10 +1,13 @@
 import type { DescMessage, DescMethodUnary, MessageInitShape } from '@bufbuild/protobuf'
+import { type Timestamp, timestampDate, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
 import { useEffect, useRef, useState } from 'react'
-import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { Link } from 'react-router'
+import type { Lever as PulledLever, Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
 import { Failed } from '../../ui/Panel'
 import { plain, shortCommit } from '../../ui/text'
 
@@ -14,27 +17,77 @@ const modes: Record<number, string> = {
   [SyncMode.SUSPEND]: 'Suspended',
 }
 
-// Says which lever is pulled, and why.
+// Says of each lever that is pulled who pulled it, why, since when, and what ends it.
 export function Lever({ of }: { of: Service }) {
   const sync = of.spec?.sync
   const mode = modes[sync?.mode ?? 0]
   if (!mode && !sync?.pin) return null
+  const { mode: held, pin } = of.levers ?? {}
   return (
     <div className="notice">
       {mode && (
-        <>
+        <div>
           <strong>{mode}</strong>
-          {sync?.reason && `: ${plain(sync.reason, 300)}`}.{' '}
-        </>
+          {!held && sync?.reason && `: ${plain(sync.reason, 300)}`}
+          <Story of={held} />
+        </div>
       )}
       {sync?.pin && (
-        <>
-          <strong>Pinned</strong> to <span className="mono">{shortCommit(sync.pin)}</span>
-          {of.spec?.unpinAfter ? ' until the ref moves on' : ''}
-          {!mode && sync.reason && `: ${plain(sync.reason, 300)}`}.
-        </>
+        <div>
+          <strong>
+            {pin?.deployment ? `Rolled back to #${pin.deployment}, ` : 'Pinned to '}
+            <span className="mono">{shortCommit(sync.pin)}</span>
+          </strong>
+          {!pin && !mode && sync.reason && `: ${plain(sync.reason, 300)}`}
+          <Story of={pin} />
+          {of.spec?.unpinAfter && ' Ends when the ref points to another commit.'}
+        </div>
       )}
     </div>
+  )
+}
+
+function Story({ of }: { of: PulledLever | undefined }) {
+  if (!of) return <span className="quiet">, as files say.</span>
+  return (
+    <>
+      {of.reason && `: ${plain(of.reason, 1024)}`}{' '}
+      <span className="quiet">
+        {plain(of.author, 300)} {of.sinceTime && <Age of={of.sinceTime} />}
+        {of.untilTime && `, until ${timestampDate(of.untilTime).toLocaleString()}`}
+      </span>
+    </>
+  )
+}
+
+// A removal that looks like an accident waits for a person, who sees exactly what goes.
+export function Guard({ of, changed }: { of: Service; changed: () => void }) {
+  const confirm = useLever(SyncService.method.confirmPrune, changed)
+  const guard = of.status?.cluster?.report?.guard
+  if (!guard) return null
+  const name = of.metadata?.name ?? ''
+  return (
+    <section className="notice bad" aria-label="Waits for a person">
+      <p>
+        This sync removes <strong>{guard.removing}</strong> of {guard.objectsTotal} objects, which looks like
+        an accident. Nothing is removed until a person confirms it.
+      </p>
+      <ul>
+        {guard.sample.map((o) => (
+          <li key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}>
+            {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
+          </li>
+        ))}
+        {guard.removing > guard.sample.length && <li>and {guard.removing - guard.sample.length} more</li>}
+      </ul>
+      <Ask
+        verb={`Remove ${guard.removing} objects`}
+        title={`Remove ${guard.removing} objects of ${name}`}
+        words="Exactly these are removed from the cluster, with the data that they hold. If the removal becomes another one, it has to be confirmed anew."
+        lever={confirm}
+        request={() => ({ name, guard: guard.id })}
+      />
+    </section>
   )
 }
 
@@ -58,6 +111,19 @@ export function useLever<I extends DescMessage, O extends DescMessage>(
     done: m.isSuccess,
     reset: m.reset,
   }
+}
+
+// What waits: how the cluster differs from what Git says.
+function behind(of: Service): string {
+  const { git, cluster } = of.status ?? {}
+  const applied = cluster?.report?.appliedCommit
+  const newest = git?.revision?.commit
+  if (!newest || !applied) return ''
+  if (newest === applied) return `The cluster has what Git says, ${shortCommit(newest)}.`
+  return plain(
+    `Git is at ${shortCommit(newest)} "${git?.revision?.subject ?? ''}", the cluster at ${shortCommit(applied)}.`,
+    300,
+  )
 }
 
 export function Levers({ of, changed }: { of: Service; changed: () => void }) {
@@ -85,7 +151,9 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           words="What waits is applied, and changes of others in the cluster are undone."
           lever={resume}
           request={() => ({ name })}
-        />
+        >
+          {behind(of)} <Link to="?tab=diff">What would change</Link>
+        </Ask>
       ) : (
         <Ask
           key="Hold"
@@ -94,7 +162,37 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           words="What is applied stays, and newer revisions wait until somebody resumes the service. The reason is shown to everybody."
           wants
           lever={hold}
-          request={(reason) => ({ name, reason })}
+          choices={[
+            ['Hold: newer revisions wait, and changes of others are undone', String(SyncMode.HOLD)],
+            ['Suspend: the agent only looks, and undoes nothing', String(SyncMode.SUSPEND)],
+            ['Dry run: the agent reports what it would change', String(SyncMode.DRY_RUN)],
+          ]}
+          ends
+          request={(reason, mode, until) => ({ name, reason, mode: Number(mode) as SyncMode, ...until })}
+        >
+          {behind(of)}
+        </Ask>
+      )}
+      {!of.spec?.sync?.pin && of.status?.cluster?.report?.appliedCommit && (
+        <Ask
+          key="Pin"
+          verb="Pin"
+          title={`Pin ${name}`}
+          words={`The service stays at commit ${shortCommit(of.status.cluster.report.appliedCommit)}, which is applied now, wherever its ref points.`}
+          wants
+          lever={unpin}
+          choices={[
+            ['Until the ref points to another commit', 'next'],
+            ['Until somebody unpins it', 'stay'],
+          ]}
+          ends
+          request={(reason, way, until) => ({
+            name,
+            reason,
+            ...until,
+            commit: of.status?.cluster?.report?.appliedCommit ?? '',
+            untilNext: way === 'next',
+          })}
         />
       )}
       {of.spec?.sync?.pin && (
@@ -119,13 +217,22 @@ export function Ask<I extends DescMessage>({
   wants,
   lever,
   request,
+  choices,
+  ends,
+  children,
 }: {
   verb: string
   title: string
   words: string
   wants?: boolean
   lever: Pulled<I>
-  request: (reason: string) => MessageInitShape<I>
+  request: (reason: string, choice: string, until: { untilTime?: Timestamp }) => MessageInitShape<I>
+  // Whether the person may say when it ends by itself.
+  ends?: boolean
+  // Ways to do it: words and what they mean to request, the first one unless the person chooses another.
+  choices?: [string, string][]
+  // What it would do now.
+  children?: React.ReactNode
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [reason, setReason] = useState('')
@@ -152,12 +259,37 @@ export function Ask<I extends DescMessage>({
       <dialog ref={dialog} aria-label={title}>
         <h2>{title}</h2>
         <p>{words}</p>
+        {children && <p className="quiet">{children}</p>}
         <form
           onSubmit={(e) => {
             e.preventDefault()
-            lever.pull(request(reason))
+            const typed = new FormData(e.currentTarget)
+            const hours = Number(typed.get('hours') ?? 0)
+            lever.pull(
+              request(
+                reason,
+                String(typed.get('choice') ?? choices?.[0]?.[1] ?? ''),
+                hours > 0 ? { untilTime: timestampFromMs(Date.now() + hours * 3_600_000) } : {},
+              ),
+            )
           }}
         >
+          {choices?.map(([text, value], i) => (
+            <label key={value} className="choice">
+              <input type="radio" name="choice" value={value} defaultChecked={i === 0} /> {text}
+            </label>
+          ))}
+          {ends && (
+            <label>
+              Ends
+              <select name="hours">
+                <option value="0">when somebody ends it</option>
+                <option value="2">in two hours</option>
+                <option value="24">in a day</option>
+                <option value="168">in a week</option>
+              </select>
+            </label>
+          )}
           {wants && (
             <label>
               Reason

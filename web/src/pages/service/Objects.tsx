@@ -1,4 +1,5 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
+import { useState } from 'react'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
@@ -70,6 +71,8 @@ function Reason({ of }: { of: ObjectReport | undefined }) {
 
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service }: { service: string }) {
+  const [find, setFind] = useState('')
+  const [as, setAs] = useState('kind')
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
     { service, pageSize: 1000, pageToken: '' },
@@ -79,13 +82,33 @@ export function Objects({ service }: { service: string }) {
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
   const objects = list.data.pages.flatMap((p) => p.objects)
+  const words = find.toLowerCase().split(/\s+/)
+  const fitting = objects.filter((o) => {
+    const text = `${o.object?.kind} ${o.object?.namespace} ${o.object?.name}`.toLowerCase()
+    return words.every((w) => text.includes(w))
+  })
   if (objects.length === 0) return <p>The cluster has not told which objects this service has.</p>
   return (
     <div className="panel">
       <p className="quiet">
         {objects.length} objects, as of <Age of={objects[0]?.observedTime} /> ago
       </p>
-      {grouped(objects).map(({ kind, list: of, worst }) => (
+      <div className="actions">
+        <input
+          type="search"
+          data-search
+          aria-label="Find an object"
+          placeholder="kind, namespace or name"
+          value={find}
+          onChange={(e) => setFind(e.target.value)}
+        />
+        <select aria-label="Show as" value={as} onChange={(e) => setAs(e.target.value)}>
+          <option value="kind">by kind</option>
+          <option value="namespace">by namespace and kind</option>
+          <option value="wave">by wave</option>
+        </select>
+      </div>
+      {grouped(fitting, as).map(({ kind, list: of, worst }) => (
         <details key={kind} open={of.length <= 10 || worst !== 'healthy'}>
           <summary>
             <State of={worst} /> {plain(kind, 120)} {of.length > 1 && of.length}

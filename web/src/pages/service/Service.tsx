@@ -8,17 +8,20 @@ import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf } from '../../state/states'
+import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, shortCommit, shortDigest } from '../../ui/text'
-import { Events } from '../activity/Events'
 import { Configured } from './Configured'
+import { Delivery } from './Delivery'
 import { Diff } from './Diff'
 import { History } from './History'
-import { Lever, Levers } from './Levers'
+import { Guard, Lever, Levers } from './Levers'
 import { Objects, Troubled } from './Objects'
+import { Tests } from './Tests'
+import { Values } from './Values'
 
-const tabs = ['overview', 'objects', 'diff', 'events', 'history', 'yaml']
+const tabs = ['overview', 'objects', 'diff', 'events', 'history', 'tests', 'config', 'yaml']
 
 export function Service() {
   const { name = '' } = useParams()
@@ -66,6 +69,7 @@ export function Service() {
       </div>
       <Stale of={fresh} again={again} />
       <Lever of={service} />
+      <Guard of={service} changed={again} />
       <div className={fresh.stale || fresh.failure ? 'stale' : ''}>
         <Truths of={service} />
       </div>
@@ -76,11 +80,21 @@ export function Service() {
         </section>
       )}
       <Tabs names={tabs} />
-      {tab === 'overview' && <Troubled of={service} />}
+      {tab === 'overview' && (
+        <>
+          <Delivery
+            service={name}
+            version={`${service.metadata?.etag} ${service.status?.cluster?.report?.sequence} ${service.status?.hub?.digest}`}
+          />
+          <Troubled of={service} />
+        </>
+      )}
       {tab === 'objects' && <Objects service={name} />}
       {tab === 'diff' && <Diff service={name} />}
-      {tab === 'events' && <Events filter={`service = ${quote(name)}`} size={50} />}
+      {tab === 'events' && <EventsOf filter={`service = ${quote(name)}`} size={50} />}
       {tab === 'history' && <History of={service} changed={again} />}
+      {tab === 'tests' && <Tests service={name} changed={again} />}
+      {tab === 'config' && <Values service={name} />}
       {tab === 'yaml' && <Configured of={service} />}
     </>
   )

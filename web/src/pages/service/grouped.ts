@@ -5,11 +5,16 @@ export type Group = { kind: string; list: ClusterObject[]; worst: State }
 
 const stateOf = (o: ClusterObject): State => healthState[o.report?.health ?? ''] ?? 'unknown'
 
+function titleOf({ object: o }: ClusterObject, by: string): string {
+  if (by === 'namespace') return `${o?.namespace || 'no namespace'} · ${o?.kind ?? ''}`
+  return by === 'wave' ? `Wave ${o?.wave ?? 0}` : (o?.kind ?? '')
+}
+
 // Objects by kind, the kinds and within them the objects that are worst first.
-export function grouped(objects: ClusterObject[]): Group[] {
+export function grouped(objects: ClusterObject[], by = 'kind'): Group[] {
   const kinds = new Map<string, ClusterObject[]>()
   for (const o of objects) {
-    const kind = o.object?.kind ?? ''
+    const kind = titleOf(o, by)
     const list = kinds.get(kind)
     if (list) list.push(o)
     else kinds.set(kind, [o])
@@ -21,5 +26,7 @@ export function grouped(objects: ClusterObject[]): Group[] {
       list: list.toSorted((a, b) => rank(stateOf(a)) - rank(stateOf(b))),
       worst: worst(list.map(stateOf)) ?? 'healthy',
     }))
-    .sort((a, b) => rank(a.worst) - rank(b.worst) || a.kind.localeCompare(b.kind))
+    .sort(
+      (a, b) => rank(a.worst) - rank(b.worst) || a.kind.localeCompare(b.kind, undefined, { numeric: true }),
+    )
 }

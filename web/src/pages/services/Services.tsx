@@ -1,3 +1,4 @@
+import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
@@ -6,23 +7,34 @@ import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
+import { leversOf } from '../../state/levers'
 import { State } from '../../state/State'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
+import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
+import { labelsOf } from '../../ui/Resources'
 import { Search } from '../../ui/Search'
 import { plain, shortCommit } from '../../ui/text'
+import { Batch } from './Batch'
+import { columns, type Name, rowOf, sortable, titles, usual } from './columns'
+import { Columns, Views } from './Views'
 
 const size = 100
 const worstAndNewest = 'state desc, state_since desc'
 // What a row shows and nothing else: of a service with a hundred failing objects the list wants a sentence.
 const paths = [
   'metadata.name',
+  'metadata.labels',
   'spec.cluster',
   'spec.source',
+  'spec.ref',
+  'spec.path',
+  'spec.project',
   'spec.sync',
+  'levers',
   'status.state',
   'status.state_message',
   'status.state_since',
@@ -43,6 +55,9 @@ export function Services() {
     { keep: true },
   )
   const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const shown = new Set((params.get('cols') ?? usual.join(',')).split(','))
+  const names = (list.data?.services ?? []).map((s) => s.metadata?.name ?? '')
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
   return (
     <>
@@ -50,7 +65,17 @@ export function Services() {
         <Title tab="Services">Services</Title>
         {total !== undefined && <span className="quiet">{total.toLocaleString()} fit</span>}
         <Search hint="name, or a filter: state >= degraded AND cluster = edge-1" />
+        <span className="end">
+          <Columns shown={shown} />
+          <Export
+            name="services"
+            columns={['name', ...columns]}
+            rows={(list.data?.services ?? []).map(rowOf)}
+          />
+        </span>
       </div>
+      <Views />
+      <Batch chosen={chosen} clear={() => setChosen(new Set())} changed={() => void list.refetch()} />
       <List
         what="services"
         of={list}
@@ -59,19 +84,42 @@ export function Services() {
       >
         <thead>
           <tr>
+            <th scope="col">
+              <input
+                type="checkbox"
+                aria-label="Choose all on this page"
+                checked={names.length > 0 && names.every((n) => chosen.has(n))}
+                onChange={(e) => setChosen(new Set(e.target.checked ? [...chosen, ...names] : []))}
+              />
+            </th>
             <Column title="Name" field="name" first={worstAndNewest} />
-            <Column title="Cluster" field="cluster" first={worstAndNewest} />
-            <Column title="State" field="state" first={worstAndNewest} />
-            <Column title="Since" field="state_since" first={worstAndNewest} />
-            <th scope="col">Git</th>
-            <th scope="col">Hub</th>
-            <th scope="col">Applied</th>
-            <Column title="Source" field="source" first={worstAndNewest} />
+            {columns
+              .filter((c) => shown.has(c))
+              .map((c) =>
+                sortable[c] ? (
+                  <Column key={c} title={titles[c]} field={sortable[c]} first={worstAndNewest} />
+                ) : (
+                  <th key={c} scope="col">
+                    {titles[c]}
+                  </th>
+                ),
+              )}
           </tr>
         </thead>
         <tbody>
           {list.data?.services.map((s) => (
-            <Row key={s.metadata?.name} of={s} />
+            <Row
+              key={s.metadata?.name}
+              of={s}
+              shown={shown}
+              chosen={chosen.has(s.metadata?.name ?? '')}
+              choose={(on) => {
+                const next = new Set(chosen)
+                if (on) next.add(s.metadata?.name ?? '')
+                else next.delete(s.metadata?.name ?? '')
+                setChosen(next)
+              }}
+            />
           ))}
         </tbody>
       </List>
@@ -80,32 +128,60 @@ export function Services() {
   )
 }
 
-function Row({ of }: { of: Service }) {
+function Row({
+  of,
+  shown,
+  chosen,
+  choose,
+}: {
+  of: Service
+  shown: ReadonlySet<string>
+  chosen: boolean
+  choose: (on: boolean) => void
+}) {
   const name = of.metadata?.name ?? ''
   const state = stateOf(of.status?.state)
   const message = of.status?.stateMessage ?? ''
   const report = of.status?.cluster?.report
   const cluster = of.spec?.cluster ?? ''
+  const cells: Record<Name, React.ReactNode> = {
+    cluster: cluster && <Link to={`/cluster/${cluster}`}>{cluster}</Link>,
+    state: <State of={state} note={message} />,
+    since: <Age of={of.status?.stateSince} />,
+    git: <span className="mono">{shortCommit(of.status?.git?.revision?.commit)}</span>,
+    hub: <span className="mono">{shortCommit(of.status?.hub?.revision?.commit)}</span>,
+    applied: (
+      <>
+        <span className="mono">{shortCommit(report?.appliedCommit)}</span>{' '}
+        {report?.appliedTime && <Age of={report.appliedTime} />}
+      </>
+    ),
+    levers: leversOf(of),
+    source: of.spec?.source,
+    project: of.spec?.project,
+    ref: plain(of.spec?.ref || 'default', 80),
+    path: plain(of.spec?.path ?? '', 200),
+    labels: labelsOf(of.metadata),
+  }
   return (
-    <tr>
+    <tr aria-selected={chosen}>
+      <td>
+        <input
+          type="checkbox"
+          aria-label={`Choose ${name}`}
+          checked={chosen}
+          onChange={(e) => choose(e.target.checked)}
+        />
+      </td>
       <td className="name">
         <Link to={`/service/${name}`}>{name}</Link>
         {needsWords(state) && message && <div className="cause">{plain(message, 300)}</div>}
       </td>
-      <td>{cluster && <Link to={`/cluster/${cluster}`}>{cluster}</Link>}</td>
-      <td>
-        <State of={state} note={message} />
-      </td>
-      <td>
-        <Age of={of.status?.stateSince} />
-      </td>
-      <td className="mono">{shortCommit(of.status?.git?.revision?.commit)}</td>
-      <td className="mono">{shortCommit(of.status?.hub?.revision?.commit)}</td>
-      <td>
-        <span className="mono">{shortCommit(report?.appliedCommit)}</span>{' '}
-        {report?.appliedTime && <Age of={report.appliedTime} />}
-      </td>
-      <td>{of.spec?.source}</td>
+      {columns
+        .filter((c) => shown.has(c))
+        .map((c) => (
+          <td key={c}>{cells[c]}</td>
+        ))}
     </tr>
   )
 }

@@ -65,7 +65,7 @@ function Row({ of }: { of: Source }) {
   return (
     <tr>
       <td className="name">
-        {name}
+        <Link to={`/source/${name}`}>{name}</Link>
         {problem && (
           <div className="cause">
             {plain(problem.message, 500)} Last good commits are served since <Age of={problem.since} />.

@@ -1,14 +1,16 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link } from 'react-router'
-import { EventService, Severity } from '../../gen/fairlead/console/v1/event_service_pb'
-import { failureOf } from '../../hub/errors'
-import { Age } from '../../live/Age'
-import { useLive } from '../../live/live'
-import { State } from '../../state/State'
-import { Pager, usePages } from '../../ui/Pager'
-import { Failed, Waiting } from '../../ui/Panel'
-import { plain, shortCommit } from '../../ui/text'
+import { type Event, EventService, Severity } from '../gen/fairlead/console/v1/event_service_pb'
+import { failureOf } from '../hub/errors'
+import { Age } from '../live/Age'
+import { useLive } from '../live/live'
+import { State } from '../state/State'
+import { Export } from './Export'
+import { Pager, usePages } from './Pager'
+import { Failed, Waiting } from './Panel'
+import { plain, shortCommit } from './text'
 
-export function Events({ filter, size }: { filter: string; size: number }) {
+export function EventsOf({ filter, size, exported }: { filter: string; size: number; exported?: boolean }) {
   const pages = usePages(filter)
   const list = useLive(
     EventService.method.listEvents,
@@ -21,6 +23,7 @@ export function Events({ filter, size }: { filter: string; size: number }) {
   if (list.data.events.length === 0) return <p>No event of the last seven days fits.</p>
   return (
     <>
+      {exported && <Export name="events" columns={columns} rows={list.data.events.map(rowOf)} />}
       <div className="table-wrap">
         <table>
           <thead>
@@ -59,3 +62,29 @@ export function Events({ filter, size }: { filter: string; size: number }) {
     </>
   )
 }
+
+const columns = [
+  'time',
+  'type',
+  'severity',
+  'service',
+  'cluster',
+  'source',
+  'message',
+  'commit',
+  'actor',
+  'trace',
+]
+
+const rowOf = (e: Event) => ({
+  time: e.time ? timestampDate(e.time).toISOString() : '',
+  type: e.type,
+  severity: Severity[e.severity] ?? '',
+  service: e.service,
+  cluster: e.cluster,
+  source: e.source,
+  message: e.message,
+  commit: e.commit,
+  actor: e.actor,
+  trace: e.traceId,
+})

@@ -1,0 +1,265 @@
+import type { Message } from '@bufbuild/protobuf'
+import { ConnectError } from '@connectrpc/connect'
+import { useMutation, useQuery } from '@connectrpc/connect-query'
+import { useRef, useState } from 'react'
+import { Link, useSearchParams } from 'react-router'
+import {
+  type Applied,
+  ApplyOutcome,
+  ApplyProblemsSchema,
+  ApplyService,
+  ConfirmationWantedSchema,
+} from '../../gen/fairlead/console/v1/apply_service_pb'
+import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
+import { failureOf } from '../../hub/errors'
+import { useDraft } from '../../ui/draft'
+import { Failed, Title, Waiting } from '../../ui/Panel'
+import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
+import { plain } from '../../ui/text'
+import { fieldsAt, type Problem, read } from './documents'
+
+const outcomes: Record<number, string> = {
+  [ApplyOutcome.CREATED]: 'is created',
+  [ApplyOutcome.UPDATED]: 'changes',
+  [ApplyOutcome.UNCHANGED]: 'stays as it is',
+  [ApplyOutcome.DELETED]: 'is deleted',
+}
+
+// Any resource as YAML: what is wrong stands at its line, and a dry run shows what would change before it is written.
+export default function Apply() {
+  const [params] = useSearchParams()
+  const of = kindNamed(params.get('kind') ?? '')
+  const name = params.get('name') ?? ''
+  if (of && name) return <Existing key={`${of.name}/${name}`} of={of} name={name} />
+  return (
+    <Editor
+      key={of?.name ?? ''}
+      title={of ? `New ${of.name}` : 'Apply'}
+      text={begun(of)}
+      etag=""
+      draft={`new ${of?.name ?? ''}`}
+    />
+  )
+}
+
+const begun = (of: ResourceKind | undefined) =>
+  of
+    ? `apiVersion: fairlead.dev/v1\nkind: ${of.name}\nmetadata:\n  name: \n${of.name === 'Secret' ? 'data:\n  ' : 'spec:\n  '}`
+    : ''
+
+function Existing({ of, name }: { of: ResourceKind; name: string }) {
+  const got = useQuery(of.get, { name } as never, {
+    refetchInterval: false,
+    refetchOnWindowFocus: false,
+    staleTime: 0,
+    gcTime: 0,
+  })
+  const resource = held(of.get, got.data) as (Message & { metadata?: Metadata | undefined }) | undefined
+  if (got.error && !resource)
+    return (
+      <>
+        <Title tab={name}>{plain(name, 80)}</Title>
+        <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
+      </>
+    )
+  if (!resource) return <Waiting what={`the ${of.name}`} />
+  return (
+    <Editor
+      title={`Edit ${of.name} ${name}`}
+      text={manifest(of, resource)}
+      etag={resource.metadata?.etag ?? ''}
+      draft={`${of.name} ${name}`}
+    />
+  )
+}
+
+function Editor({
+  title,
+  text: first,
+  etag,
+  draft,
+}: {
+  title: string
+  text: string
+  etag: string
+  draft: string
+}) {
+  const [text, setText] = useDraft(draft, first)
+  const [problems, setProblems] = useState<Problem[]>([])
+  const [shown, setShown] = useState('') // the text that the last dry run was of
+  const [choices, setChoices] = useState<string[]>([])
+  const area = useRef<HTMLTextAreaElement>(null)
+  const gutter = useRef<HTMLPreElement>(null)
+  const apply = useMutation(ApplyService.method.apply)
+  const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[] }>()
+
+  const send = (dryRun: boolean, confirmed = '') => {
+    const found = read(text, etag)
+    setProblems(found.problems)
+    setConfirmation(undefined)
+    if (found.problems.length > 0) {
+      apply.reset()
+      return
+    }
+    apply.mutate(
+      { resources: found.resources, dryRun, confirmation: confirmed },
+      {
+        onSuccess: () => setShown(text),
+        onError: (e) => {
+          const error = ConnectError.from(e)
+          setProblems(
+            error.findDetails(ApplyProblemsSchema).flatMap((d) =>
+              d.problems.map((p) => ({
+                line: found.lineOf(p.index, p.field),
+                message: `${p.field ? `${p.field}: ` : ''}${p.message}`,
+              })),
+            ),
+          )
+          const [wanted] = error.findDetails(ConfirmationWantedSchema)
+          if (wanted) setConfirmation({ text: wanted.confirmation, consequences: wanted.consequences })
+        },
+      },
+    )
+  }
+  const lines = text.split('\n').length
+  const bad = new Set(problems.map((p) => p.line))
+  const goTo = (line: number) => {
+    const at = area.current
+    if (!at) return
+    const begin =
+      text
+        .split('\n')
+        .slice(0, Math.max(0, line - 1))
+        .join('\n').length + (line > 1 ? 1 : 0)
+    at.focus()
+    at.setSelectionRange(begin, begin)
+    at.scrollTop = Math.max(0, (line - 4) * 18)
+  }
+  const results = apply.data?.results ?? []
+  const dry = apply.variables?.dryRun
+  return (
+    <>
+      <div className="head">
+        <Title tab={title}>{plain(title, 120)}</Title>
+        <span className="end">
+          <button type="button" disabled={apply.isPending} onClick={() => send(true)}>
+            Show what changes
+          </button>
+          <button
+            type="button"
+            disabled={apply.isPending || shown !== text || !apply.isSuccess}
+            title={shown === text ? '' : 'Look at what changes first'}
+            onClick={() => send(false)}
+          >
+            Apply
+          </button>
+        </span>
+      </div>
+      {problems.length > 0 && (
+        <ul className="lines panel" role="alert" aria-label="Problems">
+          {problems.slice(0, 50).map((p) => (
+            <li key={`${p.line} ${p.message}`}>
+              {p.line > 0 && (
+                <button type="button" onClick={() => goTo(p.line)}>
+                  Line {p.line}
+                </button>
+              )}{' '}
+              {plain(p.message, 1000)}
+            </li>
+          ))}
+        </ul>
+      )}
+      {apply.error && problems.length === 0 && !confirmation && <Failed failure={failureOf(apply.error)} />}
+      {confirmation && (
+        <div className="notice bad" role="alert">
+          <p>{plain(failureOf(apply.error).message)}</p>
+          <ul>
+            {confirmation.consequences.slice(0, 30).map((c) => (
+              <li key={c}>{plain(c, 400)}</li>
+            ))}
+          </ul>
+          <button type="button" onClick={() => send(false, confirmation.text)}>
+            Do it
+          </button>
+        </div>
+      )}
+      {apply.isSuccess && shown === text && <Results of={results} dry={dry ?? false} />}
+      <div className="editor">
+        <pre ref={gutter} aria-hidden="true">
+          {Array.from({ length: lines }, (_, i) => (bad.has(i + 1) ? `✕ ${i + 1}` : String(i + 1))).join(
+            '\n',
+          )}
+        </pre>
+        <textarea
+          ref={area}
+          value={text}
+          aria-label="YAML"
+          spellCheck={false}
+          autoCapitalize="off"
+          wrap="off"
+          rows={Math.min(48, Math.max(16, lines + 2))}
+          onScroll={(e) => {
+            if (gutter.current) gutter.current.scrollTop = e.currentTarget.scrollTop
+          }}
+          onChange={(e) => {
+            setText(e.target.value)
+            setChoices(fieldsAt(e.target.value, e.target.selectionStart))
+          }}
+          onSelect={(e) => setChoices(fieldsAt(text, e.currentTarget.selectionStart))}
+        />
+      </div>
+      {choices.length > 0 && (
+        <p className="choices">
+          <span className="quiet">Fields here: </span>
+          {choices.slice(0, 40).map((c) => (
+            <button
+              type="button"
+              key={c}
+              onClick={() => {
+                const at = area.current
+                if (!at) return
+                const here = at.selectionStart
+                const line = text.slice(text.lastIndexOf('\n', here - 1) + 1, here)
+                const begun = /\w*$/.exec(line)?.[0].length ?? 0
+                setText(`${text.slice(0, here - begun)}${c}: ${text.slice(here)}`)
+                setChoices([])
+                at.focus()
+              }}
+            >
+              {c}
+            </button>
+          ))}
+        </p>
+      )}
+      <p className="quiet">
+        As <code>fairlead apply -f</code> reads it; several documents stand between lines of <code>---</code>.{' '}
+        {kinds.map((k) => (
+          <Link key={k.name} to={`/apply?kind=${k.name}`}>
+            {k.name}{' '}
+          </Link>
+        ))}
+      </p>
+    </>
+  )
+}
+
+function Results({ of, dry }: { of: Applied[]; dry: boolean }) {
+  return (
+    <section className="panel" role="status" aria-label="What changes">
+      <h2>{dry ? 'What would change' : 'Written'}</h2>
+      <ul className="lines">
+        {of.map((r) => {
+          const kind = kinds.find((k) => k.kind === r.kind)
+          return (
+            <li key={`${r.kind} ${r.name}`}>
+              {kind?.name} {dry ? r.name : <Link to={`/${kind?.path}/${r.name}`}>{r.name}</Link>}{' '}
+              {outcomes[r.outcome] ?? ''}
+              {r.note && <div className="notice">{plain(r.note, 1000)}</div>}
+              {r.diff && <pre className="diff">{plain(r.diff, 200_000)}</pre>}
+            </li>
+          )
+        })}
+      </ul>
+    </section>
+  )
+}

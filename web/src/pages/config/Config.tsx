@@ -1,0 +1,60 @@
+import type { Backend } from '../../gen/fairlead/console/v1/backend_service_pb'
+import type { ConfigSet } from '../../gen/fairlead/console/v1/config_set_service_pb'
+import type { Secret } from '../../gen/fairlead/console/v1/resources_pb'
+import { Age } from '../../live/Age'
+import { State } from '../../state/State'
+import { Title } from '../../ui/Panel'
+import { Resources } from '../../ui/Resources'
+import { kindAt, type ResourceKind } from '../../ui/resources'
+import { Tabs, useTab } from '../../ui/Tabs'
+import { plain } from '../../ui/text'
+
+const tabs = ['sets', 'secrets', 'backends']
+const at = (path: string) => kindAt(path) as ResourceKind
+
+export function Config() {
+  const tab = useTab(tabs)
+  return (
+    <>
+      <Title tab="Configuration">Configuration</Title>
+      <p className="quiet">
+        A service gets the values of its configuration sets, a later one over an earlier one, then those of
+        its project, its cluster, and its own. The page of a service shows each value and where it comes from.
+      </p>
+      <Tabs names={tabs} />
+      {tab === 'sets' && <Resources<ConfigSet> of={at('configset')} say={setSays} />}
+      {tab === 'secrets' && <Resources<Secret> of={at('secret')} say={secretSays} />}
+      {tab === 'backends' && <Resources<Backend> of={at('backend')} say={(b) => <Read of={b} />} />}
+    </>
+  )
+}
+
+function setSays(c: ConfigSet) {
+  const names = Object.keys(c.spec?.entries ?? {})
+  return (
+    <>
+      {c.status?.problem && <State of="failed" note={c.status.problem.message} />}{' '}
+      {plain(names.slice(0, 12).join(', '), 400) || 'no values of its own'}
+      {names.length > 12 && ` and ${names.length - 12} more`}; {c.status?.services ?? 0} services use it
+      {c.status?.problem && <div className="cause">{plain(c.status.problem.message, 600)}</div>}
+    </>
+  )
+}
+
+// The values never leave the hub.
+const secretSays = (s: Secret) =>
+  `keys ${plain(Object.keys(s.data).join(', '), 400)}; values are written, never shown`
+
+function Read({ of }: { of: Backend }) {
+  const problem = of.status?.problem
+  return (
+    <>
+      <State
+        of={problem ? 'failed' : of.status?.readTime ? 'healthy' : 'pending'}
+        word={of.spec?.at.case ?? ''}
+      />{' '}
+      read <Age of={of.status?.readTime} />
+      {problem && <div className="cause">{plain(problem.message, 600)}</div>}
+    </>
+  )
+}

@@ -1,0 +1,84 @@
+import { useMutation, useQuery } from '@connectrpc/connect-query'
+import { Link } from 'react-router'
+import { AdminService } from '../../gen/fairlead/console/v1/admin_service_pb'
+import { type Sink, SinkService } from '../../gen/fairlead/console/v1/sink_service_pb'
+import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { State } from '../../state/State'
+import { Failed, Title, Waiting } from '../../ui/Panel'
+import { Resources } from '../../ui/Resources'
+import { kindAt, type ResourceKind } from '../../ui/resources'
+import { plain } from '../../ui/text'
+
+export function Hub() {
+  return (
+    <>
+      <Title tab="Hub">Hub</Title>
+      <Removals />
+      <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
+      <p className="quiet">
+        Sessions of agents: <code>fairlead get sessions</code>. Replicas of gitcaches and what they own:{' '}
+        <code>fairlead shards</code>.
+      </p>
+    </>
+  )
+}
+
+// Removals that the hub holds because they look like an accident.
+function Removals() {
+  const got = useQuery(AdminService.method.getRemovals, {})
+  const confirm = useMutation(AdminService.method.confirmRemovals, { onSuccess: () => got.refetch() })
+  if (got.error && !got.data) {
+    const failure = failureOf(got.error)
+    return failure.code === 'PermissionDenied' ? null : (
+      <Failed failure={failure} again={() => void got.refetch()} />
+    )
+  }
+  if (!got.data) return <Waiting what="removals that are held" />
+  const { holdTime: held, reason, clusters, id } = got.data
+  return (
+    <section className="panel">
+      <h2>Removals</h2>
+      {!held && <p>Nothing is held back: what leaves the catalog is removed from its cluster.</p>}
+      {held && (
+        <>
+          <div className="notice bad">
+            {plain(reason)} Since <Age of={held} />.
+          </div>
+          <ul className="lines">
+            {clusters.map((c) => (
+              <li key={c.cluster}>
+                <Link to={`/cluster/${c.cluster}`}>{c.cluster}</Link> {plain(c.services.join(', '), 600)}
+              </li>
+            ))}
+          </ul>
+          {confirm.error && <Failed failure={failureOf(confirm.error)} />}
+          <button type="button" disabled={confirm.isPending} onClick={() => confirm.mutate({ id })}>
+            Remove these from their clusters
+          </button>
+        </>
+      )}
+    </section>
+  )
+}
+
+function SinkSays({ of }: { of: Sink }) {
+  const test = useMutation(SinkService.method.testSink)
+  const problem = of.status?.problem
+  return (
+    <>
+      <State of={problem ? 'failed' : 'healthy'} word={of.spec?.to.case ?? ''} /> last sent{' '}
+      <Age of={of.status?.sendTime} />
+      {problem && <div className="cause">{plain(problem.message, 600)}</div>}{' '}
+      <button
+        type="button"
+        disabled={test.isPending}
+        onClick={() => test.mutate({ name: of.metadata?.name ?? '' })}
+      >
+        Send a test
+      </button>{' '}
+      {test.isSuccess && <span role="status">sent</span>}
+      {test.error && <Failed failure={failureOf(test.error)} />}
+    </>
+  )
+}

@@ -1,0 +1,63 @@
+import type { Message } from '@bufbuild/protobuf'
+import { Link, useParams } from 'react-router'
+import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
+import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
+import { Copied } from '../../ui/Copied'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { held, kindAt, manifest, type ResourceKind } from '../../ui/resources'
+import { plain } from '../../ui/text'
+import { Missing } from '../missing/Missing'
+
+// The page of a kind that has none of its own: what is written down, and the way to change it.
+export function Resource({ kind }: { kind: string }) {
+  const { name = '' } = useParams()
+  const of = kindAt(kind)
+  return of ? <Shown key={name} of={of} name={name} /> : <Missing />
+}
+
+function Shown({ of, name }: { of: ResourceKind; name: string }) {
+  const got = useLive(of.get, { name } as never)
+  const fresh = useFreshness([got])
+  const again = () => void got.refetch()
+  const resource = held(of.get, got.data) as (Message & { metadata?: Metadata | undefined }) | undefined
+  const text = resource ? manifest(of, resource) : ''
+  return (
+    <>
+      <div className="head">
+        <Title tab={name}>
+          {of.name} {plain(name, 80)}
+        </Title>
+        {resource?.metadata?.updateTime && (
+          <span className="quiet">
+            revision {String(resource.metadata.revision)}, changed <Age of={resource.metadata.updateTime} />{' '}
+            ago
+          </span>
+        )}
+        <span className="end">
+          <Copied text={text} />
+          <Link className="button" to={`/apply?kind=${of.name}&name=${encodeURIComponent(name)}`}>
+            Edit
+          </Link>
+        </span>
+      </div>
+      {got.error && !resource ? <Failed failure={failureOf(got.error)} again={again} /> : null}
+      {got.isPending && <Waiting what={`the ${of.name}`} />}
+      {resource && (
+        <>
+          <Stale of={fresh} again={again} />
+          <div className={fresh.stale || fresh.failure ? 'panel stale' : 'panel'}>
+            <pre>{plain(text, 1 << 20)}</pre>
+          </div>
+          <p className="quiet">
+            <code>
+              fairlead get {of.path} {name} -o yaml
+            </code>
+          </p>
+        </>
+      )}
+    </>
+  )
+}

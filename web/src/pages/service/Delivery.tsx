@@ -1,0 +1,54 @@
+import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
+import { useQuery } from '@connectrpc/connect-query'
+import { useEffect } from 'react'
+import { DeploymentOutcome, RevisionService } from '../../gen/fairlead/console/v1/revision_service_pb'
+import { Age } from '../../live/Age'
+import { State } from '../../state/State'
+import { plain, shortCommit } from '../../ui/text'
+import { took } from './History'
+
+// The last delivery, step by step, with how long each took.
+export function Delivery({ service, version }: { service: string; version: string }) {
+  const list = useQuery(RevisionService.method.listDeployments, { service, pageSize: 1 })
+  const { refetch } = list
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another version of the service is a reason to ask
+  useEffect(() => void refetch(), [version, refetch])
+  const d = list.data?.deployments[0]
+  if (!d) return null
+  const steps: [string, Timestamp | undefined][] = [
+    ['commit', d.commit?.commitTime],
+    ['fetched', d.fetchTime],
+    ['delivered', d.deliverTime],
+    ['applied', d.applyTime],
+    ['healthy', d.healthyTime],
+  ]
+  let before: Timestamp | undefined
+  const running = d.outcome === DeploymentOutcome.RUNNING
+  const next = steps.findIndex(([, at]) => !at)
+  const trace = d.commit?.traceparent.split('-')[1] ?? ''
+  return (
+    <section className="panel" aria-label="Last delivery">
+      <h2>
+        Delivery #{String(d.number)} <span className="quiet mono">{shortCommit(d.commit?.commit)}</span>{' '}
+        <span className="quiet">{plain(d.commit?.subject ?? '', 120)}</span>
+      </h2>
+      <ol className="timeline">
+        {steps.map(([name, at], i) => {
+          const wait = at && before ? took(timestampMs(at) - timestampMs(before)) : ''
+          before = at ?? before
+          return (
+            <li key={name}>
+              <State of={at ? 'healthy' : running && i === next ? 'progressing' : 'pending'} word={name} />{' '}
+              <span className="quiet">{wait && i > 0 ? `+${wait}` : at ? <Age of={at} /> : ''}</span>
+            </li>
+          )
+        })}
+      </ol>
+      {trace && (
+        <p className="quiet">
+          Each step with its spans: <code>fairlead trace service {service}</code>, trace <code>{trace}</code>
+        </p>
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,45 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { ConfigService } from '../../gen/fairlead/console/v1/config_set_service_pb'
+import { failureOf } from '../../hub/errors'
+import { Failed, Waiting } from '../../ui/Panel'
+import { plain } from '../../ui/text'
+
+// The configuration that the service gets: each value, where it comes from, and what it is over.
+export function Values({ service }: { service: string }) {
+  const got = useQuery(ConfigService.method.previewConfig, { of: { case: 'service', value: service } })
+  if (got.error && !got.data)
+    return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
+  if (!got.data) return <Waiting what="the configuration" />
+  if (got.data.entries.length === 0)
+    return (
+      <p>It has no configuration: neither sets nor project, cluster or the service itself give it a value.</p>
+    )
+  return (
+    <div className="table-wrap">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col">Value</th>
+            <th scope="col">From</th>
+            <th scope="col">Over</th>
+          </tr>
+        </thead>
+        <tbody>
+          {got.data.entries.map((e) => (
+            <tr key={e.name}>
+              <td className="name">{plain(e.name, 253)}</td>
+              <td className="mono">{e.secret ? 'secret, never shown' : plain(e.value, 1000)}</td>
+              <td>
+                {plain(e.origin, 300)}
+                {e.problem && <div className="cause">{plain(e.problem, 600)}</div>}
+                {e.stale && <div className="cause">{plain(e.stale, 300)}</div>}
+              </td>
+              <td className="quiet">{plain(e.overrides.join(', '), 600)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}

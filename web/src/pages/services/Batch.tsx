@@ -1,0 +1,152 @@
+import { createClient } from '@connectrpc/connect'
+import { useRef, useState } from 'react'
+import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
+import { failureOf } from '../../hub/errors'
+import { transport } from '../../hub/transport'
+import { State } from '../../state/State'
+import { plain } from '../../ui/text'
+import { inParallel } from './parallel'
+
+const client = createClient(SyncService, transport)
+
+type Verb = {
+  name: string
+  words: string
+  wants: boolean
+  pull: (name: string, reason: string) => Promise<unknown>
+}
+
+const verbs: Verb[] = [
+  {
+    name: 'Sync',
+    words: 'Each agent renders these services anew, compares them with its cluster and changes what differs.',
+    wants: false,
+    pull: (name) => client.requestSync({ name }),
+  },
+  {
+    name: 'Hold',
+    words:
+      'What is applied stays, and newer revisions wait until somebody resumes the services. The reason is shown to everybody.',
+    wants: true,
+    pull: (name, reason) => client.holdService({ name, reason }),
+  },
+  {
+    name: 'Resume',
+    words: 'What waits is applied, and changes of others in the clusters are undone.',
+    wants: false,
+    pull: (name) => client.resumeService({ name }),
+  },
+  {
+    name: 'Unpin',
+    words: 'The services follow their refs again.',
+    wants: false,
+    pull: (name) => client.pinService({ name, commit: '' }),
+  },
+]
+
+type Outcome = { name: string; error: string }
+
+// One lever for many services: what will happen, and an outcome for each.
+export function Batch({
+  chosen,
+  clear,
+  changed,
+}: {
+  chosen: ReadonlySet<string>
+  clear: () => void
+  changed: () => void
+}) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const [verb, setVerb] = useState(verbs[0] as Verb)
+  const [outcomes, setOutcomes] = useState<Outcome[]>()
+  const [left, setLeft] = useState(0)
+  const names = [...chosen]
+  if (names.length === 0) return null
+  const refused = outcomes?.filter((o) => o.error) ?? []
+  const pull = async (reason: string) => {
+    setLeft(names.length)
+    setOutcomes(
+      await inParallel(names, 6, async (name) => {
+        try {
+          await verb.pull(name, reason)
+          return { name, error: '' }
+        } catch (e) {
+          return { name, error: failureOf(e).message }
+        } finally {
+          setLeft((n) => n - 1)
+        }
+      }),
+    )
+    changed()
+  }
+  return (
+    <div className="notice actions" role="status">
+      <strong>{names.length} chosen:</strong>
+      {verbs.map((v) => (
+        <button
+          key={v.name}
+          type="button"
+          onClick={() => {
+            setVerb(v)
+            setOutcomes(undefined)
+            dialog.current?.showModal()
+          }}
+        >
+          {v.name}
+        </button>
+      ))}
+      <button type="button" onClick={clear}>
+        Choose none
+      </button>
+      <dialog ref={dialog} aria-label={`${verb.name} ${names.length} services`}>
+        <h2>
+          {verb.name} {names.length} {names.length === 1 ? 'service' : 'services'}
+        </h2>
+        <p>{verb.words}</p>
+        <p className="quiet">
+          {plain(names.slice(0, 10).join(', '), 800)}
+          {names.length > 10 && ` and ${names.length - 10} more`}
+        </p>
+        <form
+          onSubmit={(e) => {
+            e.preventDefault()
+            void pull(String(new FormData(e.currentTarget).get('reason') ?? ''))
+          }}
+        >
+          {verb.wants && !outcomes && (
+            <label>
+              Reason
+              <input name="reason" required maxLength={256} />
+            </label>
+          )}
+          {left > 0 && <p role="status">{left} to go</p>}
+          {outcomes && left === 0 && (
+            <>
+              <p role="status">
+                The hub has taken in {outcomes.length - refused.length}
+                {refused.length > 0 && `, and refused ${refused.length}`}. The clusters follow.
+              </p>
+              <ul className="lines">
+                {refused.slice(0, 50).map((o) => (
+                  <li key={o.name}>
+                    <State of="failed" word="refused" /> {o.name}: {plain(o.error, 400)}
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
+          <div className="actions">
+            {!outcomes && (
+              <button type="submit" disabled={left > 0}>
+                {verb.name}
+              </button>
+            )}
+            <button type="button" onClick={() => dialog.current?.close()}>
+              {outcomes ? 'Close' : 'Cancel'}
+            </button>
+          </div>
+        </form>
+      </dialog>
+    </div>
+  )
+}

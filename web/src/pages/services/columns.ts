@@ -1,0 +1,71 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { leversOf } from '../../state/levers'
+import { stateOf } from '../../state/states'
+
+// The columns beside the name, in their order.
+export const columns = [
+  'cluster',
+  'state',
+  'since',
+  'git',
+  'hub',
+  'applied',
+  'levers',
+  'source',
+  'project',
+  'ref',
+  'path',
+  'labels',
+] as const
+export type Name = (typeof columns)[number]
+
+export const usual: Name[] = ['cluster', 'state', 'since', 'git', 'hub', 'applied', 'levers', 'source']
+
+export const titles: Record<Name, string> = {
+  cluster: 'Cluster',
+  state: 'State',
+  since: 'Since',
+  git: 'Git',
+  hub: 'Hub',
+  applied: 'Applied',
+  levers: 'Levers',
+  source: 'Source',
+  project: 'Project',
+  ref: 'Ref',
+  path: 'Path',
+  labels: 'Labels',
+}
+
+// The hub's fields of those that it sorts by.
+export const sortable: Partial<Record<Name, string>> = {
+  cluster: 'cluster',
+  state: 'state',
+  since: 'state_since',
+  source: 'source',
+  project: 'project',
+  ref: 'ref',
+  path: 'path',
+}
+
+// A service as it is exported.
+export function rowOf(s: Service): Record<string, string> {
+  const report = s.status?.cluster?.report
+  return {
+    name: s.metadata?.name ?? '',
+    cluster: s.spec?.cluster ?? '',
+    state: stateOf(s.status?.state),
+    since: s.status?.stateSince ? timestampDate(s.status.stateSince).toISOString() : '',
+    git: s.status?.git?.revision?.commit ?? '',
+    hub: s.status?.hub?.revision?.commit ?? '',
+    applied: report?.appliedCommit ?? '',
+    levers: leversOf(s),
+    source: s.spec?.source ?? '',
+    project: s.spec?.project ?? '',
+    ref: s.spec?.ref ?? '',
+    path: s.spec?.path ?? '',
+    labels: Object.entries(s.metadata?.labels ?? {})
+      .map(([k, v]) => `${k}=${v}`)
+      .join(' '),
+  }
+}

@@ -1,0 +1,125 @@
+import { Link, useParams } from 'react-router'
+import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
+import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
+import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
+import { failureOf } from '../../hub/errors'
+import { quote } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
+import { State } from '../../state/State'
+import { isState, worstFirst } from '../../state/states'
+import { EventsOf } from '../../ui/EventsOf'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
+import { Tabs, useTab } from '../../ui/Tabs'
+import { plain, shortCommit } from '../../ui/text'
+
+const tabs = ['refs', 'services', 'events', 'yaml']
+
+export function Source() {
+  const { name = '' } = useParams()
+  const got = useLive(SourceService.method.getSource, { name })
+  const fresh = useFreshness([got])
+  const again = () => void got.refetch()
+  const tab = useTab(tabs)
+  const of = got.data?.source
+  const problem = of?.status?.problem
+  const heads = of?.status?.heads ?? []
+  return (
+    <>
+      <div className="head">
+        <Title tab={`${problem ? '✕ ' : ''}${name}`}>
+          {plain(name, 80)}{' '}
+          {of && (
+            <State
+              of={problem ? 'failed' : heads.length ? 'healthy' : 'pending'}
+              word={problem ? 'failing' : heads.length ? 'ready' : 'pending'}
+            />
+          )}
+        </Title>
+        <span className="quiet mono">{plain(of?.spec?.git?.url ?? '', 300)}</span>
+      </div>
+      {got.error && !of ? <Failed failure={failureOf(got.error)} again={again} /> : null}
+      {got.isPending && <Waiting what="the source" />}
+      {of && <Stale of={fresh} again={again} />}
+      {problem && (
+        <div className="notice bad">
+          {plain(problem.message)} Since <Age of={problem.since} />; the last good commits are served from
+          cache.
+        </div>
+      )}
+      {of && (
+        <>
+          <p className="quiet">
+            fetched by {plain(of.status?.owner ?? '') || 'nobody yet'}; a poll at once:{' '}
+            <code>fairlead refresh {name}</code>
+          </p>
+          <Tabs names={tabs} />
+          {tab === 'refs' && (
+            <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+              <table>
+                <thead>
+                  <tr>
+                    {['Ref', 'Commit', 'Subject', 'Author', 'Fetched', 'Signed by'].map((t) => (
+                      <th scope="col" key={t}>
+                        {t}
+                      </th>
+                    ))}
+                  </tr>
+                </thead>
+                <tbody>
+                  {heads.slice(0, 500).map((h) => (
+                    <tr key={h.ref}>
+                      <td className="name">
+                        {plain(h.ref, 200)}{' '}
+                        {h.resolvedRef && <span className="quiet">{plain(h.resolvedRef, 200)}</span>}
+                      </td>
+                      <td className="mono">{shortCommit(h.revision?.commit)}</td>
+                      <td>{plain(h.revision?.subject ?? '', 300)}</td>
+                      <td>{plain(h.revision?.author ?? '', 100)}</td>
+                      <td>
+                        <Age of={h.fetchTime} />
+                      </td>
+                      <td className="mono">{plain(h.signedBy, 100)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
+          {tab === 'services' && <Users name={name} />}
+          {tab === 'events' && <EventsOf filter={`source = ${quote(name)}`} size={50} />}
+          {tab === 'yaml' && (
+            <div className="panel">
+              <pre>{manifest(kindNamed('Source') as ResourceKind, of)}</pre>
+            </div>
+          )}
+        </>
+      )}
+    </>
+  )
+}
+
+function Users({ name }: { name: string }) {
+  const filter = `source = ${quote(name)}`
+  const counts = useLive(LiveService.method.countResources, {
+    kind: Kind.SERVICE,
+    filter,
+    groupBy: ['state'],
+  })
+  if (counts.error && !counts.data) return <Failed failure={failureOf(counts.error)} />
+  if (!counts.data) return <Waiting what="its services" />
+  const states = worstFirst.filter((s) => counts.data?.counts.some((c) => c.values[0] === s))
+  return (
+    <div className="counters">
+      {states.filter(isState).map((s) => (
+        <Link key={s} to={`/services?q=${encodeURIComponent(`${filter} AND state = ${s}`)}`}>
+          <State of={s} />
+          <strong>{counts.data?.counts.find((c) => c.values[0] === s)?.count}</strong>
+        </Link>
+      ))}
+      {states.length === 0 && <p>No service uses it.</p>}
+    </div>
+  )
+}

@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest'
+import { ranked } from '../app/ranked'
+import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
+import { fieldsAt, pathOf, read } from '../pages/apply/documents'
+
+const service = (spec: string) =>
+  `apiVersion: fairlead.dev/v1\nkind: Service\nmetadata:\n  name: web\nspec:\n${spec}`
+const problems = (text: string) => read(text, '').problems
+
+describe('YAML that a person types', () => {
+  test('becomes what the hub is sent', () => {
+    const { resources, problems } = read(
+      service('  source: shop\n  cluster: edge-1\n  sync:\n    mode: dry-run\n    reason: "no"\n') +
+        '---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: shop, uid: x}\nspec:\n  git: {url: https://git.example.com/shop, interval: 1m30s}\n',
+      'e1',
+    )
+    expect(problems).toEqual([])
+    expect(resources[0]?.resource).toMatchObject({
+      case: 'service',
+      value: {
+        metadata: { name: 'web', etag: 'e1' },
+        spec: { source: 'shop', sync: { mode: SyncMode.DRY_RUN } },
+      },
+    })
+    expect(resources[1]?.resource).toMatchObject({
+      case: 'source',
+      value: { metadata: { uid: '' }, spec: { git: { interval: { seconds: 90n } } } },
+    })
+  })
+  test.each([
+    ['a field that is none', service('  source: shop\n  clutser: edge-1\n'), 7, /clutser is no field here/],
+    ['a field that is none, deeper', service('  sync:\n    mde: hold\n'), 7, /mde is no field/],
+    [
+      'a word that is none',
+      service('  sync:\n    mode: halt\n'),
+      7,
+      /halt: there are auto, dry-run, hold, suspend/,
+    ],
+    ['a number for a text', service('  source: shop\n  ref: 1.10\n'), 7, /ref/],
+    ['no YAML', 'kind: [\n', 2, /./],
+    [
+      'a kind that is none',
+      'apiVersion: fairlead.dev/v1\nkind: Deployment\n',
+      2,
+      /kind must be one of Service/,
+    ],
+    ['another version', 'apiVersion: v1\nkind: Service\n', 1, /fairlead.dev\/v1/],
+    ['the same key twice', service('  source: a\n  source: b\n'), 7, /unique/],
+    ['a list', '- a\n', 1, /must be a resource/],
+    ['nothing', '\n', 0, /no resource/],
+  ])('with %s is told at its line', (_, text, line, words) => {
+    const [first] = problems(text)
+    expect(first?.message).toMatch(words)
+    expect(first?.line).toBe(line)
+  })
+  test('has the hub’s own errors at the line of the field', () => {
+    const { lineOf } = read(service('  source: shop\n  sync:\n    dependsOn:\n      - a\n      - b\n'), '')
+    expect(lineOf(0, 'spec.source')).toBe(6)
+    expect(lineOf(0, 'spec.sync.depends_on[1]')).toBe(10)
+    expect(lineOf(0, 'spec.ref')).toBe(5) // it is not there: what it belongs to
+    expect(lineOf(7, 'spec')).toBe(0)
+  })
+  test('of five megabytes, or with a bomb of aliases, holds nothing up', () => {
+    expect(problems('# x\n'.repeat(1_250_000))).toMatchObject([{ line: 0 }])
+    const bomb = `a: &a [${'x,'.repeat(20)}]\n${'bcdefghij'
+      .split('')
+      .map((c, i) => `${c}: &${c} [${`*${'abcdefghij'[i]},`.repeat(20)}]`)
+      .join('\n')}`
+    expect(problems(bomb)[0]?.message).toMatch(/alias/)
+  })
+})
+
+test('a path of the hub leads through names, indexes and quoted keys', () =>
+  expect(pathOf('spec.sync.depends_on[1]["a.b"]')).toEqual(['spec', 'sync', 'dependsOn', 1, 'a.b']))
+
+describe('the editor says which fields there are', () => {
+  test.each([
+    [service('  so'), ['source']],
+    [service('  sync:\n    mo'), ['mode']],
+    ['apiVersion: fairlead.dev/v1\nkind: Source\nspec:\n  git:\n    u', ['url']],
+    [service('  source: shop\n  ref: ma'), []],
+  ])('%j', (text, want) => expect(fieldsAt(text, text.length)).toEqual(want))
+})
+
+test('what is called so comes first', () => {
+  const list = ['a-web', 'xweby', 'web-2', 'web', 'api'].map((name) => ({ name, to: name, what: '' }))
+  expect(ranked('web', list).map((f) => f.name)).toEqual(['web', 'web-2', 'a-web', 'xweby'])
+})

@@ -1,0 +1,64 @@
+import type { Message } from '@bufbuild/protobuf'
+import { Link } from 'react-router'
+import type { Metadata } from '../gen/fairlead/console/v1/resources_pb'
+import { Age } from '../live/Age'
+import { useLive } from '../live/live'
+import { List } from './List'
+import { Pager, usePages } from './Pager'
+import { held, type ResourceKind } from './resources'
+import { plain } from './text'
+
+const size = 100
+
+// A short list of one kind, with a sentence about each.
+export function Resources<T extends Message & { metadata?: Metadata | undefined }>({
+  of,
+  say,
+}: {
+  of: ResourceKind
+  say: (resource: T) => React.ReactNode
+}) {
+  const pages = usePages(of.path)
+  const list = useLive(of.list, { pageSize: size, pageToken: pages.token } as never, { keep: true })
+  const found = held(of.list, list.data) as T[] | undefined
+  const next = (list.data as unknown as { nextPageToken?: string } | undefined)?.nextPageToken ?? ''
+  return (
+    <section className="panel">
+      <div className="head">
+        <h2>{of.plural[0]?.toUpperCase() + of.plural.slice(1)}</h2>
+        <span className="end">
+          <Link to={`/apply?kind=${of.name}`}>New</Link>
+        </span>
+      </div>
+      <List
+        what={of.plural}
+        of={list}
+        count={found?.length}
+        nothing={<p>There are none that you may see.</p>}
+      >
+        <tbody>
+          {found?.map((r) => (
+            <tr key={r.metadata?.name}>
+              <td className="name">
+                <Link to={`/${of.path}/${r.metadata?.name}`}>{r.metadata?.name}</Link>
+              </td>
+              <td>{say(r)}</td>
+              <td className="quiet">
+                {labelsOf(r.metadata)} {r.metadata?.updateTime && <Age of={r.metadata.updateTime} />}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </List>
+      <Pager pages={pages} next={next} size={size} total={undefined} />
+    </section>
+  )
+}
+
+export const labelsOf = (m: Metadata | undefined) =>
+  plain(
+    Object.entries(m?.labels ?? {})
+      .map(([k, v]) => `${k}=${v}`)
+      .join(' '),
+    300,
+  )

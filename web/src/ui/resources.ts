@@ -1,0 +1,186 @@
+import type { DescMessage, DescMethodUnary, JsonObject, Message } from '@bufbuild/protobuf'
+import { toJson } from '@bufbuild/protobuf'
+import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
+import { BackendSchema, BackendService } from '../gen/fairlead/console/v1/backend_service_pb'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
+import { ConfigSetSchema, ConfigSetService } from '../gen/fairlead/console/v1/config_set_service_pb'
+import {
+  GlobalServiceSchema,
+  GlobalServiceService,
+} from '../gen/fairlead/console/v1/global_service_service_pb'
+import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
+import { ProjectSchema, ProjectService } from '../gen/fairlead/console/v1/project_service_pb'
+import {
+  ClusterSchema,
+  GrantSchema,
+  SecretSchema,
+  ServiceSchema,
+  SourceSchema,
+} from '../gen/fairlead/console/v1/resources_pb'
+import { SecretService } from '../gen/fairlead/console/v1/secret_service_pb'
+import {
+  ServiceAccountSchema,
+  ServiceAccountService,
+} from '../gen/fairlead/console/v1/service_account_service_pb'
+import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
+import { SinkSchema, SinkService } from '../gen/fairlead/console/v1/sink_service_pb'
+import { SourceService } from '../gen/fairlead/console/v1/source_service_pb'
+import { toYaml } from './yaml'
+
+// Each kind of resource: its word in addresses, as the command line has it, its name in YAML, and its methods.
+export type ResourceKind = {
+  path: string
+  name: string
+  plural: string
+  kind: Kind
+  schema: DescMessage
+  list: DescMethodUnary
+  get: DescMethodUnary
+}
+
+const of = (
+  path: string,
+  name: string,
+  plural: string,
+  kind: Kind,
+  schema: DescMessage,
+  list: DescMethodUnary,
+  get: DescMethodUnary,
+): ResourceKind => ({ path, name, plural, kind, schema, list, get })
+
+export const kinds: ResourceKind[] = [
+  of(
+    'service',
+    'Service',
+    'services',
+    Kind.SERVICE,
+    ServiceSchema,
+    ServiceService.method.listServices,
+    ServiceService.method.getService,
+  ),
+  of(
+    'cluster',
+    'Cluster',
+    'clusters',
+    Kind.CLUSTER,
+    ClusterSchema,
+    ClusterService.method.listClusters,
+    ClusterService.method.getCluster,
+  ),
+  of(
+    'source',
+    'Source',
+    'sources',
+    Kind.SOURCE,
+    SourceSchema,
+    SourceService.method.listSources,
+    SourceService.method.getSource,
+  ),
+  of(
+    'globalservice',
+    'GlobalService',
+    'global services',
+    Kind.GLOBAL_SERVICE,
+    GlobalServiceSchema,
+    GlobalServiceService.method.listGlobalServices,
+    GlobalServiceService.method.getGlobalService,
+  ),
+  of(
+    'project',
+    'Project',
+    'projects',
+    Kind.PROJECT,
+    ProjectSchema,
+    ProjectService.method.listProjects,
+    ProjectService.method.getProject,
+  ),
+  of(
+    'role',
+    'Role',
+    'roles',
+    Kind.ROLE,
+    RoleSchema,
+    RoleService.method.listRoles,
+    RoleService.method.getRole,
+  ),
+  of(
+    'grant',
+    'Grant',
+    'grants',
+    Kind.GRANT,
+    GrantSchema,
+    GrantService.method.listGrants,
+    GrantService.method.getGrant,
+  ),
+  of(
+    'serviceaccount',
+    'ServiceAccount',
+    'service accounts',
+    Kind.SERVICE_ACCOUNT,
+    ServiceAccountSchema,
+    ServiceAccountService.method.listServiceAccounts,
+    ServiceAccountService.method.getServiceAccount,
+  ),
+  of(
+    'configset',
+    'ConfigSet',
+    'configuration sets',
+    Kind.CONFIG_SET,
+    ConfigSetSchema,
+    ConfigSetService.method.listConfigSets,
+    ConfigSetService.method.getConfigSet,
+  ),
+  of(
+    'secret',
+    'Secret',
+    'secrets',
+    Kind.SECRET,
+    SecretSchema,
+    SecretService.method.listSecrets,
+    SecretService.method.getSecret,
+  ),
+  of(
+    'backend',
+    'Backend',
+    'backends',
+    Kind.BACKEND,
+    BackendSchema,
+    BackendService.method.listBackends,
+    BackendService.method.getBackend,
+  ),
+  of(
+    'sink',
+    'Sink',
+    'sinks',
+    Kind.SINK,
+    SinkSchema,
+    SinkService.method.listSinks,
+    SinkService.method.getSink,
+  ),
+]
+
+export const kindAt = (path: string) => kinds.find((k) => k.path === path)
+export const kindNamed = (name: string) => kinds.find((k) => k.name === name)
+
+// The one field of a response that holds the resource, or the resources.
+export function held(method: DescMethodUnary, answer: Message | undefined): unknown {
+  const field = method.output.fields.find((f) => f.message)
+  return field && answer ? (answer as unknown as Record<string, unknown>)[field.localName] : undefined
+}
+
+// A resource as `fairlead apply -f` takes it.
+export function manifest(kind: ResourceKind, resource: Message): string {
+  const all = toJson(kind.schema, resource) as JsonObject
+  const { name, labels } = (all.metadata ?? {}) as JsonObject
+  // Levers stand over what files say: spec is the files' own.
+  const { metadata: _, status: __, levers, ...rest } = all
+  const files = (levers as JsonObject | undefined)?.spec
+  return toYaml({
+    apiVersion: 'fairlead.dev/v1',
+    kind: kind.name,
+    metadata: labels ? { name, labels } : { name },
+    ...rest,
+    ...(files ? { spec: files } : {}),
+  })
+}
