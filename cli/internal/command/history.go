@@ -27,7 +27,8 @@ func (a *app) history() *cobra.Command {
 		Use:   "history service NAME",
 		Short: "Show what was delivered of a service, and how long each step took",
 		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
-each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went. "fairlead rollback service NAME NUMBER" goes back to one.
+each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went.
+Levers stand between them, on lines without a number. "fairlead rollback service NAME NUMBER" goes back to one.
 
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
@@ -66,9 +67,17 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		a.notef("nothing was delivered of service %q yet: `fairlead trace service %s` says why\n", name, name)
 		return nil
 	}
+	pulled, err := leversBetween(ctx, h, name, got)
+	if err != nil {
+		return err
+	}
 	v := view{now: a.Now()}
 	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS"})
 	for _, d := range got.GetDeployments() {
+		for len(pulled) > 0 && pulled[0].GetTime().AsTime().After(d.GetDeliverTime().AsTime()) {
+			v.row(t, leverCells(v, pulled[0]))
+			pulled = pulled[1:]
+		}
 		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
 			committed, fetched = nil, nil // it was there before
@@ -83,6 +92,55 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		})
 	}
 	return t.Write(a.Stdout)
+}
+
+// leversBetween are what operators pulled since the oldest of the deployments, the newest first.
+func leversBetween(ctx context.Context, h *hub.Hub, name string, of *consolev1.ListDeploymentsResponse) (pulled []*consolev1.Revision, err error) {
+	oldest := of.GetDeployments()[len(of.GetDeployments())-1].GetDeliverTime().AsTime()
+	for req := (&consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: leverPage}); ; {
+		page, err := h.History.ListRevisions(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.GetRevisions() {
+			if r.GetTime().AsTime().Before(oldest) {
+				return pulled, nil
+			}
+			switch r.GetAction() {
+			case "held", "resumed", "pinned", "released", "rolled back", "sync asked", "confirmed":
+				pulled = append(pulled, r)
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return pulled, nil
+		}
+	}
+}
+
+// leverPage is how many revisions are looked at in one call.
+const leverPage = 200
+
+// leverCells are a lever as a line between deployments: without a number, an outcome and steps.
+func leverCells(v view, r *consolev1.Revision) []string {
+	sync := r.GetResource().GetService().GetSpec().GetSync()
+	what, commit := r.GetAction(), ""
+	if mode := sync.GetMode(); what == "held" {
+		switch mode {
+		case deliveryv1.SyncMode_SYNC_MODE_SUSPEND:
+			what = "suspended"
+		case deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
+			what = "dry run"
+		}
+	}
+	if what == "pinned" || what == "rolled back" {
+		commit = short(sync.GetPin())
+	}
+	what += ", " + r.GetAuthor()
+	switch r.GetAction() {
+	case "held", "pinned", "rolled back":
+		what += because(sync.GetReason())
+	}
+	return []string{"", commit, what, "", v.ago(r.GetTime()), "", "", "", "", ""}
 }
 
 // took is how long a step took; empty if it, or the one before, is not known.

@@ -309,10 +309,7 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 	defer pause.Stop()
 	for last := asked; ; {
 		if done(before, asked, last) {
-			if last.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED {
-				return nil, fmt.Errorf("service %q: %s", last.GetMetadata().GetName(), last.GetStatus().GetStateMessage())
-			}
-			return last, nil
+			return last, cameAbout(asked, last)
 		}
 		select {
 		case <-ctx.Done():
@@ -328,6 +325,21 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 		}
 		last = now.GetService()
 	}
+}
+
+// cameAbout is an error if the cluster is through with a service, and did not do what was asked for: a hold asks for nothing to be applied, all
+// else does.
+func cameAbout(asked, now *consolev1.Service) error {
+	status, held := now.GetStatus(), asked.GetSpec().GetSync().GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO
+	failed := status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED
+	switch status.GetCluster().GetReport().GetPhase() {
+	case deliveryv1.Phase_PHASE_HELD, deliveryv1.Phase_PHASE_WAITING, deliveryv1.Phase_PHASE_DIFFERS:
+		failed = failed || !held
+	}
+	if !failed {
+		return nil
+	}
+	return fmt.Errorf("service %q: %s: %s", now.GetMetadata().GetName(), stateName(status.GetState()), status.GetStateMessage())
 }
 
 // done says whether the hub hands out what was asked for, and the cluster is through with it.
@@ -348,6 +360,8 @@ func done(before, asked, now *consolev1.Service) bool {
 		return false
 	}
 	switch report.GetPhase() {
+	case deliveryv1.Phase_PHASE_WAITING:
+		return report.GetGuard() != nil || is.GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO // else other services end it
 	case deliveryv1.Phase_PHASE_UNSPECIFIED, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_PROGRESSING, deliveryv1.Phase_PHASE_REMOVED:
 		return false
 	}

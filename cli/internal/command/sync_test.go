@@ -100,3 +100,26 @@ func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 		t.Error("nothing was changed, and it waits")
 	}
 }
+
+// What was asked for came about, or the command fails.
+func TestWaitFailsWhenNothingWasApplied(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		asked deliveryv1.SyncMode
+		phase deliveryv1.Phase
+		fails bool
+	}{
+		{deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED, deliveryv1.Phase_PHASE_HEALTHY, false},
+		{deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED, deliveryv1.Phase_PHASE_HELD, true}, // as by a person in the cluster
+		{deliveryv1.SyncMode_SYNC_MODE_AUTO, deliveryv1.Phase_PHASE_WAITING, true},
+		{deliveryv1.SyncMode_SYNC_MODE_AUTO, deliveryv1.Phase_PHASE_DIFFERS, true},
+		{deliveryv1.SyncMode_SYNC_MODE_HOLD, deliveryv1.Phase_PHASE_HELD, false},
+		{deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, deliveryv1.Phase_PHASE_DIFFERS, false},
+	} {
+		asked := &consolev1.Service{Spec: &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: c.asked}}}
+		now := &consolev1.Service{Status: &consolev1.ServiceStatus{Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Phase: c.phase}}}}
+		if err := cameAbout(asked, now); (err != nil) != c.fails {
+			t.Errorf("asked for %v, and it is %v: %v", c.asked, c.phase, err)
+		}
+	}
+}
