@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"connectrpc.com/connect"
+
 	"net/http"
 	"strings"
 	"testing"
@@ -95,6 +97,19 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			}
 			_, err = admin.tokens.RevokeToken(ctx, &consolev1.RevokeTokenRequest{Id: made.GetInfo().GetId()})
 			return err
+		}},
+		"Logout": {"token.revoke", func() error {
+			made, err := admin.identity.CreateUserToken(ctx, &consolev1.CreateUserTokenRequest{User: "kim"})
+			if err != nil {
+				return err
+			}
+			kim := r.as(t, made.GetToken().GetToken())
+			if _, err := kim.logins.Logout(ctx, &consolev1.LogoutRequest{}); err != nil {
+				return err
+			}
+			_, err = kim.services.ListServices(ctx, &consolev1.ListServicesRequest{})
+			wantCode(t, err, connect.CodeUnauthenticated)
+			return nil
 		}},
 		"CreateLoginLink": {"login.link.create", func() error {
 			_, err := admin.logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: "kim"})

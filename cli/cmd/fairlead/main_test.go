@@ -102,8 +102,16 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile},
 	})
+}
+
+// envFile sets a variable to the first line of a file: env-file NAME FILE.
+func envFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: env-file NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
 // follow logs in with a link that is in a file: follow FILE FLAGS...

@@ -51,7 +51,7 @@ const callTimeout = 30 * time.Second
 
 type app struct {
 	IO
-	context string
+	context, server string
 }
 
 func (a *app) root() *cobra.Command {
@@ -71,7 +71,9 @@ func (a *app) root() *cobra.Command {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
-	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.contexts(), a.version())
+	root.PersistentFlags().StringVar(&a.server, "server", "", "`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")
+	root.MarkFlagsMutuallyExclusive("context", "server")
+	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.logout(), a.whoami(), a.contexts(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.config())
 	root.AddCommand(a.levers()...)
 	a.complete(root)
@@ -98,11 +100,7 @@ func (a *app) store() (*contexts.Store, error) {
 }
 
 func (a *app) connect(ctx context.Context) (*hub.Hub, error) {
-	store, err := a.store()
-	if err != nil {
-		return nil, err
-	}
-	return hub.Connect(ctx, store, a.context)
+	return a.connectServer(ctx)
 }
 
 // unlimited arguments, for wants.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,14 +37,17 @@ of "fairlead admin token" or "fairlead token create".
 
 The token is good for 12 hours and is renewed by use. It is kept in the keyring of your desktop; where there is none, in
 the file of contexts: fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config, or $FAIRLEAD_CONFIG, which is always
-used if it is set. Only you can read it.`,
+used if it is set. Only you can read it. "fairlead whoami" says who you are, and "fairlead logout" ends it.
+
+In CI no login is needed: with a token in $FAIRLEAD_TOKEN and the hub's URL in --server or $FAIRLEAD_SERVER (and, for a hub with a certificate
+of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and nothing is kept.`,
 		Example: "  fairlead login https://fairlead.example.com\n  fairlead login 'https://fairlead.example.com/v1/login/once#...'\n  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
 		Args:    wants(1, 1),
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with a token that an administrator made, or - for stdin")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
-	cmd.Flags().StringVar(&l.User, "user", "", "name that the audit trail shall show; default: $USER, or admin")
+	cmd.Flags().StringVar(&l.User, "user", "", "with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: who the token has to be of")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if secretFile != "" && tokenFile != "" {
 			return usage(cmd)
@@ -53,7 +57,10 @@ used if it is set. Only you can read it.`,
 			l.URL, l.Link = at, code
 		}
 		l.Tell = func(url, code string) { a.notef("Open %s and enter the code %s\n", url, code) }
-		if l.User == "" {
+		if l.User != "" && secretFile == "" && tokenFile == "" {
+			return errors.New("--user goes with --hub-secret-file: a link and the identity provider say themselves who you are")
+		}
+		if l.User == "" && secretFile != "" {
 			l.User = a.defaultUser()
 		}
 		var err error

@@ -123,6 +123,44 @@ func (s *Store) Update(c Context) error {
 	})
 }
 
+// Remove forgets a context and its token. No context is the current one afterwards if it was that.
+func (s *Store) Remove(name string) error {
+	return s.change(func(f *file) error {
+		i := f.index(name)
+		if i < 0 {
+			return nil
+		}
+		if f.Contexts[i].Keyring {
+			if err := s.keyring.Set(s.account(name), ""); err != nil {
+				return fmt.Errorf("keyring: %w", err)
+			}
+		}
+		f.Contexts = slices.Delete(f.Contexts, i, i+1)
+		if f.Current == name {
+			f.Current = ""
+		}
+		return nil
+	})
+}
+
+// At returns the context of the hub with a URL: the current one, if it is that, and else the first; false: there is none.
+func (s *Store) At(url string) (Context, bool, error) {
+	f, err := s.load()
+	if err != nil {
+		return Context{}, false, err
+	}
+	found := -1
+	for i, c := range f.Contexts {
+		if c.URL == url && (found < 0 || c.Name == f.Current) {
+			found = i
+		}
+	}
+	if found < 0 {
+		return Context{}, false, nil
+	}
+	return f.Contexts[found], true, nil
+}
+
 // Use makes a context the current one.
 func (s *Store) Use(name string) error {
 	return s.change(func(f *file) error {

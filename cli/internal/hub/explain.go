@@ -65,13 +65,17 @@ func (e explainer) explain(err error) error {
 		text = "interrupted"
 	case code == connect.CodeUnauthenticated && e.loggingIn:
 		text = fmt.Sprintf("%s does not let you in: %s", e.at.URL, said)
+	case code == connect.CodeUnauthenticated && e.at.Name == FromEnvironment:
+		text = fmt.Sprintf("%s does not accept the token in FAIRLEAD_TOKEN (%s). Make a new one: fairlead token create", e.at.URL, cutAdvice(said))
 	case code == connect.CodeUnauthenticated:
-		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Get a new one: fairlead login %s --context %s --hub-secret-file FILE",
+		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Log in again: fairlead login %s --context %s",
 			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
 	case code == connect.CodePermissionDenied && strings.HasSuffix(said, "it is for "+identity.RoleAdmin.String()):
 		text = fmt.Sprintf("%ss, who are the members of group %s: ask one of them", said, identity.AdminsGroup)
 	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // it names who
 		text = said
+	case code == connect.CodePermissionDenied && e.at.User == "":
+		text = "you may not do this: " + said
 	case code == connect.CodePermissionDenied:
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
 	case code == connect.CodeNotFound && absent.MatchString(said):

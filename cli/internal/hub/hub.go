@@ -78,6 +78,66 @@ func Connect(ctx context.Context, store *contexts.Store, name string) (*Hub, err
 	return h, nil
 }
 
+// lentFor is how long the other services of a hub take the token that is lent for a command with FAIRLEAD_TOKEN.
+const lentFor = time.Hour
+
+// ConnectToken makes the clients for a hub and a token that is in no context. The console takes the token as it is; the other services get one that
+// is lent by it.
+func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
+	base, err := checkURL(at)
+	if err != nil {
+		return nil, err
+	}
+	c := contexts.Context{Name: FromEnvironment, URL: base, CA: ca, Token: token}
+	h, err := newHub(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lentFor)})
+	if code := connect.CodeOf(err); err != nil && code == connect.CodeUnauthenticated {
+		return nil, err
+	} else if err != nil {
+		return h, nil //nolint:nilerr // a token that can't lend does for the console
+	}
+	lent := take(c, res.GetToken(), res.GetEndpoints(), time.Now())
+	h.Context.Endpoints = lent.Endpoints
+	console := h.HTTP.Transport
+	plain, err := newHTTPClient(ca)
+	if err != nil {
+		return nil, err
+	}
+	h.HTTP.Transport = byHost{base: base, console: console, RoundTripper: client.Authorize(plain.Transport, identity.StaticToken(lent.Token))}
+	return h, nil
+}
+
+// FromEnvironment is the name of what takes the place of a context where the token is in the environment.
+const FromEnvironment = "FAIRLEAD_TOKEN"
+
+// byHost sends requests for the console its own way.
+type byHost struct {
+	base    string
+	console http.RoundTripper
+	http.RoundTripper
+}
+
+func (t byHost) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(req.URL.String(), t.base+"/fairlead.console.") {
+		return t.console.RoundTrip(req)
+	}
+	return t.RoundTripper.RoundTrip(req)
+}
+
+// CloseIdleConnections implements what http.Client asks for.
+func (t byHost) CloseIdleConnections() {
+	for _, rt := range []http.RoundTripper{t.console, t.RoundTripper} {
+		if c, ok := rt.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+		}
+	}
+}
+
 func newHub(c contexts.Context) (*Hub, error) {
 	hc, err := newHTTPClient(c.CA)
 	if err != nil {
@@ -205,7 +265,8 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	case l.Link != "" || l.Token == "" && l.HubSecret == "":
 		return l.person(ctx, c, consolev1connect.NewLoginServiceClient(hc, base, opts...))
 	case l.Token != "":
-		return l.take(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, append(opts, client.WithToken(identity.StaticToken(l.Token)))...))
+		opts = append(opts, client.WithToken(identity.StaticToken(l.Token)))
+		return l.take(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, opts...), consolev1connect.NewAccessServiceClient(hc, base, opts...))
 	}
 	api := consolev1connect.NewIdentityServiceClient(hc, base, opts...)
 	res, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
@@ -247,8 +308,17 @@ func (l Login) person(ctx context.Context, c contexts.Context, api consolev1conn
 	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
-// take makes a context of a token that somebody else got.
-func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient) (contexts.Context, error) {
+// take makes a context of a token that somebody else got. The hub says whose it is.
+func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient, access consolev1connect.AccessServiceClient) (contexts.Context, error) {
+	caller, err := access.GetCaller(ctx, &consolev1.GetCallerRequest{})
+	if err != nil {
+		return c, err
+	}
+	_, name, _ := strings.Cut(caller.GetSubject(), ":")
+	if l.User != "" && l.User != name && l.User != caller.GetSubject() {
+		return c, fmt.Errorf("the token is of %s, and not of %s: leave --user out, or take another token", caller.GetSubject(), l.User)
+	}
+	c.User = strings.TrimPrefix(caller.GetSubject(), "user:")
 	res, err := api.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(identity.UserLifetime)})
 	if err != nil {
 		return c, err

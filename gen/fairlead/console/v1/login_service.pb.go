@@ -22,6 +22,78 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type LogoutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogoutRequest) Reset() {
+	*x = LogoutRequest{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogoutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogoutRequest) ProtoMessage() {}
+
+func (x *LogoutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogoutRequest.ProtoReflect.Descriptor instead.
+func (*LogoutRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{0}
+}
+
+type LogoutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogoutResponse) Reset() {
+	*x = LogoutResponse{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogoutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogoutResponse) ProtoMessage() {}
+
+func (x *LogoutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogoutResponse.ProtoReflect.Descriptor instead.
+func (*LogoutResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{1}
+}
+
 type GetLoginOptionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -30,7 +102,7 @@ type GetLoginOptionsRequest struct {
 
 func (x *GetLoginOptionsRequest) Reset() {
 	*x = GetLoginOptionsRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -42,7 +114,7 @@ func (x *GetLoginOptionsRequest) String() string {
 func (*GetLoginOptionsRequest) ProtoMessage() {}
 
 func (x *GetLoginOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -55,7 +127,7 @@ func (x *GetLoginOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLoginOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetLoginOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{2}
 }
 
 type GetLoginOptionsResponse struct {
@@ -68,7 +140,7 @@ type GetLoginOptionsResponse struct {
 
 func (x *GetLoginOptionsResponse) Reset() {
 	*x = GetLoginOptionsResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -80,7 +152,7 @@ func (x *GetLoginOptionsResponse) String() string {
 func (*GetLoginOptionsResponse) ProtoMessage() {}
 
 func (x *GetLoginOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -93,7 +165,7 @@ func (x *GetLoginOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLoginOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetLoginOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetLoginOptionsResponse) GetOidc() *OIDCOptions {
@@ -115,7 +187,7 @@ type OIDCOptions struct {
 
 func (x *OIDCOptions) Reset() {
 	*x = OIDCOptions{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -127,7 +199,7 @@ func (x *OIDCOptions) String() string {
 func (*OIDCOptions) ProtoMessage() {}
 
 func (x *OIDCOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -140,7 +212,7 @@ func (x *OIDCOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OIDCOptions.ProtoReflect.Descriptor instead.
 func (*OIDCOptions) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OIDCOptions) GetIssuer() string {
@@ -174,7 +246,7 @@ type ExchangeLoginLinkRequest struct {
 
 func (x *ExchangeLoginLinkRequest) Reset() {
 	*x = ExchangeLoginLinkRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +258,7 @@ func (x *ExchangeLoginLinkRequest) String() string {
 func (*ExchangeLoginLinkRequest) ProtoMessage() {}
 
 func (x *ExchangeLoginLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +271,7 @@ func (x *ExchangeLoginLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeLoginLinkRequest.ProtoReflect.Descriptor instead.
 func (*ExchangeLoginLinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExchangeLoginLinkRequest) GetLink() string {
@@ -220,7 +292,7 @@ type ExchangeLoginLinkResponse struct {
 
 func (x *ExchangeLoginLinkResponse) Reset() {
 	*x = ExchangeLoginLinkResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +304,7 @@ func (x *ExchangeLoginLinkResponse) String() string {
 func (*ExchangeLoginLinkResponse) ProtoMessage() {}
 
 func (x *ExchangeLoginLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +317,7 @@ func (x *ExchangeLoginLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeLoginLinkResponse.ProtoReflect.Descriptor instead.
 func (*ExchangeLoginLinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExchangeLoginLinkResponse) GetToken() *Token {
@@ -279,7 +351,7 @@ type CreateLoginLinkRequest struct {
 
 func (x *CreateLoginLinkRequest) Reset() {
 	*x = CreateLoginLinkRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +363,7 @@ func (x *CreateLoginLinkRequest) String() string {
 func (*CreateLoginLinkRequest) ProtoMessage() {}
 
 func (x *CreateLoginLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +376,7 @@ func (x *CreateLoginLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginLinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateLoginLinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateLoginLinkRequest) GetUser() string {
@@ -330,7 +402,7 @@ type CreateLoginLinkResponse struct {
 
 func (x *CreateLoginLinkResponse) Reset() {
 	*x = CreateLoginLinkResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +414,7 @@ func (x *CreateLoginLinkResponse) String() string {
 func (*CreateLoginLinkResponse) ProtoMessage() {}
 
 func (x *CreateLoginLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +427,7 @@ func (x *CreateLoginLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginLinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateLoginLinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateLoginLinkResponse) GetLink() string {
@@ -374,7 +446,7 @@ type ExchangeIDTokenRequest struct {
 
 func (x *ExchangeIDTokenRequest) Reset() {
 	*x = ExchangeIDTokenRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +458,7 @@ func (x *ExchangeIDTokenRequest) String() string {
 func (*ExchangeIDTokenRequest) ProtoMessage() {}
 
 func (x *ExchangeIDTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +471,7 @@ func (x *ExchangeIDTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeIDTokenRequest.ProtoReflect.Descriptor instead.
 func (*ExchangeIDTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExchangeIDTokenRequest) GetIdToken() string {
@@ -420,7 +492,7 @@ type ExchangeIDTokenResponse struct {
 
 func (x *ExchangeIDTokenResponse) Reset() {
 	*x = ExchangeIDTokenResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +504,7 @@ func (x *ExchangeIDTokenResponse) String() string {
 func (*ExchangeIDTokenResponse) ProtoMessage() {}
 
 func (x *ExchangeIDTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +517,7 @@ func (x *ExchangeIDTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeIDTokenResponse.ProtoReflect.Descriptor instead.
 func (*ExchangeIDTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExchangeIDTokenResponse) GetToken() *Token {
@@ -479,7 +551,7 @@ type LeaveClusterRequest struct {
 
 func (x *LeaveClusterRequest) Reset() {
 	*x = LeaveClusterRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +563,7 @@ func (x *LeaveClusterRequest) String() string {
 func (*LeaveClusterRequest) ProtoMessage() {}
 
 func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +576,7 @@ func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterRequest.ProtoReflect.Descriptor instead.
 func (*LeaveClusterRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaveClusterRequest) GetCluster() string {
@@ -522,7 +594,7 @@ type LeaveClusterResponse struct {
 
 func (x *LeaveClusterResponse) Reset() {
 	*x = LeaveClusterResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +606,7 @@ func (x *LeaveClusterResponse) String() string {
 func (*LeaveClusterResponse) ProtoMessage() {}
 
 func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,14 +619,16 @@ func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterResponse.ProtoReflect.Descriptor instead.
 func (*LeaveClusterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{12}
 }
 
 var File_fairlead_console_v1_login_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\"\x18\n" +
+	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\"\x0f\n" +
+	"\rLogoutRequest\"\x10\n" +
+	"\x0eLogoutResponse\"\x18\n" +
 	"\x16GetLoginOptionsRequest\"O\n" +
 	"\x17GetLoginOptionsResponse\x124\n" +
 	"\x04oidc\x18\x01 \x01(\v2 .fairlead.console.v1.OIDCOptionsR\x04oidc\"Z\n" +
@@ -584,13 +658,14 @@ const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\x04user\x18\x03 \x01(\tR\x04user\"8\n" +
 	"\x13LeaveClusterRequest\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\"\x16\n" +
-	"\x14LeaveClusterResponse2\xc1\x04\n" +
+	"\x14LeaveClusterResponse2\x99\x05\n" +
 	"\fLoginService\x12q\n" +
 	"\x0fGetLoginOptions\x12+.fairlead.console.v1.GetLoginOptionsRequest\x1a,.fairlead.console.v1.GetLoginOptionsResponse\"\x03\x90\x02\x01\x12t\n" +
 	"\x11ExchangeLoginLink\x12-.fairlead.console.v1.ExchangeLoginLinkRequest\x1a..fairlead.console.v1.ExchangeLoginLinkResponse\"\x00\x12n\n" +
 	"\x0fCreateLoginLink\x12+.fairlead.console.v1.CreateLoginLinkRequest\x1a,.fairlead.console.v1.CreateLoginLinkResponse\"\x00\x12n\n" +
 	"\x0fExchangeIDToken\x12+.fairlead.console.v1.ExchangeIDTokenRequest\x1a,.fairlead.console.v1.ExchangeIDTokenResponse\"\x00\x12h\n" +
-	"\fLeaveCluster\x12(.fairlead.console.v1.LeaveClusterRequest\x1a).fairlead.console.v1.LeaveClusterResponse\"\x03\x90\x02\x02B\xca\x01\n" +
+	"\fLeaveCluster\x12(.fairlead.console.v1.LeaveClusterRequest\x1a).fairlead.console.v1.LeaveClusterResponse\"\x03\x90\x02\x02\x12V\n" +
+	"\x06Logout\x12\".fairlead.console.v1.LogoutRequest\x1a#.fairlead.console.v1.LogoutResponse\"\x03\x90\x02\x02B\xca\x01\n" +
 	"\x17com.fairlead.console.v1B\x11LoginServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -605,40 +680,44 @@ func file_fairlead_console_v1_login_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_login_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_login_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_fairlead_console_v1_login_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_fairlead_console_v1_login_service_proto_goTypes = []any{
-	(*GetLoginOptionsRequest)(nil),    // 0: fairlead.console.v1.GetLoginOptionsRequest
-	(*GetLoginOptionsResponse)(nil),   // 1: fairlead.console.v1.GetLoginOptionsResponse
-	(*OIDCOptions)(nil),               // 2: fairlead.console.v1.OIDCOptions
-	(*ExchangeLoginLinkRequest)(nil),  // 3: fairlead.console.v1.ExchangeLoginLinkRequest
-	(*ExchangeLoginLinkResponse)(nil), // 4: fairlead.console.v1.ExchangeLoginLinkResponse
-	(*CreateLoginLinkRequest)(nil),    // 5: fairlead.console.v1.CreateLoginLinkRequest
-	(*CreateLoginLinkResponse)(nil),   // 6: fairlead.console.v1.CreateLoginLinkResponse
-	(*ExchangeIDTokenRequest)(nil),    // 7: fairlead.console.v1.ExchangeIDTokenRequest
-	(*ExchangeIDTokenResponse)(nil),   // 8: fairlead.console.v1.ExchangeIDTokenResponse
-	(*LeaveClusterRequest)(nil),       // 9: fairlead.console.v1.LeaveClusterRequest
-	(*LeaveClusterResponse)(nil),      // 10: fairlead.console.v1.LeaveClusterResponse
-	(*Token)(nil),                     // 11: fairlead.console.v1.Token
-	(*Endpoints)(nil),                 // 12: fairlead.console.v1.Endpoints
+	(*LogoutRequest)(nil),             // 0: fairlead.console.v1.LogoutRequest
+	(*LogoutResponse)(nil),            // 1: fairlead.console.v1.LogoutResponse
+	(*GetLoginOptionsRequest)(nil),    // 2: fairlead.console.v1.GetLoginOptionsRequest
+	(*GetLoginOptionsResponse)(nil),   // 3: fairlead.console.v1.GetLoginOptionsResponse
+	(*OIDCOptions)(nil),               // 4: fairlead.console.v1.OIDCOptions
+	(*ExchangeLoginLinkRequest)(nil),  // 5: fairlead.console.v1.ExchangeLoginLinkRequest
+	(*ExchangeLoginLinkResponse)(nil), // 6: fairlead.console.v1.ExchangeLoginLinkResponse
+	(*CreateLoginLinkRequest)(nil),    // 7: fairlead.console.v1.CreateLoginLinkRequest
+	(*CreateLoginLinkResponse)(nil),   // 8: fairlead.console.v1.CreateLoginLinkResponse
+	(*ExchangeIDTokenRequest)(nil),    // 9: fairlead.console.v1.ExchangeIDTokenRequest
+	(*ExchangeIDTokenResponse)(nil),   // 10: fairlead.console.v1.ExchangeIDTokenResponse
+	(*LeaveClusterRequest)(nil),       // 11: fairlead.console.v1.LeaveClusterRequest
+	(*LeaveClusterResponse)(nil),      // 12: fairlead.console.v1.LeaveClusterResponse
+	(*Token)(nil),                     // 13: fairlead.console.v1.Token
+	(*Endpoints)(nil),                 // 14: fairlead.console.v1.Endpoints
 }
 var file_fairlead_console_v1_login_service_proto_depIdxs = []int32{
-	2,  // 0: fairlead.console.v1.GetLoginOptionsResponse.oidc:type_name -> fairlead.console.v1.OIDCOptions
-	11, // 1: fairlead.console.v1.ExchangeLoginLinkResponse.token:type_name -> fairlead.console.v1.Token
-	12, // 2: fairlead.console.v1.ExchangeLoginLinkResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	11, // 3: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
-	12, // 4: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	0,  // 5: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
-	3,  // 6: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
-	5,  // 7: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
-	7,  // 8: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
-	9,  // 9: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
-	1,  // 10: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
-	4,  // 11: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
-	6,  // 12: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
-	8,  // 13: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
-	10, // 14: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
+	4,  // 0: fairlead.console.v1.GetLoginOptionsResponse.oidc:type_name -> fairlead.console.v1.OIDCOptions
+	13, // 1: fairlead.console.v1.ExchangeLoginLinkResponse.token:type_name -> fairlead.console.v1.Token
+	14, // 2: fairlead.console.v1.ExchangeLoginLinkResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	13, // 3: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
+	14, // 4: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	2,  // 5: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
+	5,  // 6: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
+	7,  // 7: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
+	9,  // 8: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
+	11, // 9: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
+	0,  // 10: fairlead.console.v1.LoginService.Logout:input_type -> fairlead.console.v1.LogoutRequest
+	3,  // 11: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
+	6,  // 12: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
+	8,  // 13: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
+	10, // 14: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
+	12, // 15: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
+	1,  // 16: fairlead.console.v1.LoginService.Logout:output_type -> fairlead.console.v1.LogoutResponse
+	11, // [11:17] is the sub-list for method output_type
+	5,  // [5:11] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -656,7 +735,7 @@ func file_fairlead_console_v1_login_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_login_service_proto_rawDesc), len(file_fairlead_console_v1_login_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -67,6 +67,7 @@ func identityPolicy() platform.Policy {
 		consolev1connect.LoginServiceExchangeLoginLinkProcedure: platform.RoleOpen,
 		consolev1connect.LoginServiceCreateLoginLinkProcedure:   platform.RoleAdmin,
 		consolev1connect.LoginServiceExchangeIDTokenProcedure:   platform.RoleOpen,
+		consolev1connect.LoginServiceLogoutProcedure:            platform.RoleUser,
 		consolev1connect.LoginServiceLeaveClusterProcedure:      platform.RoleAgent | platform.RoleUser,
 	}
 }

@@ -69,6 +69,14 @@ func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLogin
 	return &consolev1.CreateLoginLinkResponse{Link: LoginLink(s.Endpoints.Console(), code)}, nil
 }
 
+func (s *logins) Logout(ctx context.Context, _ *consolev1.LogoutRequest) (*consolev1.LogoutResponse, error) {
+	caller, _ := platform.FromContext(ctx) // the policy has seen to it
+	if err := s.Authority.Revoke(ctx, who(ctx), caller.TokenID, ""); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.LogoutResponse{}, nil
+}
+
 func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDTokenRequest) (*consolev1.ExchangeIDTokenResponse, error) {
 	if !s.Provider.Exists() {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("no identity provider is set up: see --oidc-issuer of the console"))

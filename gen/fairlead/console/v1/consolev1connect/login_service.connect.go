@@ -48,6 +48,8 @@ const (
 	// LoginServiceLeaveClusterProcedure is the fully-qualified name of the LoginService's LeaveCluster
 	// RPC.
 	LoginServiceLeaveClusterProcedure = "/fairlead.console.v1.LoginService/LeaveCluster"
+	// LoginServiceLogoutProcedure is the fully-qualified name of the LoginService's Logout RPC.
+	LoginServiceLogoutProcedure = "/fairlead.console.v1.LoginService/Logout"
 )
 
 // LoginServiceClient is a client for the fairlead.console.v1.LoginService service.
@@ -67,6 +69,9 @@ type LoginServiceClient interface {
 	// LeaveCluster revokes the credentials of a cluster's agents and marks the cluster as left; nothing is deleted
 	// there or here. Called by the agent itself, and by administrators. Idempotent. Errors: NotFound.
 	LeaveCluster(context.Context, *v1.LeaveClusterRequest) (*v1.LeaveClusterResponse, error)
+	// Logout makes the caller's token, and what it was renewed to, invalid everywhere within 30 s. Called by people and programs about
+	// their own. An API token is revoked for good.
+	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
 }
 
 // NewLoginServiceClient constructs a client for the fairlead.console.v1.LoginService service. By
@@ -112,6 +117,13 @@ func NewLoginServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		logout: connect.NewClient[v1.LogoutRequest, v1.LogoutResponse](
+			httpClient,
+			baseURL+LoginServiceLogoutProcedure,
+			connect.WithSchema(loginServiceMethods.ByName("Logout")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -122,6 +134,7 @@ type loginServiceClient struct {
 	createLoginLink   *connect.Client[v1.CreateLoginLinkRequest, v1.CreateLoginLinkResponse]
 	exchangeIDToken   *connect.Client[v1.ExchangeIDTokenRequest, v1.ExchangeIDTokenResponse]
 	leaveCluster      *connect.Client[v1.LeaveClusterRequest, v1.LeaveClusterResponse]
+	logout            *connect.Client[v1.LogoutRequest, v1.LogoutResponse]
 }
 
 // GetLoginOptions calls fairlead.console.v1.LoginService.GetLoginOptions.
@@ -169,6 +182,15 @@ func (c *loginServiceClient) LeaveCluster(ctx context.Context, req *v1.LeaveClus
 	return nil, err
 }
 
+// Logout calls fairlead.console.v1.LoginService.Logout.
+func (c *loginServiceClient) Logout(ctx context.Context, req *v1.LogoutRequest) (*v1.LogoutResponse, error) {
+	response, err := c.logout.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // LoginServiceHandler is an implementation of the fairlead.console.v1.LoginService service.
 type LoginServiceHandler interface {
 	// GetLoginOptions says which ways in there are. Called by everybody, without a token.
@@ -186,6 +208,9 @@ type LoginServiceHandler interface {
 	// LeaveCluster revokes the credentials of a cluster's agents and marks the cluster as left; nothing is deleted
 	// there or here. Called by the agent itself, and by administrators. Idempotent. Errors: NotFound.
 	LeaveCluster(context.Context, *v1.LeaveClusterRequest) (*v1.LeaveClusterResponse, error)
+	// Logout makes the caller's token, and what it was renewed to, invalid everywhere within 30 s. Called by people and programs about
+	// their own. An API token is revoked for good.
+	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
 }
 
 // NewLoginServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -227,6 +252,13 @@ func NewLoginServiceHandler(svc LoginServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	loginServiceLogoutHandler := connect.NewUnaryHandlerSimple(
+		LoginServiceLogoutProcedure,
+		svc.Logout,
+		connect.WithSchema(loginServiceMethods.ByName("Logout")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.LoginService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LoginServiceGetLoginOptionsProcedure:
@@ -239,6 +271,8 @@ func NewLoginServiceHandler(svc LoginServiceHandler, opts ...connect.HandlerOpti
 			loginServiceExchangeIDTokenHandler.ServeHTTP(w, r)
 		case LoginServiceLeaveClusterProcedure:
 			loginServiceLeaveClusterHandler.ServeHTTP(w, r)
+		case LoginServiceLogoutProcedure:
+			loginServiceLogoutHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -266,4 +300,8 @@ func (UnimplementedLoginServiceHandler) ExchangeIDToken(context.Context, *v1.Exc
 
 func (UnimplementedLoginServiceHandler) LeaveCluster(context.Context, *v1.LeaveClusterRequest) (*v1.LeaveClusterResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.LeaveCluster is not implemented"))
+}
+
+func (UnimplementedLoginServiceHandler) Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.Logout is not implemented"))
 }

@@ -12,7 +12,33 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/login_service.proto.
  */
 export const file_fairlead_console_v1_login_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2xvZ2luX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiGAoWR2V0TG9naW5PcHRpb25zUmVxdWVzdCJJChdHZXRMb2dpbk9wdGlvbnNSZXNwb25zZRIuCgRvaWRjGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5PSURDT3B0aW9ucyJACgtPSURDT3B0aW9ucxIOCgZpc3N1ZXIYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEg4KBnNjb3BlcxgDIAMoCSIoChhFeGNoYW5nZUxvZ2luTGlua1JlcXVlc3QSDAoEbGluaxgBIAEoCSKHAQoZRXhjaGFuZ2VMb2dpbkxpbmtSZXNwb25zZRIpCgV0b2tlbhgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuVG9rZW4SMQoJZW5kcG9pbnRzGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5FbmRwb2ludHMSDAoEdXNlchgDIAEoCSI2ChZDcmVhdGVMb2dpbkxpbmtSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGZ3JvdXBzGAIgAygJIicKF0NyZWF0ZUxvZ2luTGlua1Jlc3BvbnNlEgwKBGxpbmsYASABKAkiKgoWRXhjaGFuZ2VJRFRva2VuUmVxdWVzdBIQCghpZF90b2tlbhgBIAEoCSKFAQoXRXhjaGFuZ2VJRFRva2VuUmVzcG9uc2USKQoFdG9rZW4YASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlRva2VuEjEKCWVuZHBvaW50cxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW5kcG9pbnRzEgwKBHVzZXIYAyABKAkiJgoTTGVhdmVDbHVzdGVyUmVxdWVzdBIPCgdjbHVzdGVyGAEgASgJIhYKFExlYXZlQ2x1c3RlclJlc3BvbnNlMrsECgxMb2dpblNlcnZpY2UScQoPR2V0TG9naW5PcHRpb25zEisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRMb2dpbk9wdGlvbnNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5HZXRMb2dpbk9wdGlvbnNSZXNwb25zZSIDkAIBEnIKEUV4Y2hhbmdlTG9naW5MaW5rEi0uZmFpcmxlYWQuY29uc29sZS52MS5FeGNoYW5nZUxvZ2luTGlua1JlcXVlc3QaLi5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlTG9naW5MaW5rUmVzcG9uc2USbAoPQ3JlYXRlTG9naW5MaW5rEisuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVMb2dpbkxpbmtSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVMb2dpbkxpbmtSZXNwb25zZRJsCg9FeGNoYW5nZUlEVG9rZW4SKy5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSURUb2tlblJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSURUb2tlblJlc3BvbnNlEmgKDExlYXZlQ2x1c3RlchIoLmZhaXJsZWFkLmNvbnNvbGUudjEuTGVhdmVDbHVzdGVyUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuTGVhdmVDbHVzdGVyUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_identity_service]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2xvZ2luX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiDwoNTG9nb3V0UmVxdWVzdCIQCg5Mb2dvdXRSZXNwb25zZSIYChZHZXRMb2dpbk9wdGlvbnNSZXF1ZXN0IkkKF0dldExvZ2luT3B0aW9uc1Jlc3BvbnNlEi4KBG9pZGMYASABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLk9JRENPcHRpb25zIkAKC09JRENPcHRpb25zEg4KBmlzc3VlchgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSDgoGc2NvcGVzGAMgAygJIigKGEV4Y2hhbmdlTG9naW5MaW5rUmVxdWVzdBIMCgRsaW5rGAEgASgJIocBChlFeGNoYW5nZUxvZ2luTGlua1Jlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cxIMCgR1c2VyGAMgASgJIjYKFkNyZWF0ZUxvZ2luTGlua1JlcXVlc3QSDAoEdXNlchgBIAEoCRIOCgZncm91cHMYAiADKAkiJwoXQ3JlYXRlTG9naW5MaW5rUmVzcG9uc2USDAoEbGluaxgBIAEoCSIqChZFeGNoYW5nZUlEVG9rZW5SZXF1ZXN0EhAKCGlkX3Rva2VuGAEgASgJIoUBChdFeGNoYW5nZUlEVG9rZW5SZXNwb25zZRIpCgV0b2tlbhgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuVG9rZW4SMQoJZW5kcG9pbnRzGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5FbmRwb2ludHMSDAoEdXNlchgDIAEoCSImChNMZWF2ZUNsdXN0ZXJSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkiFgoUTGVhdmVDbHVzdGVyUmVzcG9uc2UykwUKDExvZ2luU2VydmljZRJxCg9HZXRMb2dpbk9wdGlvbnMSKy5mYWlybGVhZC5jb25zb2xlLnYxLkdldExvZ2luT3B0aW9uc1JlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkdldExvZ2luT3B0aW9uc1Jlc3BvbnNlIgOQAgEScgoRRXhjaGFuZ2VMb2dpbkxpbmsSLS5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlTG9naW5MaW5rUmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VMb2dpbkxpbmtSZXNwb25zZRJsCg9DcmVhdGVMb2dpbkxpbmsSKy5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUxvZ2luTGlua1JlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUxvZ2luTGlua1Jlc3BvbnNlEmwKD0V4Y2hhbmdlSURUb2tlbhIrLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VJRFRva2VuUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VJRFRva2VuUmVzcG9uc2USaAoMTGVhdmVDbHVzdGVyEiguZmFpcmxlYWQuY29uc29sZS52MS5MZWF2ZUNsdXN0ZXJSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5MZWF2ZUNsdXN0ZXJSZXNwb25zZSIDkAICElYKBkxvZ291dBIiLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9nb3V0UmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9nb3V0UmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_identity_service]);
+
+/**
+ * @generated from message fairlead.console.v1.LogoutRequest
+ */
+export type LogoutRequest = Message<"fairlead.console.v1.LogoutRequest"> & {
+};
+
+/**
+ * Describes the message fairlead.console.v1.LogoutRequest.
+ * Use `create(LogoutRequestSchema)` to create a new message.
+ */
+export const LogoutRequestSchema: GenMessage<LogoutRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.LogoutResponse
+ */
+export type LogoutResponse = Message<"fairlead.console.v1.LogoutResponse"> & {
+};
+
+/**
+ * Describes the message fairlead.console.v1.LogoutResponse.
+ * Use `create(LogoutResponseSchema)` to create a new message.
+ */
+export const LogoutResponseSchema: GenMessage<LogoutResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 1);
 
 /**
  * @generated from message fairlead.console.v1.GetLoginOptionsRequest
@@ -25,7 +51,7 @@ export type GetLoginOptionsRequest = Message<"fairlead.console.v1.GetLoginOption
  * Use `create(GetLoginOptionsRequestSchema)` to create a new message.
  */
 export const GetLoginOptionsRequestSchema: GenMessage<GetLoginOptionsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 0);
+  messageDesc(file_fairlead_console_v1_login_service, 2);
 
 /**
  * @generated from message fairlead.console.v1.GetLoginOptionsResponse
@@ -44,7 +70,7 @@ export type GetLoginOptionsResponse = Message<"fairlead.console.v1.GetLoginOptio
  * Use `create(GetLoginOptionsResponseSchema)` to create a new message.
  */
 export const GetLoginOptionsResponseSchema: GenMessage<GetLoginOptionsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 1);
+  messageDesc(file_fairlead_console_v1_login_service, 3);
 
 /**
  * OIDCOptions is what a client needs for the device flow (RFC 8628). Browsers go to /v1/login of the console.
@@ -73,7 +99,7 @@ export type OIDCOptions = Message<"fairlead.console.v1.OIDCOptions"> & {
  * Use `create(OIDCOptionsSchema)` to create a new message.
  */
 export const OIDCOptionsSchema: GenMessage<OIDCOptions> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 2);
+  messageDesc(file_fairlead_console_v1_login_service, 4);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeLoginLinkRequest
@@ -92,7 +118,7 @@ export type ExchangeLoginLinkRequest = Message<"fairlead.console.v1.ExchangeLogi
  * Use `create(ExchangeLoginLinkRequestSchema)` to create a new message.
  */
 export const ExchangeLoginLinkRequestSchema: GenMessage<ExchangeLoginLinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 3);
+  messageDesc(file_fairlead_console_v1_login_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeLoginLinkResponse
@@ -119,7 +145,7 @@ export type ExchangeLoginLinkResponse = Message<"fairlead.console.v1.ExchangeLog
  * Use `create(ExchangeLoginLinkResponseSchema)` to create a new message.
  */
 export const ExchangeLoginLinkResponseSchema: GenMessage<ExchangeLoginLinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 4);
+  messageDesc(file_fairlead_console_v1_login_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.CreateLoginLinkRequest
@@ -141,7 +167,7 @@ export type CreateLoginLinkRequest = Message<"fairlead.console.v1.CreateLoginLin
  * Use `create(CreateLoginLinkRequestSchema)` to create a new message.
  */
 export const CreateLoginLinkRequestSchema: GenMessage<CreateLoginLinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 5);
+  messageDesc(file_fairlead_console_v1_login_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.CreateLoginLinkResponse
@@ -158,7 +184,7 @@ export type CreateLoginLinkResponse = Message<"fairlead.console.v1.CreateLoginLi
  * Use `create(CreateLoginLinkResponseSchema)` to create a new message.
  */
 export const CreateLoginLinkResponseSchema: GenMessage<CreateLoginLinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 6);
+  messageDesc(file_fairlead_console_v1_login_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeIDTokenRequest
@@ -175,7 +201,7 @@ export type ExchangeIDTokenRequest = Message<"fairlead.console.v1.ExchangeIDToke
  * Use `create(ExchangeIDTokenRequestSchema)` to create a new message.
  */
 export const ExchangeIDTokenRequestSchema: GenMessage<ExchangeIDTokenRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 7);
+  messageDesc(file_fairlead_console_v1_login_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeIDTokenResponse
@@ -202,7 +228,7 @@ export type ExchangeIDTokenResponse = Message<"fairlead.console.v1.ExchangeIDTok
  * Use `create(ExchangeIDTokenResponseSchema)` to create a new message.
  */
 export const ExchangeIDTokenResponseSchema: GenMessage<ExchangeIDTokenResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 8);
+  messageDesc(file_fairlead_console_v1_login_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.LeaveClusterRequest
@@ -221,7 +247,7 @@ export type LeaveClusterRequest = Message<"fairlead.console.v1.LeaveClusterReque
  * Use `create(LeaveClusterRequestSchema)` to create a new message.
  */
 export const LeaveClusterRequestSchema: GenMessage<LeaveClusterRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 9);
+  messageDesc(file_fairlead_console_v1_login_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.LeaveClusterResponse
@@ -234,7 +260,7 @@ export type LeaveClusterResponse = Message<"fairlead.console.v1.LeaveClusterResp
  * Use `create(LeaveClusterResponseSchema)` to create a new message.
  */
 export const LeaveClusterResponseSchema: GenMessage<LeaveClusterResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 10);
+  messageDesc(file_fairlead_console_v1_login_service, 12);
 
 /**
  * LoginService is how people, and agents that go, get and give back what they are known by.
@@ -296,6 +322,17 @@ export const LoginService: GenService<{
     methodKind: "unary";
     input: typeof LeaveClusterRequestSchema;
     output: typeof LeaveClusterResponseSchema;
+  },
+  /**
+   * Logout makes the caller's token, and what it was renewed to, invalid everywhere within 30 s. Called by people and programs about
+   * their own. An API token is revoked for good.
+   *
+   * @generated from rpc fairlead.console.v1.LoginService.Logout
+   */
+  logout: {
+    methodKind: "unary";
+    input: typeof LogoutRequestSchema;
+    output: typeof LogoutResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_fairlead_console_v1_login_service, 0);
