@@ -119,6 +119,9 @@ func (s *Service) openState() (err error) {
 	if s.mirrors, err = mirror.Open(s.replica.Dir("mirrors"), s.deps.Log); err != nil {
 		return err
 	}
+	if s.cfg.MaxExpansion > 0 {
+		s.mirrors.AllowExpansion(s.cfg.MaxExpansion)
+	}
 	if s.cfg.Git == fetch.GitBuiltin {
 		s.mirrors.WithoutGit()
 	}

@@ -23,7 +23,7 @@ func (m *Mirror) AddPart(ctx context.Context, r io.Reader) (int64, error) {
 	if err := os.MkdirAll(m.coming(), 0o700); err != nil {
 		return 0, fmt.Errorf("make folder of a copy: %w", err)
 	}
-	taken, err := takeIn(ctx, m.coming(), r)
+	taken, err := takeIn(ctx, m.coming(), r, m.bounds)
 	if err != nil || taken.objects == 0 {
 		return 0, err
 	}

@@ -37,7 +37,7 @@ func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.fresh(), "objects
 
 // AddPack stores a pack in the fresh clone.
 func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
-	taken, err := takeIn(ctx, filepath.Join(f.m.fresh(), packFolder), r)
+	taken, err := takeIn(ctx, filepath.Join(f.m.fresh(), packFolder), r, f.m.bounds)
 	if err != nil || taken.objects == 0 {
 		return 0, err
 	}

@@ -23,12 +23,14 @@ type intake struct {
 	has     func(plumbing.Hash) bool
 	pack    string // paths
 	index   string
+	// bounds of the work to check it
+	bounds pack.Bounds
 }
 
 // takeIn receives a pack into a folder and checks every object of it. After an error nothing is left of it; otherwise
 // install or discard what is returned.
-func takeIn(ctx context.Context, dir string, r io.Reader) (*intake, error) {
-	t := &intake{dir: dir}
+func takeIn(ctx context.Context, dir string, r io.Reader, bounds pack.Bounds) (*intake, error) {
+	t := &intake{dir: dir, bounds: bounds}
 	if err := t.receive(ctx, r); err != nil {
 		t.discard()
 		return nil, err
@@ -55,7 +57,7 @@ func (t *intake) receive(ctx context.Context, r io.Reader) error {
 		return fmt.Errorf("receive pack: %w", err)
 	}
 	t.name = id.String()
-	objects, err := pack.Check(ctx, f, t.bytes, t.dir)
+	objects, err := pack.Check(ctx, f, t.bytes, t.dir, t.bounds)
 	if limit, ok := errors.AsType[*pack.LimitError](err); ok {
 		return limit // it is in words for people
 	}

@@ -165,7 +165,7 @@ func (m *Mirror) pipe(ctx context.Context, write func(io.Writer) error) (*intake
 		_ = w.CloseWithError(err)
 		done <- err
 	}()
-	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r)
+	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r, pack.Bounds{}) // of packs that were accepted
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	if failed := <-done; err == nil && failed != nil {
 		taken.discard()

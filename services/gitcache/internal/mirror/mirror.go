@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Mirror is a source's bare repository and its heads. Safe for many goroutines; a fresh clone is for
@@ -27,6 +28,7 @@ type Mirror struct {
 	log     *slog.Logger
 	readers *readers
 	upkeep  *upkeep
+	bounds  pack.Bounds // of packs that come
 
 	saving sync.Mutex // held while heads are written
 
@@ -58,7 +60,7 @@ const (
 )
 
 func (s *Mirrors) openMirror(dir string) (*Mirror, error) {
-	m := &Mirror{dir: dir, log: s.log, readers: s.readers, upkeep: s.upkeep, heads: map[string]Head{}}
+	m := &Mirror{dir: dir, log: s.log, readers: s.readers, upkeep: s.upkeep, bounds: s.bounds, heads: map[string]Head{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func initBare(dir string) error {
 
 // AddPack stores a pack in the mirror: after an error none of it is there.
 func (m *Mirror) AddPack(ctx context.Context, r io.Reader) (int64, error) {
-	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r)
+	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r, m.bounds)
 	if err != nil {
 		return 0, err
 	}

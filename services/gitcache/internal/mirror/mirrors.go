@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Mirrors is the folder of all mirrors of a replica.
@@ -30,6 +32,7 @@ type Mirrors struct {
 	log     *slog.Logger
 	readers *readers
 	upkeep  *upkeep
+	bounds  pack.Bounds
 	free    func(dir string) float64 // the part of its disk
 
 	mu   sync.Mutex // guards open
@@ -41,8 +44,11 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of mirrors: %w", err)
 	}
-	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), free: diskFree, open: map[string]*Mirror{}}, nil
+	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), bounds: pack.UsualBounds(), free: diskFree, open: map[string]*Mirror{}}, nil
 }
+
+// AllowExpansion bounds what all objects of a pack that comes are together, in times of its size. Call it before any mirror is opened.
+func (s *Mirrors) AllowExpansion(times int64) { s.bounds.Expansion = times }
 
 // Mirror returns the mirror of a source, which may be empty. All callers get the same one.
 func (s *Mirrors) Mirror(uid string) (*Mirror, error) {

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +91,8 @@ func wantsKey(wants []plumbing.Hash) string { return fmt.Sprint(wants) }
 func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing, wants []plumbing.Hash, into fetch.Target) error {
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
-	key := wantsKey(wants)
-	if err := t.holds.check(key); err != nil {
+	key, repository := wantsKey(wants), "limits of "+r.URL.String()
+	if err := cmp.Or(t.holds.check(key), t.holds.check(repository)); err != nil {
 		return err
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
@@ -101,6 +102,7 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	t.o.deps.Metrics.fetch(n, err)
 	if err == nil {
 		t.holds.done(key)
+		t.holds.done(repository)
 		t.grown = true
 		return nil
 	}
@@ -108,7 +110,7 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	var known *fetch.Error
 	if errors.As(err, &known) && known.Kind == fetch.KindContent {
 		if _, ok := errors.AsType[*pack.LimitError](err); ok {
-			t.holds.exceed(key, err)
+			t.holds.exceed(key, repository, err)
 		} else {
 			t.holds.add(key, err, mostSpoiled) // the same would come again
 		}

@@ -9,6 +9,8 @@ const (
 	// mostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
 	// clone. Whatever is pushed in between is fetched at once.
 	mostSpoiled = time.Hour
+	// limitTimes is with how many failures a repository begins of which a pack broke a limit: a pause of about two minutes.
+	limitTimes = 6
 	// maxHolds bounds their memory: mostly a source has none.
 	maxHolds = 200
 )
@@ -42,10 +44,15 @@ func (h holds) add(key string, err error, most time.Duration) {
 	h[key] = hold{err: err, times: before.times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
 }
 
-// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows.
-func (h holds) exceed(key string, err error) {
+// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows. Other objects of the same
+// repository are held, too, for a shorter time that doubles: each push would have all of it checked again.
+func (h holds) exceed(key, repository string, err error) {
 	h[key] = hold{err: err, times: 16}
 	h.add(key, err, mostSpoiled)
+	if _, known := h[repository]; !known {
+		h[repository] = hold{times: limitTimes}
+	}
+	h.add(repository, err, mostSpoiled)
 }
 
 func (h holds) done(key string) { delete(h, key) }

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,6 +39,32 @@ func TestRequestsAreCountedForAnHour(t *testing.T) {
 		nap(24 * time.Hour)
 		if got := h.sum(time.Now()); got != 0 {
 			t.Errorf("%d requests after a day without any", got)
+		}
+	})
+}
+
+// Whoever pushes to a repository whose packs break a limit has it checked every few minutes at most, and then ever more seldom.
+func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, bad := holds{}, errors.New("too large")
+		for n := range 12 {
+			h.exceed(fmt.Sprint("wants ", n), "repository", bad)
+			pause := min(firstBackoff<<(limitTimes+n), mostSpoiled)
+			nap(pause/2 - 1)
+			if err := h.check("repository"); !errors.Is(err, bad) {
+				t.Fatalf("after the %dth pack others are fetched within %s", n+1, pause/2)
+			}
+			nap(pause + 1)
+			if err := h.check("repository"); err != nil {
+				t.Fatalf("after the %dth pack others wait longer than %s", n+1, pause*3/2)
+			}
+		}
+		h.done("repository")
+		h.exceed("wants", "repository", bad)
+		nap(firstBackoff << limitTimes * 3 / 2)
+		if h.check("repository") != nil || h.check("wants") == nil {
+			t.Error("a repository that was fetched is held as long as before, or the pack itself is not")
 		}
 	})
 }

@@ -6,10 +6,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
+	"runtime"
 	"slices"
 	"time"
 
@@ -39,43 +40,33 @@ func (o *Objects) Has(id plumbing.Hash) bool {
 	return found
 }
 
+// Bounds of the work for one pack. The zero value sets none: it is for packs that were accepted before.
+type Bounds struct {
+	// Expansion is how many times the pack's size all objects may have together, beyond 4 GiB; 0: any.
+	Expansion int64
+	// Processor is the processor time for any pack, to which one of more bytes gets more; 0: any.
+	Processor time.Duration
+}
+
+// UsualBounds are for packs of strangers.
+func UsualBounds() Bounds { return Bounds{Expansion: UsualExpansion, Processor: checkTime} }
+
 // Check reads a pack of size bytes to its end, names every object by what it holds, and returns what
 // belongs into the index. The sum at the end is not looked at: see Sum. dir is for a temporary file. An
 // error that is ErrDamaged or a *LimitError is the pack's own fault.
-func Check(ctx context.Context, pack io.ReaderAt, size int64, dir string) (*Objects, error) {
-	return checkWithin(ctx, pack, size, dir, checkTime+time.Duration(size)*checkTimePerByte)
-}
-
-// checkWithin is Check within a time. A pack that takes longer is the pack's own fault.
-func checkWithin(ctx context.Context, pack io.ReaderAt, size int64, dir string, limit time.Duration) (*Objects, error) {
-	objects, err := check(timed{ctx, time.Now().Add(limit)}, pack, size, dir)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, overLimit("the history took more than %s to check. Keep manifests in a repository of their own", limit.Round(time.Second))
-	}
-	return objects, err
-}
-
-// timed is a context that is asked, and not waited for, whether its time is over.
-type timed struct {
-	context.Context //nolint:containedctx // for the length of one call
-
-	until time.Time
-}
-
-func (t timed) Err() error {
-	if err := t.Context.Err(); err != nil {
-		return err
-	}
-	if time.Now().After(t.until) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-func check(ctx context.Context, pack io.ReaderAt, size int64, dir string) (*Objects, error) {
+func Check(ctx context.Context, pack io.ReaderAt, size int64, dir string, bounds Bounds) (*Objects, error) {
+	runtime.LockOSThread() // whose time is counted
+	defer runtime.UnlockOSThread()
 	c := &checker{
-		ctx: ctx, pack: pack, end: size - sumBytes, names: newNamer(), most: madeBytes + size*madePerByte,
+		ctx: ctx, pack: pack, end: size - sumBytes, names: newNamer(), most: math.MaxInt64,
 		space: space{dir: dir, memory: checkMemory}, buffer: make([]byte, 32<<10),
+	}
+	if bounds.Expansion > 0 {
+		c.most = madeBytes + size*min(bounds.Expansion, (math.MaxInt64-madeBytes)/max(size, 1))
+	}
+	if bounds.Processor > 0 {
+		c.limit = bounds.Processor + time.Duration(size)*checkTimePerByte
+		c.until = processorTime() + c.limit
 	}
 	defer c.space.close()
 	if err := c.scan(); err != nil {
@@ -108,6 +99,19 @@ type checker struct {
 	turns   int64
 
 	made, most int64 // bytes of all objects, and the bound of it
+	// limit is the processor time that the work may take, until when it is over; 0: any.
+	limit, until time.Duration
+}
+
+// over says why the work ends here: the caller gave up, or the pack takes too long. A pack that takes longer is the pack's own fault.
+func (c *checker) over() error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if c.limit > 0 && processorTime() > c.until {
+		return overLimit("the history took more than %s of work to check. Keep manifests in a repository of their own", c.limit.Round(time.Second))
+	}
+	return nil
 }
 
 // placed and named are deltas, as indices of objects.
@@ -126,7 +130,7 @@ func (c *checker) scan() error {
 	if err != nil {
 		return err
 	}
-	counted := &counter{r: Until(c.ctx, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)), n: headBytes}
+	counted := &counter{r: readerWithEnd{c.over, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)}, n: headBytes}
 	src := bufio.NewReaderSize(counted, 64<<10)
 	z := &inflater{out: bufio.NewReaderSize(nil, deltaBuffer)}
 	c.objects = make([]object, 0, n)
@@ -199,7 +203,7 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 // makes counts the bytes of an object before any work is done for them.
 func (c *checker) makes(size int64) error {
 	if c.made += size; c.made > c.most {
-		return overLimit("the history has more than %d GiB of files and versions of them in a pack of %d KiB. Keep manifests in a repository of their own", c.most>>30, c.end>>10)
+		return overLimit("the history has more than %d GiB of files and versions of them in a pack of %d KiB. Keep manifests in a repository of their own, or raise --max-expansion of the gitcaches", c.most>>30, c.end>>10)
 	}
 	return nil
 }
@@ -243,8 +247,10 @@ func (c *checker) sumUp() error {
 		if i+1 < len(c.objects) {
 			next = c.objects[i+1].at
 		}
-		if i%1024 == 0 && c.ctx.Err() != nil {
-			return c.ctx.Err()
+		if i%1024 == 0 {
+			if err := c.over(); err != nil {
+				return err
+			}
 		}
 		for left := next - o.at; left > 0; {
 			part := c.buffer[:min(left, int64(len(c.buffer)))]
@@ -271,15 +277,15 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // Until reads from r until a context ends: whatever takes long ends with its caller.
-func Until(ctx context.Context, r io.Reader) io.Reader { return readerWithContext{ctx, r} }
+func Until(ctx context.Context, r io.Reader) io.Reader { return readerWithEnd{ctx.Err, r} }
 
-type readerWithContext struct {
-	ctx context.Context //nolint:containedctx // for the length of one call
-	r   io.Reader
+type readerWithEnd struct {
+	over func() error // why nothing more is read
+	r    io.Reader
 }
 
-func (r readerWithContext) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+func (r readerWithEnd) Read(p []byte) (int, error) {
+	if err := r.over(); err != nil {
 		return 0, err
 	}
 	return r.r.Read(p)

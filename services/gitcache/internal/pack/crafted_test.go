@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -99,7 +100,7 @@ func check(t *testing.T, b []byte) (*pack.Objects, error) {
 	t.Helper()
 	b = sealed(b)
 	dir := t.TempDir()
-	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir)
+	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir, pack.UsualBounds())
 	left, readErr := os.ReadDir(dir)
 	if readErr != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, readErr)
@@ -184,15 +185,66 @@ func TestAPackThatMakesMuchMoreThanItsSizeIsRefusedBeforeAnyIsMade(t *testing.T)
 func TestACheckThatTakesTooLongNamesThePack(t *testing.T) {
 	t.Parallel()
 	b := sealed(bomb(1))
-	_, err := pack.CheckWithin(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), time.Nanosecond)
+	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Processor: time.Nanosecond})
 	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "to check") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := pack.CheckWithin(ctx, bytes.NewReader(b), int64(len(b)), t.TempDir(), time.Hour); !errors.Is(err, context.Canceled) {
+	if _, err := pack.Check(ctx, bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Processor: time.Hour}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that gives up: %v", err)
 	}
+}
+
+// slowDisk takes an hour for each read.
+type slowDisk struct{ io.ReaderAt }
+
+func (d slowDisk) ReadAt(p []byte, at int64) (int, error) {
+	<-time.After(time.Hour)
+	return d.ReaderAt.ReadAt(p, at)
+}
+
+// A replica that is slow says nothing about the pack.
+func TestASlowDiskIsNoFaultOfThePack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := sealed(crafted(whole("x")))
+		if _, err := pack.Check(t.Context(), slowDisk{bytes.NewReader(b)}, int64(len(b)), t.TempDir(), pack.UsualBounds()); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTheExpansionOfAPackIsWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	b := sealed(bomb(9)) // 4.5 GiB of some KiB
+	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Expansion: 1024})
+	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "raise --max-expansion") {
+		t.Errorf("got %v", err)
+	}
+	for _, expansion := range []int64{1 << 20, 0} {
+		ctx, cancel := context.WithCancel(t.Context())
+		enough := &until{Context: ctx, left: 3, cancel: cancel} // making all of it takes long, and shows nothing
+		if _, err := pack.Check(enough, bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Expansion: expansion}); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an expansion of %d: %v", expansion, err)
+		}
+		cancel()
+	}
+}
+
+// until ends after some questions for its end.
+type until struct {
+	context.Context
+
+	left   int
+	cancel context.CancelFunc
+}
+
+func (u *until) Err() error {
+	if u.left--; u.left < 0 {
+		u.cancel()
+	}
+	return u.Context.Err()
 }
 
 // TestAnObjectTwiceInAPackIsReadThroughTheFirst also if the second is made from what is made from it.
@@ -240,7 +292,7 @@ func TestDeltasUponDeltasOfLargeObjectsTakeLittleMemory(t *testing.T) { //nolint
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	found, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir())
+	found, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.UsualBounds())
 	runtime.ReadMemStats(&after)
 	if err != nil || found.Len() != len(objects) {
 		t.Fatal(err)
@@ -282,7 +334,7 @@ func TestALargeObjectStreamsThrough(t *testing.T) { //nolint:paralleltest // loo
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	objects, err := pack.Check(t.Context(), f, info.Size()+20, t.TempDir())
+	objects, err := pack.Check(t.Context(), f, info.Size()+20, t.TempDir(), pack.UsualBounds())
 	runtime.ReadMemStats(&after)
 	if err != nil || objects.Len() != 1 {
 		t.Fatalf("%v", err)
@@ -318,7 +370,7 @@ func TestDeltasUponCopiesOfAnObjectAreFollowedOnce(t *testing.T) {
 	} {
 		b = sealed(b)
 		ctx := &steps{Context: t.Context()}
-		objects, err := pack.Check(ctx, bytes.NewReader(b), int64(len(b)), t.TempDir())
+		objects, err := pack.Check(ctx, bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.UsualBounds())
 		if err != nil || objects.Len() != 2 {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -27,7 +27,7 @@ func FuzzCheck(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(bytes.Clone(b), make([]byte, 20)...)
-		objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir)
+		objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir, pack.UsualBounds())
 		if err != nil {
 			if objects != nil {
 				t.Error("an error and an index")
@@ -84,7 +84,7 @@ func open(t *testing.T, b, index []byte) *pack.File {
 // FuzzOpen reads objects through an index that says anything at all, from a pack that is good.
 func FuzzOpen(f *testing.F) {
 	b := sealed(aDelta())
-	objects, err := pack.Check(f.Context(), bytes.NewReader(b), int64(len(b)), f.TempDir())
+	objects, err := pack.Check(f.Context(), bytes.NewReader(b), int64(len(b)), f.TempDir(), pack.UsualBounds())
 	if err != nil {
 		f.Fatal(err)
 	}

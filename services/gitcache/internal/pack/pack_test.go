@@ -36,7 +36,7 @@ func git(t testing.TB, dir string, stdin []byte, args ...string) []byte {
 func store(t testing.TB, b []byte) *pack.File {
 	t.Helper()
 	dir := t.TempDir()
-	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir)
+	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir, pack.UsualBounds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestTheIndexIsTheOneThatGitMakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir)
+	objects, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), dir, pack.UsualBounds())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (c *checker) from(o *object, f frame) (err error) {
 	}
 	path := []frame{f}
 	for len(path) > 0 {
-		if err := c.ctx.Err(); err != nil {
+		if err := c.over(); err != nil {
 			return err
 		}
 		top := &path[len(path)-1]

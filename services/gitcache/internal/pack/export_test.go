@@ -1,3 +1,0 @@
-package pack
-
-var CheckWithin = checkWithin
