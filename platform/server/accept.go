@@ -138,7 +138,7 @@ func (d *door) enter(c net.Conn) {
 		return
 	}
 	if counted.network != "" && !d.shaking.Take(counted.network, 1) {
-		_ = counted.TCPConn.SetLinger(0)
+		_ = counted.SetLinger(0)
 		_ = counted.Close()
 		return
 	}

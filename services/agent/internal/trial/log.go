@@ -65,8 +65,8 @@ func (s *sink) report(mask func(string) string) report {
 	return found
 }
 
-// text is the end of the log, masked, of at most so many bytes, and tells whether there was more.
-func (s *sink) text(mask func(string) string, most int) (text string, isCut bool) {
+// text is the end of the log, masked, of at most maxLog bytes, and tells whether there was more.
+func (s *sink) text(mask func(string) string) (text string, isCut bool) {
 	end := s.end
 	isCut = s.isCut
 	if extra := len(end) - maxLog - slack; extra > 0 {
@@ -86,7 +86,7 @@ func (s *sink) text(mask func(string) string, most int) (text string, isCut bool
 	if isCut {
 		text = text[min(slack, len(text)):]
 	}
-	text, shorter := lastBytes(text, most)
+	text, shorter := lastBytes(text, maxLog)
 	return text, isCut || shorter
 }
 

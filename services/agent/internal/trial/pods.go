@@ -321,7 +321,7 @@ func (c *collector) output(mask func(string) string) (text string, isCut bool, c
 			if several {
 				fmt.Fprintf(&out, "--- pod %s, container %s ---\n", p.name, one.name)
 			}
-			log, cut := one.log.text(mask, maxLog)
+			log, cut := one.log.text(mask)
 			out.WriteString(log)
 			if log != "" && !strings.HasSuffix(log, "\n") {
 				out.WriteString("\n")
