@@ -3,7 +3,6 @@ package nodes_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -25,7 +24,7 @@ func newHelm(kubeconfig, namespace string) (*helm, error) {
 	settings := cli.New()
 	settings.KubeConfig = kubeconfig
 	settings.SetNamespace(namespace)
-	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.NewTextHandler(io.Discard, nil)))
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	if err := config.Init(settings.RESTClientGetter(), namespace, "secrets"); err != nil {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}

@@ -176,7 +176,7 @@ gitcache: {allowAddresses: [10.88.0.0/24]}
 
 func (w *world) installHub(t *testing.T) {
 	t.Helper()
-	w.mustRun(t, nil, "", filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
+	w.mustRun(t, nil, filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
 		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
 		"--host", "fairlead-gitcache.fairlead.svc", "--host", "*.fairlead-gitcache-pods.fairlead.svc",
 		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost,
@@ -286,7 +286,7 @@ func (w *world) awaitRunning(t *testing.T, text string) {
 		}
 		if err != nil {
 			services, said := w.tryFairlead(ctx, "", "get", "services")
-			return fmt.Errorf("%w\n%s%v", err, services, said)
+			return errors.Join(err, errors.New(services), said)
 		}
 		answer, err := w.get(ctx)
 		if err == nil && !strings.HasSuffix(strings.TrimSpace(answer), " "+text) {
@@ -362,7 +362,7 @@ func start(t *testing.T) *world {
 	w.lab, w.secrets, w.clone, w.path = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets"), filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
 	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
 	if w.program == "" {
-		w.program = strings.TrimSpace(w.mustRun(t, nil, "", "../../tools/nodelocal/build.sh"))
+		w.program = strings.TrimSpace(w.mustRun(t, nil, "../../tools/nodelocal/build.sh"))
 	}
 	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
 		t.Fatal(err)
@@ -406,7 +406,7 @@ func (w *world) makeImages(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mustRun(t, []string{"GOWORK=off"}, "", "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
+	w.mustRun(t, []string{"GOWORK=off"}, "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
 		"-only", "console,gitcache,distributor,tunnel,agent,redis,postgres")
 	found, err := filepath.Glob(filepath.Join(out, "*.tar"))
 	if err != nil || len(found) != 7 {
@@ -462,11 +462,11 @@ func (w *world) await(t *testing.T, what string, ok func(context.Context) error)
 	}
 }
 
-func (w *world) mustRun(t *testing.T, env []string, stdin, program string, args ...string) string {
+func (w *world) mustRun(t *testing.T, env []string, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := process.Run(ctx, env, stdin, program, args...)
+	out, err := process.Run(ctx, env, "", program, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +475,7 @@ func (w *world) mustRun(t *testing.T, env []string, stdin, program string, args 
 
 func (w *world) nodelocal(t *testing.T, command string, args ...string) {
 	t.Helper()
-	w.mustRun(t, nil, "", w.program, append([]string{command, "--dir", w.lab}, args...)...)
+	w.mustRun(t, nil, w.program, append([]string{command, "--dir", w.lab}, args...)...)
 }
 
 // inLab runs a program beside the node, where the cluster's names are known.
