@@ -695,13 +695,14 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	kill()
 	// As the earlier version left it.
 	const annotation = "fairlead.dev/hook-run"
-	w.kubectl("annotate", "--overwrite", "job", "migrate", annotation+"="+strings.TrimSuffix(made.GetAnnotations()[annotation], "@2"))
+	old, _, _ := strings.Cut(made.GetAnnotations()[annotation], "@2 ")
+	w.kubectl("annotate", "--overwrite", "job", "migrate", annotation+"="+old)
 	head, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	state, _, _ := unstructured.NestedString(head.Object, "data", "state")
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{"state": strings.Replace(state, `,"numbered":true`, "", 1)}})
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"state": strings.Replace(state, `,"numbered":true,"sealed":true`, "", 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -719,4 +720,28 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "3")}), healthy)
 	w.hub.push(t, name, w.namespace, files)
 	w.awaitAnother("batch/v1", "Job", "migrate", made.GetUID())
+}
+
+// Whoever may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook end well beforehand.
+func TestAJobMadeBeforehandIsNotTakenForTheHook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := w.process()
+	name := w.service("forged")
+	files := map[string]string{"all.yaml": configMap("a", "1")}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	kill()
+	files["all.yaml"] = configMap("a", "2") + job("migrate", "fairlead.dev/hook: pre-sync")
+	digest := w.hub.push(t, name, w.namespace, files)
+	kubectl(w, job("migrate", "fairlead.dev/hook-run: "+digest+"@2"), "apply", "-n", w.namespace, "-f", "-")
+	w.kubectl("label", "job", "migrate", "fairlead.dev/service="+name)
+	w.end("migrate", "Complete")
+	forged := w.found("batch/v1", "Job", "migrate")
+	w.process()
+	w.awaitAnother("batch/v1", "Job", "migrate", forged.GetUID())
+	if made := w.found("batch/v1", "Job", "migrate"); made.GetAnnotations()["fairlead.dev/hook-run"] == digest+"@2" {
+		t.Error("a hook that the agent made has no seal")
+	}
+	w.end("migrate", "Complete")
+	w.hub.awaitPhase(t, name, digest, healthy)
 }

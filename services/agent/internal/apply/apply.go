@@ -75,6 +75,8 @@ type Request struct {
 	Revision int64
 	// Unnumbered: an earlier version of the agent may have begun the digest, and made objects of hooks that name no revision.
 	Unnumbered bool
+	// Unsealed: an earlier version of the agent may have made objects of hooks, without a seal.
+	Unsealed bool
 	// Again: hooks that failed for this digest are run again.
 	Again bool
 	Set   *set.Set

@@ -3,6 +3,9 @@ package apply
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +34,7 @@ import (
 // runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
 const runAnnotation = "fairlead.dev/hook-run"
 
-// runOf is what that annotation says. A digest that comes back after another one is another revision, and runs its hooks again.
+// runOf is how that annotation begins. A digest that comes back after another one is another revision, and runs its hooks again.
 func runOf(r Request, item set.Item) string {
 	run := r.Digest
 	if r.Revision > 0 {
@@ -43,15 +46,24 @@ func runOf(r Request, item set.Item) string {
 	return run
 }
 
-// isOfRun tells whether a hook's object was made for this run.
+// sealed is runOf with a proof that the agent made the object: whoever makes one beforehand knows the digest, and not the seal.
+func sealed(r Request, item set.Item) string {
+	sum := hmac.New(sha256.New, []byte(r.Record.Seal))
+	for _, part := range []string{runOf(r, item), item.Group, item.Kind, item.Namespace, item.Name} {
+		_, _ = fmt.Fprintf(sum, "%d:%s", len(part), part) // a hash takes everything
+	}
+	return runOf(r, item) + " " + hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// isOfRun tells whether the agent made a hook's object for this run.
 func isOfRun(r Request, item set.Item, meta metav1.Object) bool {
 	made := meta.GetAnnotations()[runAnnotation]
-	if made == runOf(r, item) {
+	if made == sealed(r, item) || r.Unsealed && made == runOf(r, item) {
 		return true
 	}
 	before := r
 	before.Revision = 0
-	return r.Unnumbered && made == runOf(before, item)
+	return r.Unsealed && r.Unnumbered && made == runOf(before, item)
 }
 
 // Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has ended: asking
@@ -259,7 +271,7 @@ func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[runAnnotation] = runOf(r, item)
+	annotations[runAnnotation] = sealed(r, item)
 	obj.SetAnnotations(annotations)
 	if p.shared[item.Key] {
 		a.memory.Doubt(item.Key) // the ordinary object of this name is sent again, and not repaired until then

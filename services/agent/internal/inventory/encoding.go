@@ -54,7 +54,8 @@ type state struct {
 	Kept     []string `json:"kept,omitempty"`
 	Spared   []string `json:"spared,omitempty"`
 
-	CalledOff int64 `json:"calledOff,omitempty"`
+	CalledOff int64  `json:"calledOff,omitempty"`
+	Seal      string `json:"seal,omitempty"`
 
 	Left    []object.Key    `json:"left,omitempty"`
 	Repairs uint64          `json:"repairs,omitempty"`
@@ -84,7 +85,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	}
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
-		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs,
+		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs, Seal: record.Seal,
 		Begun: record.Begun, Account: record.Account, Kept: record.Kept, Spared: record.Spared, CalledOff: record.CalledOff, Left: record.Left, Tests: record.Tests,
 	}
 	data := map[string]any{}
@@ -263,7 +264,7 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 	kept := stored{
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
-			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs,
+			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs, Seal: account.Seal,
 			Begun: account.Begun, Account: account.Account, Kept: account.Kept, Spared: account.Spared, CalledOff: account.CalledOff, Left: account.Left, Tests: account.Tests,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,

@@ -15,6 +15,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,6 +109,8 @@ type Release struct {
 	Install bool `json:"install,omitempty"`
 	// Numbered: an agent began the release that names the revision in the objects of hooks. Earlier versions named the digest alone.
 	Numbered bool `json:"numbered,omitempty"`
+	// Sealed: an agent began the release that seals the objects of hooks. Earlier versions did not.
+	Sealed bool `json:"sealed,omitempty"`
 }
 
 // Record is what the inventory knows of a service.
@@ -135,6 +138,9 @@ type Record struct {
 	// Left are the definitions of kinds that the manifests have, too, and that are left to another service: the service takes them over
 	// when that lets go of them.
 	Left []object.Key
+	// Seal is random text that the service keeps for ever: it tells the objects of hooks that the agent made from those that others made
+	// beforehand. Get makes one, and Save keeps it.
+	Seal string
 	// Repairs counts what was put right.
 	Repairs uint64
 	// Tests is what package trial knows of the service's tests.
@@ -157,9 +163,9 @@ func (r Record) ReleaseOf(digest string) Release {
 	case digest == r.Release.Digest:
 		return r.Release
 	case r.Applied.Digest == "" || r.Applied.RevisionDigest() == digest && r.Release.Digest == "":
-		return Release{Digest: digest, Revision: 1, Install: true, Numbered: len(r.Entries) == 0}
+		return Release{Digest: digest, Revision: 1, Install: true, Numbered: len(r.Entries) == 0, Sealed: len(r.Entries) == 0}
 	}
-	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1, Numbered: true}
+	return Release{Digest: digest, Revision: max(r.Release.Revision, 1) + 1, Numbered: true, Sealed: true}
 }
 
 // Namespaces makes sure that a namespace exists.
@@ -182,6 +188,8 @@ type Store struct {
 	owners map[object.Key]string
 	// claimed are the objects of a service that are in owners and not in its record.
 	claimed map[string][]object.Key
+	// seals are of services whose records have none yet.
+	seals map[string]string
 	// track is told what a service has, whenever that changes.
 	track func(service string, entries []Entry)
 	// offer is told a service that left an object to another one, when no service has that object any more.
@@ -212,7 +220,7 @@ func (s stored) now() Record {
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
-		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, claimed: map[string][]object.Key{},
+		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, claimed: map[string][]object.Key{}, seals: map[string]string{},
 		track: func(string, []Entry) {}, offer: func(string) {},
 	}
 }
@@ -278,6 +286,12 @@ func (s *Store) Get(ctx context.Context, service string) (Record, error) {
 	defer s.mu.Unlock()
 	record := s.records[service].now()
 	record.Service = service
+	if record.Seal == "" {
+		if s.seals[service] == "" {
+			s.seals[service] = rand.Text()
+		}
+		record.Seal = s.seals[service]
+	}
 	record.Entries = slices.Clone(record.Entries)
 	return record, nil
 }
@@ -290,6 +304,13 @@ func (s *Store) Glance(service string) (record Record, ok bool) {
 	record = kept.now()
 	record.Entries = nil
 	return record, ok && s.broken[service] == nil
+}
+
+// Sealed tells whether the cluster has the seal of a service: without it an agent that is started anew does not know its hooks again.
+func (s *Store) Sealed(service string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[service].record.Seal != ""
 }
 
 // Depends tells whether something was rendered for what the cluster can do.
@@ -500,6 +521,9 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	s.mu.Lock()
 	before := s.records[record.Service]
+	if record.Seal == "" {
+		record.Seal = before.record.Seal
+	}
 	s.mu.Unlock()
 	after, err := s.write(ctx, before, record)
 	if apierrors.IsNotFound(err) && before.version == "" {
@@ -528,6 +552,9 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 	s.mu.Lock()
 	s.own(record.Service, record.Entries)
 	s.records[record.Service] = after
+	if after.record.Seal != "" {
+		delete(s.seals, record.Service)
+	}
 	s.mu.Unlock()
 	return s.remove(ctx, slices.DeleteFunc(slices.Clone(before.chunks), func(name string) bool { return slices.Contains(after.chunks, name) }))
 }

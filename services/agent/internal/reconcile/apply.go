@@ -125,7 +125,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.RevisionDigest())
-	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
 	}}
 	if k.progress == nil {
@@ -228,7 +228,8 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
 	}
-	if changed || !slices.Equal(record.Left, left) {
+	unsealed := !k.Inventory.Sealed(k.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
+	if changed || unsealed || !slices.Equal(record.Left, left) {
 		if err := k.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}

@@ -194,7 +194,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	digest := removalOf(record)
 	// A hook of both moments runs twice: it is numbered over both of them.
 	hooks := slices.DeleteFunc(apply.Runs(digest, items, object.Removal), func(item set.Item) bool { return item.Hook&moment == 0 })
-	request := apply.Request{Service: k.name, Digest: digest, Again: k.again, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+	request := apply.Request{Service: k.name, Digest: digest, Again: k.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
 		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
 	}}
 	if k.progress == nil {
