@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/export"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -80,6 +81,8 @@ type Config struct {
 	AllowAddresses []string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
+	// AuditExport is where the audit trail is handed on to, as it is written.
+	AuditExport export.Config
 }
 
 // auditMaxBytes is the bound if nobody says so: some ten million events.
@@ -106,6 +109,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that events may be sent to although they are not public", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
+	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
+	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
+	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")
 }
 
 // Validate says what is wrong, and fills in what depends on other fields.
@@ -124,6 +130,9 @@ func (c *Config) Validate() error {
 	}
 	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
 		return fmt.Errorf("%s: %w", addresses.Flag, err)
+	}
+	if _, err := c.AuditExport.Open(); err != nil {
+		return err
 	}
 	urls := append([]string{}, c.AdvertiseGitcaches...)
 	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
@@ -165,6 +174,7 @@ type Service struct {
 	log       *slog.Logger
 	stderr    io.Writer
 	recorder  *trail.Recorder
+	exporter  *export.Exporter // nil: the audit trail goes nowhere
 }
 
 // New puts a console together. It makes the data folder, the master key and the hub secret if they are
@@ -183,6 +193,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	events := audit.New(s.store)
 	if s.recorder, err = trail.New(filepath.Join(cfg.DataDir, "audit"), audit.Own{Log: events}, deps.Telemetry.Registry, deps.Log); err != nil {
+		return nil, err
+	}
+	if err := s.exports(cfg, events, deps.Telemetry); err != nil {
 		return nil, err
 	}
 	refusals := &trail.Refusals{Recorder: s.recorder, Log: deps.Log}
@@ -320,6 +333,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.catalog.RunEndings(background) })
 	group.Go(func() error { return s.sinks.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
+	if s.exporter != nil {
+		group.Go(func() error { return s.exporter.Run(background) })
+	}
 	group.Go(func() error {
 		if err := s.store.Sweep(background); err != nil && background.Err() == nil {
 			s.log.WarnContext(background, "statuses of resources that are gone may be left; the next start looks again", "err", err)
@@ -331,6 +347,20 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return s.server.Run(ctx)
 	})
 	return group.Wait()
+}
+
+// exports puts together what hands the audit trail on.
+func (s *Service) exports(cfg Config, events *audit.Log, tel *telemetry.Telemetry) error {
+	to, err := cfg.AuditExport.Open()
+	if err != nil || to == nil {
+		return err
+	}
+	metrics, err := export.NewMetrics(tel.Registry)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	s.exporter = export.New(events, to, cfg.DataDir, metrics, s.log)
+	return nil
 }
 
 func (s *Service) start(ctx context.Context) error {

@@ -154,6 +154,15 @@ func (l *Log) Follow(ctx context.Context, f store.AuditFilter, resume string, se
 	}
 }
 
+// End is the number of the last event, which is a place for Follow; 0: there was none.
+func (l *Log) End(ctx context.Context) (at int64, err error) {
+	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		at, err = v.AuditEnd(ctx)
+		return err
+	})
+	return at, err
+}
+
 func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 	if resume != "" {
 		if at, err = strconv.ParseInt(resume, 10, 64); err != nil || at < 0 {
@@ -161,11 +170,7 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 		}
 		return at, nil
 	}
-	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		at, err = v.AuditEnd(ctx)
-		return err
-	})
-	return at, err
+	return l.End(ctx)
 }
 
 // after reads what is behind a number, and says up to where that is everything.
