@@ -20,7 +20,7 @@ export function Search({ hint }: { hint: string }) {
         },
         { replace: true },
       )
-    }, 250)
+    }, 120)
     return () => clearTimeout(wait)
   }, [typed, q, setParams])
   return (

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
@@ -69,6 +69,9 @@ function Reason({ of }: { of: ObjectReport | undefined }) {
   )
 }
 
+// Pages of a thousand objects that are asked for without a person's wish.
+const byItself = 5
+
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service }: { service: string }) {
   const [find, setFind] = useState('')
@@ -78,6 +81,11 @@ export function Objects({ service }: { service: string }) {
     { service, pageSize: 1000, pageToken: '' },
     { pageParamKey: 'pageToken', getNextPageParam: (last) => last.nextPageToken || undefined },
   )
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = list
+  const pages = list.data?.pages.length ?? 0
+  useEffect(() => {
+    if (hasNextPage && !isFetchingNextPage && pages < byItself) void fetchNextPage()
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages])
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
