@@ -225,7 +225,7 @@ func (j joiner) ships(ctx context.Context, t *testing.T, name string) {
 	if text, err := j.Kubectl(ctx, through, "get", "configmap", "greeting", "-n", "joined", "-o", "jsonpath={.data.text}"); err != nil || text != "hello" {
 		t.Errorf("through the tunnel: %q, %v", text, err)
 	}
-	if _, err := j.Fairlead(ctx, "delete", "service", name); err != nil {
+	if _, err := j.Fairlead(ctx, "delete", "service", name, "--yes"); err != nil {
 		t.Fatal(err)
 	}
 	err = process.Await(ctx, "the service is gone", func(ctx context.Context) error {

@@ -51,7 +51,7 @@ func TestDeletedServiceLeavesTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range s.Clusters {
-		if _, err := s.Fairlead(ctx, "delete", "service", ship.Service(c)); err != nil {
+		if _, err := s.Fairlead(ctx, "delete", "service", ship.Service(c), "--yes"); err != nil {
 			t.Fatal(err)
 		}
 	}

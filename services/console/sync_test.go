@@ -192,6 +192,13 @@ func TestServicesWaitForOthersThatExist(t *testing.T) {
 		if _, err := admin.batchServices(t, waits("c", "edge-1", "b", "a")); err != nil {
 			t.Error(err)
 		}
+		_, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "a"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "a" is waited for by service "b", service "c" (spec.sync.dependsOn): delete or change them first`)
+		for _, name := range []string{"c", "b", "a", "far"} {
+			if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}); err != nil {
+				t.Error(name, err)
+			}
+		}
 	})
 }
 

@@ -3,38 +3,59 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 )
 
 func (a *app) delete() *cobra.Command {
 	var yes bool
+	var d deletion
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME",
 		Short: "Delete a resource",
 		Long: `Delete a resource.
 
-Deleting a service removes its objects from the cluster. Deleting a cluster ends its agent's
-access, which asks first if an agent has joined. What another resource still names can't be deleted. What
-is dangerous shows its consequences and asks first; --yes goes on without.`,
-		Example: "  fairlead delete service shop\n  fairlead delete cluster edge-1 --yes",
+Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, for everything of them goes along,
+and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
+a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
+(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without.`,
+		Example: "  fairlead delete service shop\n  fairlead delete service shop --dry-run\n  fairlead delete service shop --detach\n  fairlead delete cluster edge-1 --yes",
 		Args:    wants(2, 2),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service: show what would go, and do nothing")
+	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := findKind(args[0])
 		if err != nil {
 			return err
 		}
+		if (d.dryRun || d.detach) && k.kind != manifest.Service {
+			return errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
+		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			if k.kind == manifest.Cluster && !yes {
 				if err := a.partFrom(ctx, h, args[0]); err != nil {
 					return err
+				}
+			}
+			if k.kind == manifest.Service {
+				d.app, d.hub, d.yes = a, h, yes
+				if goOn, err := d.prepare(ctx, args[0]); err != nil || !goOn {
+					return k.missing(args[0], err)
 				}
 			}
 			err := a.confirmed(ctx, yes, func(ctx context.Context, confirmation string) error {
@@ -65,3 +86,140 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string) error {
 	}
 	return nil
 }
+
+// deletion is that of a service.
+type deletion struct {
+	*app
+	hub                 *hub.Hub
+	yes, dryRun, detach bool
+}
+
+// prepare shows what goes with a service, and asks, or has the objects left behind. It says whether to go on.
+func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
+	got, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	if err != nil {
+		return false, err
+	}
+	s := got.GetService()
+	if s.GetSpec().GetCatalog() {
+		if d.dryRun || d.detach {
+			return false, fmt.Errorf("the folder of service %q goes to the catalog: without --yes the hub shows what goes with it, and asks; spec.sync.onDelete: orphan leaves it there", name)
+		}
+		return true, nil
+	}
+	objects, err := d.objects(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+		d.notef("the %d objects of service %q stay in cluster %q (spec.sync.onDelete)\n", len(objects), name, s.GetSpec().GetCluster())
+		return !d.dryRun, nil
+	}
+	switch {
+	case d.detach && len(objects) > 0:
+		return true, d.letGo(ctx, s)
+	case len(objects) == 0:
+		if d.dryRun {
+			return false, d.printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
+		}
+		return true, nil
+	}
+	text := fmt.Sprintf("with service %q these %d objects go from cluster %q:\n%s", name, len(objects), s.GetSpec().GetCluster(), goingText(objects))
+	if d.dryRun {
+		return false, d.printf("%s", text)
+	}
+	if d.yes {
+		return true, nil
+	}
+	d.notef("%s", text)
+	if !d.agreed() {
+		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
+	}
+	return true, nil
+}
+
+// objects are those that the cluster said last.
+func (d *deletion) objects(ctx context.Context, service string) (all []*deliveryv1.ManagedObject, err error) {
+	for req := (&consolev1.ListObjectsRequest{Service: service, PageSize: 1000}); ; {
+		page, err := d.hub.Objects.ListObjects(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.GetObjects() {
+			all = append(all, o.GetObject())
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return all, nil
+		}
+	}
+}
+
+// goingText lists objects that go: what takes others along by name, and of the rest how many there are of each kind.
+func goingText(objects []*deliveryv1.ManagedObject) string {
+	var b strings.Builder
+	counts := map[string]int{}
+	for _, o := range objects {
+		switch {
+		case o.GetKind() == "CustomResourceDefinition" && o.GetGroup() == "apiextensions.k8s.io":
+			fmt.Fprintf(&b, "  CustomResourceDefinition %s, with all resources of that kind\n", o.GetName())
+		case o.GetKind() == "Namespace" && o.GetGroup() == "":
+			fmt.Fprintf(&b, "  Namespace %s, with everything that is in it\n", o.GetName())
+		default:
+			counts[o.GetKind()]++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&b, "  %d %s\n", counts[kind], kind)
+	}
+	return b.String()
+}
+
+// letGo waits until the agent knows that the objects stay.
+func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
+	name := s.GetMetadata().GetName()
+	before := proto.CloneOf(s)
+	ofFiles(s)
+	if s.Spec.Sync == nil {
+		s.Spec.Sync = &deliveryv1.SyncSpec{}
+	}
+	s.Spec.Sync.OnDelete = deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	out, err := d.hub.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: s})
+	if err != nil {
+		return err
+	}
+	if out.GetService().GetSpec().GetSync().GetOnDelete() != deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+		return fmt.Errorf("service %q is rolled back, and onDelete waits behind that: end the rollback first (`fairlead pin service %s --release`)", name, name)
+	}
+	d.notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
+	if err := d.knows(ctx, before, out.GetService()); err != nil {
+		return fmt.Errorf("service %q was not deleted: %w. It has spec.sync.onDelete: orphan now", name, err)
+	}
+	return nil
+}
+
+// knows waits until the cluster has reported what the hub hands out since a change, however the objects are.
+func (d *deletion) knows(ctx context.Context, before, asked *consolev1.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+	defer cancel()
+	pause := time.NewTicker(waitPause)
+	defer pause.Stop()
+	for {
+		now, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
+		if err == nil {
+			handed := now.GetService().GetStatus().GetHub().GetDigest()
+			if handed != before.GetStatus().GetHub().GetDigest() && now.GetService().GetStatus().GetCluster().GetReport().GetDigest() == handed {
+				return nil
+			}
+		} else if ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("its cluster does not answer: %s", now.GetService().GetStatus().GetStateMessage())
+		case <-pause.C:
+		}
+	}
+}
+
+// detachPatience is how long a cluster may take to learn that objects stay.
+const detachPatience = 2 * time.Minute

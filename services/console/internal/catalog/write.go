@@ -553,6 +553,48 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 			return err
 		}
 	}
+	if kind != store.KindService {
+		return nil
+	}
+	return w.waitedFor(ctx, of)
+}
+
+// waitedFor refuses to remove services that others wait for, and that stay.
+func (w *writing) waitedFor(ctx context.Context, of []int) error {
+	for _, i := range of {
+		before := w.out[i].Before
+		if before == nil || w.failed[w.edits[i].ref()] {
+			continue
+		}
+		var spec ServiceSpec
+		if err := decode(*before, &spec); err != nil {
+			return err
+		}
+		waiting, err := w.tx.Waiting(ctx, spec.Cluster, before.Name)
+		if err != nil {
+			return err
+		}
+		var users []store.Ref
+		for _, r := range waiting {
+			var other ServiceSpec
+			if err := decode(r, &other); err != nil {
+				return err
+			}
+			if slices.Contains(other.wishes().DependsOn, before.Name) && len(users) <= shownReferrers {
+				users = append(users, store.Ref{Kind: r.Kind, Name: r.Name})
+			}
+		}
+		if len(users) == 0 {
+			continue
+		}
+		named, err := w.seen(ctx, users)
+		if err != nil {
+			return err
+		}
+		if err := w.fault(i, refuse(Precondition, "service %q is waited for by %s (spec.sync.dependsOn): delete or change them first", before.Name, named)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -234,3 +234,10 @@ func (v View) Ending(ctx context.Context) ([]Resource, error) {
 	rows, err := v.q.QueryContext(ctx, ending)
 	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }
+
+// Waiting returns the services of a cluster whose text names a service behind dependsOn: those that wait for it, and maybe others.
+func (v View) Waiting(ctx context.Context, cluster, name string) ([]Resource, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
+		" WHERE f.kind = $1 AND f.name = $2 AND r.kind = 'service' AND r.spec LIKE $3 ORDER BY r.name", KindCluster, cluster, `%"dependsOn":%"`+name+`"%`)
+	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+}
