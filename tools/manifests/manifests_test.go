@@ -54,6 +54,7 @@ func sets() map[string]map[string]any {
 			"nodeSelector":      map[string]any{"kubernetes.io/os": "linux"},
 			"tolerations":       []any{map[string]any{"operator": "Exists"}},
 			"priorityClassName": "system-cluster-critical",
+			"trustedProxies":    []any{"10.1.0.0/16", "fd01::/16"},
 		},
 		"agent/minimal": {"hub": hub, "createNamespace": true},
 		"agent/inline":  {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},

@@ -70,6 +70,9 @@ spec:
         - --data-dir=/data
         - --hub-secret-file=/run/fairlead/hub/hub.secret
         - --drain-delay=5s
+        {{- with $root.Values.trustedProxies }}
+        - --trusted-proxies={{ join "," . }}
+        {{- end }}
         {{- if $root.Values.secrets.metrics }}
         - --metrics-token-file=/run/fairlead/metrics/metrics.token
         {{- end }}
