@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up test test-modules test-beside race e2e smoke checklist chaos replicas skew soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up vuln test test-modules test-beside race e2e smoke checklist chaos replicas skew soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -142,7 +142,10 @@ tidy: ## Tidy every module, at the versions that all of them together build with
 	@go work sync
 	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
 
-check: gen fmt lint race ## Everything that must hold before a change lands
+vuln: ## Look for known vulnerabilities (govulncheck); without its database it says so, and fails in CI
+	@tools/vuln/check.sh $(filter-out gen web,$(MODULES))
+
+check: gen fmt lint vuln race ## Everything that must hold before a change lands
 	@git diff --exit-code --stat || { echo "make check changed files: commit them" >&2; exit 1; }
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean: commit or ignore these files" >&2; exit 1; }
 

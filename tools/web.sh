@@ -13,8 +13,12 @@ fi
 exec 9<package.json # One at a time in this tree.
 flock 9
 
-# npm 11 has "npm ci" refuse a lock without the optional packages of other platforms; the lock is kept to all the same.
-[ node_modules/.package-lock.json -nt package-lock.json ] || npm install --no-save --silent --no-audit --no-fund >&2
+# npm 11 has "npm ci" refuse a lock without the optional packages of other platforms. "npm install" takes any lock, and what it has put
+# there is compared with ours: each package has the version and the hash of package-lock.json, or nothing is built.
+if [ ! node_modules/.package-lock.json -nt package-lock.json ]; then
+  npm install --no-save --silent --no-audit --no-fund >&2
+  node locked.mjs || { rm -rf node_modules; exit 1; }
+fi
 if [ "${1:-}" = --test ]; then
   npx --no-install biome check .
   npx --no-install tsc --noEmit
