@@ -62,7 +62,7 @@ func (a *app) browse(ctx context.Context, address string) error {
 	case runtime.GOOS == "windows":
 		program = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
-	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...) //nolint:gosec // the person's own browser
+	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
 	cmd.Stdout, cmd.Stderr = a.Stdout, a.Stderr
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {
