@@ -63,6 +63,9 @@ func (s *Store) Backup(ctx context.Context, to io.Writer) error {
 		return fmt.Errorf("begin backup: %w", s.classify(err))
 	}
 	defer func() { _ = tx.Rollback() }() // nothing to keep
+	if err := s.dialect.lock(ctx, tx, s.dialect.unhurried); err != nil {
+		return fmt.Errorf("begin backup: %w", s.classify(err))
+	}
 	packed := gzip.NewWriter(to)
 	out := &backupWriter{to: bufio.NewWriter(packed), sum: sha256.New()}
 	if err := s.classify(out.all(ctx, View{tx, &s.dialect}, s.clock())); err != nil {

@@ -72,7 +72,7 @@ func TestSQLiteIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 	for at := 1; ; at += 1 + at/4 {
 		name := file()
 		child := exec.CommandContext(t.Context(), "strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace="+writes,
-			fmt.Sprintf("--inject="+writes+":signal=SIGKILL:when=%d", at), os.Args[0]) //nolint:gosec // this program again
+			fmt.Sprintf("--inject="+writes+":signal=SIGKILL:when=%d", at), os.Args[0])
 		child.Env = append(os.Environ(), migrateURL+"=sqlite:"+name, "GOMAXPROCS=1")
 		out, err := child.CombinedOutput()
 		if err == nil {
@@ -132,7 +132,7 @@ func TestPostgresIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cmd := exec.Command(os.Args[0]) //nolint:noctx,gosec // this program again, which is killed below
+		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), migrateURL+"="+url)
 		child, err := subprocess.Start(cmd)
 		if err != nil {

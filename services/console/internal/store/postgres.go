@@ -30,6 +30,14 @@ const (
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
 	connMaxIdle = 5 * time.Minute
+	// serverPatience has the server end the session of a console that it hears nothing of: 15 s of silence and three probes, or
+	// bytes that nobody acknowledges. Until then such a session keeps its locks, and all consoles wait for that of the catalog; the
+	// server's own default is more than two hours. A transaction in which a process that stands still waits ends, too: opTimeout
+	// ends those of one that works.
+	serverPatience = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '30s'; " +
+		"SET idle_in_transaction_session_timeout = '30s'"
+	// Probes of the console's own, for connections on which it only listens.
+	silentIdle, silentInterval, silentProbes = 15 * time.Second, 5 * time.Second, 3
 	// relistenMin and relistenMax bound the wait before LISTEN is tried again.
 	relistenMin, relistenMax = 200 * time.Millisecond, 10 * time.Second
 )
@@ -45,7 +53,13 @@ func (s *Store) usePostgres(rawURL string) error {
 	// Each statement is planned for what it is about. A plan that was kept from when the tables were
 	// small looks at every service for each list of names, until the server's next ANALYZE.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	s.write = stdlib.OpenDB(*cfg)
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes}}
+	cfg.DialFunc = dialer.DialContext
+	// Not startup parameters: a pooler in between refuses those that it does not know.
+	s.write = stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.PgConn().Exec(ctx, serverPatience).ReadAll()
+		return err
+	}))
 	s.write.SetMaxOpenConns(maxConns)
 	s.write.SetMaxIdleConns(maxConns / 2)
 	s.write.SetConnMaxIdleTime(connMaxIdle)
@@ -73,6 +87,7 @@ func (s *Store) usePostgres(rawURL string) error {
 			"SELECT setval(pg_get_serial_sequence('events', 'seq'), (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone) ends) + 1, false)",
 			"SELECT setval(pg_get_serial_sequence('audit', 'seq'), (SELECT COALESCE(MAX(seq), 0) FROM audit) + 1, false)",
 		},
+		unhurried:   "SET LOCAL idle_in_transaction_session_timeout = 0",
 		now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 		unavailable: postgresUnavailable,
 	}

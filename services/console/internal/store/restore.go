@@ -150,6 +150,9 @@ func (s *Store) load(ctx context.Context, in *backupReader, r Restore) error {
 		return fmt.Errorf("begin restore: %w", err)
 	}
 	defer func() { _ = sqlTx.Rollback() }() // after a commit it does nothing
+	if err := s.dialect.lock(ctx, sqlTx, s.dialect.unhurried); err != nil {
+		return fmt.Errorf("begin restore: %w", s.classify(err))
+	}
 	t := &Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s, now: s.clock()}
 	if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&t.seq); err != nil {
 		return fmt.Errorf("lock catalog: %w", err)

@@ -125,6 +125,8 @@ type dialect struct {
 	makeFile func() error
 	// alone is an error while a console uses the database; nil: the lock tells.
 	alone func(context.Context, *sql.DB) error
+	// unhurried lets a transaction wait for as long as it likes between two statements; empty: all may.
+	unhurried string
 	// now is the database's time in microseconds: clocks of consoles differ.
 	now string
 	// insertRows is how many rows one statement inserts.
