@@ -30,11 +30,16 @@ const (
 	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: files,
 	// calls to other services. One in so many.
 	descriptorsKept = 4
+	// leastKept of them: a service has some 25 for itself (database, Redis, other services, files).
+	leastKept = 32
 	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts the oldest. The first
 	// request of who has one comes with the connection.
 	strangersPerNetwork = 1024
-	// leastShare of a network, in connections, where there is room for few.
-	leastShare = 64
+	// A network has half of the door for handshakes, and half for strangers. A door with fewer places than fewPlaces gives strangers a quarter:
+	// one network that takes both shares does not fill it.
+	fewPlaces = 128
+	// noShares is a door with too few places to share them.
+	noShares = 16
 	// sayFullEvery bounds how often connections that are turned away are mentioned.
 	sayFullEvery = 10 * time.Second
 	// acceptPause is before the next try after accepting failed, for want of descriptors most likely.
@@ -74,9 +79,16 @@ type door struct {
 // openDoor takes the listener over. Close ends all that goes on in it.
 func openDoor(l net.Listener, config *tls.Config, limit int64, trusted proxies, log *slog.Logger) *door {
 	ctx, cancel := context.WithCancel(context.Background())
+	shaking, perNetwork, strangers := limit/2, min(strangersPerNetwork, limit/2), limit-limit/4
+	switch {
+	case limit < noShares:
+		shaking, perNetwork, strangers = limit, limit, limit
+	case limit < fewPlaces:
+		perNetwork = limit / 4
+	}
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
-		shaking: shares.New(max(limit/2, leastShare)), strangers: shares.NewRoom(int(max(min(strangersPerNetwork, limit/2), leastShare)), int(max(limit-limit/4, leastShare))), trusted: trusted,
+		shaking: shares.New(shaking), strangers: shares.NewRoom(int(perNetwork), int(strangers)), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)

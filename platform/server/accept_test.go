@@ -154,7 +154,7 @@ func TestHTTPToTheTLSPortIsTold(t *testing.T) {
 func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.T) {
 	t.Parallel()
 	srv, log := newServer(t, Config{}, rpcMounts(fine)...)
-	srv.connections = 2 * leastShare
+	srv.connections = fewPlaces
 	s := run(t, srv, log)
 	hc := http1Client(t, nil) // keeps its connection
 	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/version", "user", ""); resp.StatusCode != http.StatusOK {
@@ -164,7 +164,7 @@ func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.
 	if err := healthy(first); err != nil {
 		t.Fatal(err)
 	}
-	for range leastShare {
+	for range fewPlaces / 2 {
 		if err := healthy(dial(t, s)); err != nil {
 			t.Fatal(err)
 		}

@@ -13,5 +13,5 @@ func mostConnections() int64 {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
 		return math.MaxInt32
 	}
-	return int64(limit.Cur) - int64(limit.Cur)/descriptorsKept
+	return max(int64(limit.Cur)-max(int64(limit.Cur)/descriptorsKept, leastKept), 1)
 }
