@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,6 +104,7 @@ func start(ctx context.Context, t *testing.T, commit string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.hub.CloseIdleConnections)
+	w.learnSwitches()
 	if w.ship, err = s.NewShip(ctx, "ship", "ship"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +126,20 @@ func start(ctx context.Context, t *testing.T, commit string) *world {
 		w.failures[part] = w.failedSyncs(part)
 	}
 	return w
+}
+
+// learnSwitches finds the flags that today's programs need beside earlier ones, as docs/operate/upgrade.md says.
+func (w *world) learnSwitches() {
+	w.t.Helper()
+	for _, kind := range []string{"console", "gitcache", "distributor", "tunnel", "agent"} {
+		help, err := exec.Command(filepath.Join(w.now, kind), "--help").CombinedOutput() //nolint:noctx // it prints and ends
+		if err != nil {
+			w.t.Fatalf("%s --help: %v: %s", kind, err, help)
+		}
+		if strings.Contains(string(help), "-unsigned-members ") {
+			w.switches[kind] = append(w.switches[kind], "--unsigned-members=accept")
+		}
+	}
 }
 
 func (w *world) push(ctx context.Context, folder string, files map[string]string) {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,18 @@ type plan struct {
 	hidden []string
 	// balanced puts a balancer before the consoles.
 	balanced bool
+	// network is where parts run; nil: all of them on loopback.
+	network Network
+}
+
+// Network gives each part of a stack a host with an address of its own.
+type Network interface {
+	// Here is the address of this process, and of the servers that it starts.
+	Here() string
+	// Host returns the address of a part's host, and makes that if need be.
+	Host(part string) (string, error)
+	// Inside is the command which runs another command on a part's host.
+	Inside(part string, command ...string) []string
 }
 
 // Separate runs every deployable as a process of its own, over a real Redis and a real PostgreSQL,
@@ -93,6 +106,16 @@ func Mixed(ctx context.Context, t testing.TB, bins Binaries, programs string) (*
 	})
 }
 
+// Networked runs two of each deployable of the hub, of which the second console is known to nobody, and one cluster, each on
+// a host of its own.
+func Networked(ctx context.Context, t testing.TB, bins Binaries, network Network) (*Stack, Servers) {
+	t.Helper()
+	return run(ctx, t, bins, plan{
+		hub:      []string{"console", "console-2", "gitcache", "gitcache-2", "distributor", "distributor-2", "tunnel", "tunnel-2"},
+		clusters: []string{"a"}, network: network, kindFlags: map[string][]string{"distributor": {"--next-poll", "1s"}},
+	})
+}
+
 // HiddenTunnel is the tunnel of Mixed to which no agent has a session.
 const HiddenTunnel = "tunnel-3"
 
@@ -102,7 +125,17 @@ func run(ctx context.Context, t testing.TB, bins Binaries, p plan) (*Stack, Serv
 	t.Helper()
 	dir := t.TempDir()
 	s := &Stack{Dir: dir, bins: bins, programs: p.programs, parts: map[string]*process.Process{}}
-	servers := Servers{Redis: redistest.Start(t), Postgres: &postgrestest.Server{}}
+	servers := Servers{Postgres: &postgrestest.Server{}}
+	var redisURL string
+	if p.network == nil {
+		servers.Redis = redistest.Start(t)
+		redisURL = servers.Redis.URL()
+	} else {
+		here := p.network.Here()
+		servers.Postgres.Listen = here
+		servers.Redis = redistest.Start(t, "--bind", here, "--port", "6379", "--protected-mode", "no")
+		redisURL = "redis://" + net.JoinHostPort(here, "6379")
+	}
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -117,14 +150,30 @@ func run(ctx context.Context, t testing.TB, bins Binaries, p plan) (*Stack, Serv
 		}
 	})
 	servers.Database = servers.Postgres.Database(t)
-	if err := s.separate(ctx, p, servers.Redis.URL(), servers.Database); err != nil {
+	if err := s.separate(ctx, p, redisURL, servers.Database); err != nil {
 		t.Fatal(err)
 	}
 	return s, servers
 }
 
 func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL string) error {
-	ca, err := localca.Ensure(filepath.Join(s.Dir, "tls"), "127.0.0.1", "localhost")
+	addrs, err := p.addresses()
+	if err != nil {
+		return err
+	}
+	hosts := []string{"127.0.0.1", "localhost"}
+	if p.network != nil {
+		hosts = append(hosts, p.network.Here())
+	}
+	for _, addr := range addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return err
+		}
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	ca, err := localca.Ensure(filepath.Join(s.Dir, "tls"), slices.Compact(hosts)...)
 	if err != nil {
 		return err
 	}
@@ -132,7 +181,7 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 	if err := os.WriteFile(s.HubSecret(), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
-	if err := s.startHub(ctx, p, ca, redisURL, databaseURL); err != nil {
+	if err := s.startHub(ctx, p, ca, addrs, redisURL, databaseURL); err != nil {
 		return err
 	}
 	err = process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
@@ -142,30 +191,57 @@ func (s *Stack) separate(ctx context.Context, p plan, redisURL, databaseURL stri
 	if err != nil {
 		return err
 	}
-	addrs, err := process.FreeAddresses(1)
+	git, err := process.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
-	if err := s.serveGit(ctx, addrs[0]); err != nil {
+	if err := s.serveGit(ctx, git[0]); err != nil {
 		return err
+	}
+	url, secret := s.GitURL, ""
+	if p.network != nil {
+		if url, err = s.proxyGit(ctx, net.JoinHostPort(p.network.Here(), "3000"), ca); err != nil {
+			return err
+		}
+		authority, err := os.ReadFile(ca.CAFile)
+		if err != nil {
+			return err
+		}
+		secret = "git"
+		text := fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: %s}\ndata: {ca.crt: %q}\n", secret, authority)
+		if _, err := s.FairleadStdin(ctx, text, "apply", "-f", "-"); err != nil {
+			return err
+		}
 	}
 	for _, name := range p.clusters {
 		if err := s.joinLocal(ctx, p, name); err != nil {
 			return err
 		}
 	}
-	_, err = s.FairleadStdin(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: sample}\nspec: {git: {url: %q, interval: 5s}}\n", s.GitURL), "apply", "-f", "-")
+	_, err = s.FairleadStdin(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: sample}\nspec: {git: {url: %q, secret: %q, interval: 5s}}\n", url, secret), "apply", "-f", "-")
 	return err
+}
+
+// addresses of the parts of the hub, in their order.
+func (p plan) addresses() ([]string, error) {
+	if p.network == nil {
+		return process.FreeAddresses(len(p.hub))
+	}
+	var addrs []string
+	for _, name := range p.hub {
+		host, err := p.network.Host(name)
+		if err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, net.JoinHostPort(host, "7400"))
+	}
+	return addrs, nil
 }
 
 // HubSecret is the file with the hub's secret, in a stack of separate processes.
 func (s *Stack) HubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
 
-func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, redisURL, databaseURL string) error {
-	addrs, err := process.FreeAddresses(len(p.hub))
-	if err != nil {
-		return err
-	}
+func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, addrs []string, redisURL, databaseURL string) error {
 	if err := os.Mkdir(s.ConfigDir(), 0o700); err != nil {
 		return err
 	}
@@ -211,9 +287,9 @@ func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, redisURL
 			args = append(args, "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--redis-url", redisURL, "--advertise-url", s.Hub[name])
 		}
 		if kind(name) == "gitcache" {
-			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128") // the Git server is there
+			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128,10.0.0.0/8") // the Git server is there
 		}
-		if err := s.start(name, kind(name), append(args, p.kindFlags[kind(name)]...), p.env); err != nil {
+		if err := s.start(p, name, kind(name), append(args, p.kindFlags[kind(name)]...), p.env); err != nil {
 			return err
 		}
 	}
@@ -225,12 +301,16 @@ func kind(name string) string {
 	return kind
 }
 
-func (s *Stack) start(name, program string, args, env []string) error {
+func (s *Stack) start(p plan, name, program string, args, env []string) error {
 	path := s.bins.path(program)
 	if s.programs != "" {
 		path = filepath.Join(s.programs, program)
 	}
-	part := process.New(s.Dir, name, path, args...)
+	command := append([]string{path}, args...)
+	if p.network != nil {
+		command = p.network.Inside(name, command...)
+	}
+	part := process.New(s.Dir, name, command[0], command[1:]...)
 	part.Env = env
 	return s.add(part)
 }
@@ -239,7 +319,14 @@ func (s *Stack) start(name, program string, args, env []string) error {
 func (s *Stack) joinLocal(ctx context.Context, p plan, name string) error {
 	dir := filepath.Join(s.Dir, "cluster-"+name)
 	c := Cluster{Name: name, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := s.add(process.New(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, "start", "--dir", dir, "--name", name)); err != nil {
+	local := []string{"start", "--dir", dir, "--name", name}
+	if p.network != nil {
+		local = append(local, "--bind", p.network.Here())
+		if _, err := p.network.Host("agent-" + name); err != nil {
+			return err
+		}
+	}
+	if err := s.add(process.New(s.Dir, "kubernetes-"+name, s.bins.Kubelocal, local...)); err != nil {
 		return err
 	}
 	// People in the hub's group of administrators are administrators of this cluster.
@@ -268,5 +355,5 @@ func (s *Stack) joinLocal(ctx context.Context, p plan, name string) error {
 		"--hub-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--join-token-file", file, "--data-dir", filepath.Join(s.Dir, "agent-"+name+".data"),
 		"--kubeconfig", c.Kubeconfig, "--log-level", "debug",
 	}, p.flags...), p.agentFlags...)
-	return s.start("agent-"+name, "agent", args, nil)
+	return s.start(p, "agent-"+name, "agent", args, nil)
 }

@@ -5,6 +5,7 @@ package postgrestest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -28,6 +29,9 @@ const startTimeout = time.Minute
 type Server struct {
 	// Dir is where its folder is made; empty: where temporary files are.
 	Dir string
+	// Listen is an IP address that it also listens at, on port 5432, for anyone of its network; empty: it listens at
+	// its socket alone. URLs of databases name it then.
+	Listen string
 
 	mu        sync.Mutex
 	root      string // temporary folder: data, socket, log
@@ -60,6 +64,9 @@ func (s *Server) NewDatabase() (string, error) {
 	name := "test" + strconv.Itoa(s.databases)
 	if out, err := s.command("createdb", "-h", s.root, "-U", "postgres", name).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("create database: %w: %s", err, out)
+	}
+	if s.Listen != "" {
+		return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: net.JoinHostPort(s.Listen, "5432"), Path: "/" + name}).String(), nil
 	}
 	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + name, RawQuery: url.Values{"host": {s.root}}.Encode()}).String(), nil
 }
@@ -143,7 +150,22 @@ func (s *Server) start() (err error) {
 	if err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
+	if s.Listen != "" {
+		if err := s.admit("host all all samenet trust\n"); err != nil {
+			return err
+		}
+	}
 	return s.launch()
+}
+
+// admit adds a rule to those who may connect.
+func (s *Server) admit(rule string) error {
+	f, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(rule)
+	return errors.Join(err, f.Close())
 }
 
 func (s *Server) data() string { return filepath.Join(s.root, "data") }
@@ -164,7 +186,7 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the server has its own copy
-	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses=", "-c", "shared_buffers=16MB",
+	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses="+s.Listen, "-c", "shared_buffers=16MB",
 		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := subprocess.Start(cmd)
