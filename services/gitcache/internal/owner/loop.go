@@ -132,7 +132,8 @@ type tenure struct {
 	pollAt    time.Time
 	due       time.Time // pollAt as the tenure began
 	notBefore time.Time // upstream said so; nudges wait, too
-	failures  int       // of polls in a row
+	failures  int       // of polls in a row that were due by themselves
+	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
 	work
 }
@@ -237,6 +238,9 @@ func (t *tenure) wait(ctx context.Context) error {
 	case s := <-t.place.late:
 		t.adopt(s)
 	case <-t.wake:
+		if t.planned.IsZero() {
+			t.planned = t.pollAt
+		}
 		t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
 		t.set(func(s *State) { s.NextPoll = t.pollAt })
 	}
@@ -251,10 +255,17 @@ func (t *tenure) schedule(s Source, err error, retryAfter time.Duration) {
 		i := s.interval()
 		t.pollAt, t.notBefore = now.Add(i-i/jitter+rand.N(2*i/jitter)), time.Time{} //nolint:gosec // jitter
 	} else {
-		t.failures++
 		t.notBefore = now.Add(retryAfter)
-		t.pollAt = later(now.Add(backoff(t.failures)), t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
+		if t.failures == 0 || !t.planned.After(now) { // else webhooks during an outage would lengthen the pause with each push
+			t.failures++
+			t.planned = now.Add(backoff(t.failures))
+		}
+		t.pollAt = later(t.planned, t.notBefore)
+		if retryAfter > 0 {
+			t.pollAt = later(t.planned, t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
+		}
 	}
+	t.planned = time.Time{}
 	t.set(func(s *State) { s.NextPoll = t.pollAt })
 }
 

@@ -66,6 +66,35 @@ func TestRetryAfterHoldsAgainstRefreshes(t *testing.T) {
 	})
 }
 
+// Webhooks during an outage cause polls, which fail: none of them counts for the pause.
+func TestPollsThatAreAskedForDoNotLengthenThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTenure(Source{Interval: 30 * time.Second})
+		bad := errors.New("down")
+		for range 3 {
+			tn.schedule(tn.current(), bad, 0)
+			<-time.After(time.Until(tn.pollAt))
+		}
+		tn.schedule(tn.current(), bad, 0)
+		due := tn.pollAt
+		for range 20 {
+			tn.nudge()
+			if err := tn.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tn.schedule(tn.current(), bad, 0)
+			if !tn.pollAt.Equal(due) || tn.failures != 4 {
+				t.Fatalf("after a poll that was asked for the next one is due in %s after %d failures, want in %s after 4", time.Until(tn.pollAt), tn.failures, time.Until(due))
+			}
+		}
+		<-time.After(time.Until(due))
+		if tn.schedule(tn.current(), bad, 0); tn.failures != 5 {
+			t.Errorf("a poll that was due counts for %d", tn.failures)
+		}
+	})
+}
+
 func TestManyNudgesAreOne(t *testing.T) {
 	t.Parallel()
 	l := newLoop(New(Config{}, Deps{}), Source{})
