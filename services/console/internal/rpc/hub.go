@@ -27,6 +27,7 @@ func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceReque
 }
 
 func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {
+	withoutZeros(req)
 	p := catalog.Publication{Epoch: req.GetEpoch(), Heads: each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
 	if err := s.Catalog.PublishHeads(ctx, actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
 		return nil, s.fail(ctx, err)
@@ -37,6 +38,7 @@ func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsReq
 type statuses struct{ Deps }
 
 func (s *statuses) RecordReports(ctx context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	withoutZeros(req)
 	acks, err := s.Catalog.RecordReports(ctx, each(req.GetClusters(), func(c *consolev1.ClusterReports) catalog.ClusterReports {
 		return catalog.ClusterReports{Cluster: c.GetCluster(), Reports: each(c.GetReports(), decodeReport)}
 	}))
@@ -55,6 +57,7 @@ func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
 }
 
 func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
+	withoutZeros(req)
 	err := s.Catalog.RecordHub(ctx, each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
 		hub := decodeHub(h.GetHub())
 		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()

@@ -33,6 +33,7 @@ const (
 type objects struct{ Deps }
 
 func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetailsRequest) (*consolev1.RecordDetailsResponse, error) {
+	withoutZeros(req)
 	in := req.GetDetail()
 	if run := in.GetTestRun(); run != nil {
 		if err := s.recordTestRun(ctx, req.GetCluster(), in); err != nil {
