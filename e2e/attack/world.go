@@ -143,6 +143,11 @@ func (w *World) plant(ctx context.Context) error {
 		return err
 	}
 	resources := fmt.Sprintf(`apiVersion: fairlead.dev/v1
+kind: Cluster
+metadata: {name: a}
+spec: {description: %[1]s}
+---
+apiVersion: fairlead.dev/v1
 kind: Project
 metadata: {name: victim, labels: {fairlead.dev/set: victim}}
 spec: {description: %[1]s, sources: [sample], clusters: {names: [a]}, namespaces: [victim]}
