@@ -268,7 +268,12 @@ type Result struct {
 	Result isResult_Result `protobuf_oneof:"result"`
 	// Whether submodules belong to the content, by the catalog of who answers. If the caller's says
 	// otherwise one of both is behind: ask again.
-	Submodules    bool `protobuf:"varint,3,opt,name=submodules,proto3" json:"submodules,omitempty"`
+	Submodules bool `protobuf:"varint,3,opt,name=submodules,proto3" json:"submodules,omitempty"`
+	// What the answer stands on, for the caller to hold against what is published: the uid of the source that has this
+	// name in the catalog of the gitcache that answers, and the newest epoch of the source that the gitcache knows; its own
+	// claim, if it owns the source. A caller refuses the answer for another uid, or of an epoch before the published one.
+	SourceUid     string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
+	Epoch         int64  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -333,6 +338,20 @@ func (x *Result) GetSubmodules() bool {
 		return x.Submodules
 	}
 	return false
+}
+
+func (x *Result) GetSourceUid() string {
+	if x != nil {
+		return x.SourceUid
+	}
+	return ""
+}
+
+func (x *Result) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type isResult_Result interface {
@@ -628,13 +647,16 @@ const file_fairlead_artifact_v1_artifact_proto_rawDesc = "" +
 	"\ainclude\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
 	"\x06ignore\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"I\n" +
 	"\x0fResolveResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\xac\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\xe1\x01\n" +
 	"\x06Result\x12<\n" +
 	"\bresolved\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.ResolvedH\x00R\bresolved\x12:\n" +
 	"\x05error\x18\x02 \x01(\v2\".fairlead.artifact.v1.ResolveErrorH\x00R\x05error\x12\x1e\n" +
 	"\n" +
 	"submodules\x18\x03 \x01(\bR\n" +
-	"submodulesB\b\n" +
+	"submodules\x12\x1d\n" +
+	"\n" +
+	"source_uid\x18\x04 \x01(\tR\tsourceUid\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x03R\x05epochB\b\n" +
 	"\x06result\"\x9f\x01\n" +
 	"\bResolved\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12\x1b\n" +
