@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 )
 
@@ -25,6 +26,7 @@ import (
 type api struct {
 	http        *http.Client
 	distributor identity.TokenSource
+	secret      *hubsecret.File
 	admin       identity.TokenSource
 
 	sources  consolev1connect.SourceServiceClient
@@ -36,7 +38,7 @@ type api struct {
 func newAPI(hc *http.Client, console, secretFile string) *api {
 	exchange := consolev1connect.NewIdentityServiceClient(hc, console, client.Options()...)
 	a := &api{
-		http: hc,
+		http: hc, secret: hubsecret.Open(secretFile),
 		distributor: &tokens{exchange: exchange, secret: secretFile, of: func(r *consolev1.ExchangeHubSecretRequest) {
 			r.Subject = &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor}
 		}},
@@ -48,12 +50,17 @@ func newAPI(hc *http.Client, console, secretFile string) *api {
 	a.sources = consolev1connect.NewSourceServiceClient(hc, console, options...)
 	a.services = consolev1connect.NewServiceServiceClient(hc, console, options...)
 	a.clusters = consolev1connect.NewClusterServiceClient(hc, console, options...)
-	a.catalog = consolev1connect.NewCatalogServiceClient(hc, console, append(client.Options(), client.WithToken(a.distributor), connect.WithHTTPGet())...)
+	a.catalog = consolev1connect.NewCatalogServiceClient(hc, console, append(client.Options(), client.WithToken(a.sendTo(identity.ServiceConsole)), connect.WithHTTPGet())...)
 	return a
 }
 
+// sendTo is the source of the distributor's tokens for one service.
+func (a *api) sendTo(service string) identity.TokenSource {
+	return identity.SendTo(service, a.distributor, a.secret)
+}
+
 func (a *api) artifacts(url string) artifactv1connect.ArtifactServiceClient {
-	return artifactv1connect.NewArtifactServiceClient(a.http, url, append(client.Options(), client.WithToken(a.distributor))...)
+	return artifactv1connect.NewArtifactServiceClient(a.http, url, append(client.Options(), client.WithToken(a.sendTo(identity.ServiceGitcache)))...)
 }
 
 func (a *api) live(url string) gitcachev1connect.SourceServiceClient {
@@ -62,7 +69,7 @@ func (a *api) live(url string) gitcachev1connect.SourceServiceClient {
 
 // bytes is the client for artifacts.
 func (a *api) bytes() *http.Client {
-	return &http.Client{Transport: client.Authorize(a.http.Transport, a.distributor)}
+	return &http.Client{Transport: client.Authorize(a.http.Transport, a.sendTo(identity.ServiceGitcache))}
 }
 
 // asAdmin is the client for other plain requests.

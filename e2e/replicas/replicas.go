@@ -19,6 +19,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 )
 
@@ -131,7 +132,7 @@ func (r *Replica) exchange(hc *http.Client, secret string) func(*consolev1.Excha
 	exchange := consolev1connect.NewIdentityServiceClient(hc, r.url, client.Options()...)
 	return func(req *consolev1.ExchangeHubSecretRequest) identity.TokenSource {
 		req.HubSecret = secret
-		return &onceToken{exchange: exchange, req: req}
+		return identity.SendTo(identity.ServiceConsole, &onceToken{exchange: exchange, req: req}, hubsecret.Text(secret))
 	}
 }
 

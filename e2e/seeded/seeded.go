@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
 )
@@ -128,7 +129,7 @@ func (c *Console) as(ctx context.Context, who *consolev1.ExchangeHubSecretReques
 	if err != nil {
 		return nil, err
 	}
-	return append(client.Options(), client.WithToken(identity.StaticToken(got.GetToken().GetToken()))), nil
+	return append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole, identity.StaticToken(got.GetToken().GetToken()), hubsecret.Text(c.secret)))), nil
 }
 
 // Person is a client of an administrator with a name.

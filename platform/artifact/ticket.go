@@ -1,56 +1,48 @@
 package artifact
 
 import (
-	"crypto/hkdf"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"net/http"
+
+	"fairlead.dev/platform/hubsecret"
 )
 
 // ticketHeader carries the ticket of a download.
 const ticketHeader = "Fairlead-Artifact-Ticket"
 
-// ticketFormat keeps tickets apart from all else that is made with the hub secret.
-const ticketFormat = "fairlead artifact ticket 1"
-
 // Tickets are made by whoever knows which artifacts are meant for a cluster, and show that to others who know
 // the hub secret. A ticket is worth nothing without the cluster's own token, and says no more than that the
 // cluster was once told of this very content, so it doesn't end.
 type Tickets struct {
-	// Secret is that of the hub, read each time, so that it may change.
-	Secret func() (string, error)
+	Secret *hubsecret.File
 }
 
 // For returns what makes tickets for a cluster.
 func (t Tickets) For(cluster string) (func(Digest) string, error) {
-	secret, err := t.Secret()
-	if err != nil {
-		return nil, fmt.Errorf("make tickets: %w", err)
-	}
-	key, err := hkdf.Key(sha256.New, []byte(secret), nil, ticketFormat, sha256.Size)
-	if err != nil {
+	if _, err := t.Secret.First(); err != nil {
 		return nil, fmt.Errorf("make tickets: %w", err)
 	}
 	return func(d Digest) string {
-		mac := hmac.New(sha256.New, key)
-		// A digest has no other form and no NUL, so no two pairs run into the same bytes.
-		mac.Write([]byte(d))
-		mac.Write([]byte{0})
-		mac.Write([]byte(cluster))
-		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+		mac, err := t.Secret.Sign(hubsecret.Tickets, ticketFor(cluster, d))
+		if err != nil {
+			return "" // no: what was read stays in force
+		}
+		return base64.RawURLEncoding.EncodeToString(mac)
 	}, nil
 }
 
+// ticketFor is what is signed. A digest has no other form and no NUL, so no two pairs run into the same bytes.
+func ticketFor(cluster string, d Digest) []byte { return []byte(string(d) + "\x00" + cluster) }
+
 // Valid says whether a request has a ticket for an artifact and the cluster of its caller.
 func (t Tickets) Valid(r *http.Request, cluster string, d Digest) bool {
-	got := r.Header.Get(ticketHeader)
-	if got == "" || cluster == "" {
+	mac, err := base64.RawURLEncoding.DecodeString(r.Header.Get(ticketHeader))
+	if err != nil || len(mac) == 0 || cluster == "" {
 		return false
 	}
-	ticket, err := t.For(cluster)
-	return err == nil && hmac.Equal([]byte(got), []byte(ticket(d)))
+	ok, err := t.Secret.Verify(hubsecret.Tickets, ticketFor(cluster, d), mac)
+	return err == nil && ok
 }
 
 // WithTicket returns a client that shows a ticket; an empty one changes nothing.

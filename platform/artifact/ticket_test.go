@@ -1,19 +1,19 @@
 package artifact_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/hubsecret"
 )
 
 // A ticket opens one artifact to one cluster, where the same secret is known.
 func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 	t.Parallel()
-	secret := "the hub's secret"
-	tickets := artifact.Tickets{Secret: func() (string, error) { return secret, nil }}
+	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret")}
 	mine, other := digestOf([]byte("mine")), digestOf([]byte("other"))
 	ticket := func(cluster string) func(artifact.Digest) string {
 		f, err := tickets.For(cluster)
@@ -52,11 +52,15 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 			t.Errorf("opened by %s", name)
 		}
 	}
-	secret = "another one"
+	tickets.Secret = hubsecret.Text("another secret of the hub\nthe hub's secret")
+	if !valid(good, "edge-1", mine) {
+		t.Error("not opened while the secret before is accepted")
+	}
+	tickets.Secret = hubsecret.Text("another secret of the hub")
 	if valid(good, "edge-1", mine) {
 		t.Error("made with another secret")
 	}
-	tickets.Secret = func() (string, error) { return "", errors.New("gone") }
+	tickets.Secret = hubsecret.Open(filepath.Join(t.TempDir(), "gone"))
 	if valid(good, "edge-1", mine) {
 		t.Error("opened without a secret")
 	}

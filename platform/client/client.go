@@ -211,8 +211,15 @@ func (t authorizing) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("get token: %w", err)
 	}
+	header := req.Header.Clone()
+	if err := setToken(req.Context(), t.src, token, header); err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, err
+	}
 	req = req.Clone(req.Context())
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header = header
 	return t.RoundTripper.RoundTrip(req)
 }
 
@@ -228,6 +235,19 @@ func (i tokenInterceptor) authorize(ctx context.Context, header http.Header) err
 	token, err := i.src.Token(ctx)
 	if err != nil {
 		return connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("get token: %w", err))
+	}
+	if err := setToken(ctx, i.src, token, header); err != nil {
+		return connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	return nil
+}
+
+// setToken sets a token, and what its source wants beside it.
+func setToken(ctx context.Context, src identity.TokenSource, token string, header http.Header) error {
+	if more, ok := src.(identity.HeaderSource); ok {
+		if err := more.SetHeader(ctx, token, header); err != nil {
+			return err
+		}
 	}
 	header.Set("Authorization", "Bearer "+token)
 	return nil

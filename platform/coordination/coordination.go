@@ -76,6 +76,9 @@ type Member struct {
 	// URL is where the others reach it.
 	URL  string            `json:"url,omitempty"`
 	Meta map[string]string `json:"meta,omitempty"`
+	// Expires (Unix time in milliseconds) and MAC are of package members, and zero where that is not between. A store keeps them as they are.
+	Expires int64  `json:"expires,omitempty"`
+	MAC     string `json:"mac,omitempty"`
 }
 
 // Membership says which replicas live.

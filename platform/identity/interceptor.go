@@ -157,6 +157,9 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 		return nil, &refusal{connect.CodeUnauthenticated, problem}
 	}
 	id, err := verify(ctx, v, token)
+	if own, ok := v.(AudienceVerifier); ok && err == nil && id.Kind == KindService {
+		err = own.VerifyAudience(token, header)
+	}
 	if err != nil {
 		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrThrottled) {
 			call.rejected = err
@@ -193,6 +196,9 @@ func refuse(err error) *refusal {
 		if errors.Is(err, known) {
 			return &refusal{connect.CodeUnauthenticated, known.Error() + ": " + nextStep}
 		}
+	}
+	if errors.Is(err, ErrAudience) {
+		return &refusal{connect.CodeUnauthenticated, ErrAudience.Error() + ": services of the hub need the same version and hub secret; for an upgrade from a version without audiences, give --unsigned-members=accept"}
 	}
 	if errors.Is(err, ErrNotReady) {
 		return &refusal{connect.CodeUnavailable, "this service has not reached the console since it was installed: try again"}

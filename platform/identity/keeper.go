@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/hubsecret"
 )
 
 const (
@@ -34,8 +36,10 @@ type KeeperConfig struct {
 	Dir string
 	// Service is one of ServiceGitcache, ServiceDistributor, ServiceTunnel.
 	Service string
-	// Secret reads the hub secret; called whenever it is needed, so that it may change.
-	Secret func() (string, error)
+	// Secret is the hub secret. Its file is read whenever it is needed, so that it may change.
+	Secret *hubsecret.File
+	// Unbound accepts tokens of services that say not whom they are for, for one upgrade.
+	Unbound bool
 }
 
 // Keeper gives a hub service its identity: it exchanges the hub secret for a token, renews it,
@@ -50,6 +54,7 @@ type Keeper struct {
 	verifier BundleVerifier
 	unknown  chan struct{} // a token with an unknown key was seen: poll now
 	unsaved  bool          // the disk refused the last bundle; poll's own
+	audience Audience
 
 	mu      sync.Mutex // guards pollErr
 	pollErr error
@@ -65,10 +70,11 @@ func NewKeeper(cfg KeeperConfig, client consolev1connect.IdentityServiceClient, 
 	}
 	k := &Keeper{
 		cfg: cfg, client: client, log: log,
-		tokens:  NewTokenFile(filepath.Join(cfg.Dir, "token")),
-		unknown: make(chan struct{}, 1),
+		tokens:   NewTokenFile(filepath.Join(cfg.Dir, "token")),
+		unknown:  make(chan struct{}, 1),
+		audience: Audience{Service: cfg.Service, Secret: cfg.Secret, Unbound: cfg.Unbound},
 	}
-	k.renewer = NewRenewer(RenewerConfig{Tokens: k.tokens, Client: client, Obtain: k.exchange, Log: log})
+	k.renewer = NewRenewer(RenewerConfig{Tokens: k.tokens, Client: client, Header: k.SendTo(ServiceConsole), Obtain: k.exchange, Log: log})
 	if err := k.loadBundle(); err != nil {
 		// Worth as much as none: the console has a good one.
 		log.Warn("trust bundle on disk can't be used", "err", err)
@@ -138,6 +144,17 @@ func (k *Keeper) Verify(token string) (Identity, error) {
 	return id, err
 }
 
+// VerifyAudience implements AudienceVerifier.
+func (k *Keeper) VerifyAudience(token string, header http.Header) error {
+	return k.audience.VerifyAudience(token, header)
+}
+
+// BeReplica names this replica, for calls that are meant for it alone. Call it before anything is served.
+func (k *Keeper) BeReplica(id string) { k.audience.Replica = id }
+
+// SendTo is the source of this service's tokens for calls of another one.
+func (k *Keeper) SendTo(service string) HeaderSource { return SendTo(service, k, k.cfg.Secret) }
+
 // Token implements TokenSource. Before the first token it waits a few seconds.
 func (k *Keeper) Token(ctx context.Context) (string, error) {
 	token, err := k.tokens.Token(ctx)
@@ -158,9 +175,9 @@ func (k *Keeper) Token(ctx context.Context) (string, error) {
 
 // exchange turns the hub secret into a token.
 func (k *Keeper) exchange(ctx context.Context) (string, error) {
-	secret, err := k.cfg.Secret()
+	secret, err := k.cfg.Secret.First()
 	if err != nil {
-		return "", fmt.Errorf("read hub secret: %w", err)
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -219,7 +236,11 @@ func (k *Keeper) fetch(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := k.client.GetTrustBundle(authorized(ctx, token), &consolev1.GetTrustBundleRequest{})
+	ctx, err = authorized(ctx, k.SendTo(ServiceConsole), token)
+	if err != nil {
+		return err
+	}
+	answer, err := k.client.GetTrustBundle(ctx, &consolev1.GetTrustBundleRequest{})
 	if err != nil {
 		if connect.CodeOf(err) == connect.CodeUnauthenticated {
 			k.renewer.Kick()

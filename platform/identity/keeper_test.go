@@ -20,15 +20,16 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 )
 
-func secret() (string, error) { return hubSecret, nil }
+func secret() *hubsecret.File { return hubsecret.Text(hubSecret) }
 
 // runKeeper runs a keeper until the returned function is called.
 func runKeeper(t *testing.T, dir string, client consolev1connect.IdentityServiceClient, log *slog.Logger) (*identity.Keeper, func()) {
 	t.Helper()
-	k, err := identity.NewKeeper(identity.KeeperConfig{Dir: dir, Service: identity.ServiceGitcache, Secret: secret}, client, log)
+	k, err := identity.NewKeeper(identity.KeeperConfig{Dir: dir, Service: identity.ServiceGitcache, Secret: secret()}, client, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestKeeperWithTheWrongSecretSaysSo(t *testing.T) {
 		var log bytes.Buffer
 		const wrong = "not the hub's secret at all"
 		k, err := identity.NewKeeper(identity.KeeperConfig{
-			Dir: t.TempDir(), Service: identity.ServiceTunnel, Secret: func() (string, error) { return wrong, nil },
+			Dir: t.TempDir(), Service: identity.ServiceTunnel, Secret: hubsecret.Text(wrong),
 		}, c.serve(t), slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -358,9 +359,9 @@ func TestKeeperWithoutDisk(t *testing.T) {
 func TestNewKeeperRefuses(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []identity.KeeperConfig{
-		{Service: identity.ServiceTunnel, Secret: secret},
-		{Dir: "x", Secret: secret},
-		{Dir: "x", Service: "agent", Secret: secret},
+		{Service: identity.ServiceTunnel, Secret: secret()},
+		{Dir: "x", Secret: secret()},
+		{Dir: "x", Service: "agent", Secret: secret()},
 		{Dir: "x", Service: identity.ServiceTunnel},
 	} {
 		if _, err := identity.NewKeeper(cfg, nil, discard()); err == nil {

@@ -39,6 +39,8 @@ type RenewerConfig struct {
 	Tokens *TokenFile
 	// Client calls the console. It needs no credential of its own: the renewer sets the header.
 	Client consolev1connect.IdentityServiceClient
+	// Header, if set, adds what is sent beside the token.
+	Header HeaderSource
 	// Obtain gets a first token, and another one when the console refuses to renew: by joining, or
 	// from the hub secret. Nil: there must be a token, and a refused one needs a person.
 	Obtain func(context.Context) (string, error)
@@ -201,7 +203,11 @@ func (r *Renewer) renew(ctx context.Context) (string, error) {
 func (r *Renewer) ask(ctx context.Context, token string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := r.cfg.Client.RenewToken(authorized(ctx, token), &consolev1.RenewTokenRequest{})
+	ctx, err := authorized(ctx, r.cfg.Header, token)
+	if err != nil {
+		return "", err
+	}
+	answer, err := r.cfg.Client.RenewToken(ctx, &consolev1.RenewTokenRequest{})
 	if err != nil {
 		return "", fmt.Errorf("renew token: %w", err)
 	}

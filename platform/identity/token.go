@@ -133,9 +133,14 @@ func lifetime(token string) (issued time.Time, life time.Duration, err error) {
 	return issued, life, nil
 }
 
-// authorized returns a context whose calls carry the token.
-func authorized(ctx context.Context, token string) context.Context {
+// authorized returns a context whose calls carry the token, and what more, if that is not nil, sends beside it.
+func authorized(ctx context.Context, more HeaderSource, token string) (context.Context, error) {
 	ctx, info := connect.NewClientContext(ctx)
+	if more != nil {
+		if err := more.SetHeader(ctx, token, info.RequestHeader()); err != nil {
+			return nil, err
+		}
+	}
 	info.RequestHeader().Set("Authorization", "Bearer "+token)
-	return ctx
+	return ctx, nil
 }

@@ -3,11 +3,9 @@ package replica
 import (
 	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"strings"
 
 	"fairlead.dev/platform/flags"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 )
 
@@ -26,6 +24,8 @@ type Config struct {
 	RedisURL string
 	// AdvertiseURL is where the others reach this replica; empty: the URL of the listener.
 	AdvertiseURL string
+	// Unsigned says what becomes of members and tokens of services of before they were signed and bound.
+	Unsigned identity.Unsigned
 }
 
 // RegisterFlags adds the flags of the listener, with its default address, and those of the hub.
@@ -35,8 +35,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen, dataDir string) {
 	fs.StringVar(&c.DataDir, "data-dir", "", dataDir)
 	fs.StringVar(&c.ConsoleURL, "console-url", "", "`URL` of the console, such as https://hub.example.com:7400")
 	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
-	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with")
+	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, of which the first is used and all are accepted")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
+	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
 }
 
@@ -55,13 +56,4 @@ func (c *Config) Validate() error {
 		return nil
 	}
 	return flags.CheckURL("--advertise-url", c.AdvertiseURL)
-}
-
-// secret reads the hub secret each time that it is needed, so that it may change.
-func (c *Config) secret() (string, error) {
-	b, err := os.ReadFile(c.HubSecretFile)
-	if err != nil {
-		return "", fmt.Errorf("read hub secret: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,7 +25,10 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/members"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 )
@@ -50,6 +54,7 @@ type Replica struct {
 	LeaveLimit time.Duration
 
 	service string
+	secret  *hubsecret.File
 	cfg     Config
 	deps    Deps
 	http    *http.Client
@@ -61,7 +66,7 @@ type Replica struct {
 // New opens what is on the disk, and dials nothing. The service is one of the hub's, by its name in
 // package identity; kinds are what it follows of the catalog.
 func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
-	r = &Replica{service: service, cfg: cfg, deps: deps, Coordinator: deps.Coordinator, close: func() error { return nil }}
+	r = &Replica{service: service, cfg: cfg, deps: deps, secret: hubsecret.Open(cfg.HubSecretFile), Coordinator: deps.Coordinator, close: func() error { return nil }}
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile}); err != nil {
 		return nil, err
 	}
@@ -70,7 +75,7 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 	}
 	identities := consolev1connect.NewIdentityServiceClient(r.http, cfg.ConsoleURL, client.Options()...)
 	r.Keeper, err = identity.NewKeeper(identity.KeeperConfig{
-		Dir: r.Dir("identity"), Service: service, Secret: cfg.secret,
+		Dir: r.Dir("identity"), Service: service, Secret: r.secret, Unbound: cfg.Unsigned.Accepted(),
 	}, identities, deps.Log)
 	if err != nil {
 		return nil, err
@@ -89,6 +94,10 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 		}
 		r.close = r.Coordinator.Close
 	}
+	if cfg.Unsigned.Accepted() {
+		deps.Log.Warn(identity.AcceptsUnsigned)
+	}
+	r.Coordinator = members.Authenticate(r.Coordinator, members.Config{Secret: r.secret, Unsigned: cfg.Unsigned.Accepted(), Plain: r.plain, Log: deps.Log})
 	return r, nil
 }
 
@@ -98,27 +107,38 @@ func (r *Replica) Dir(name string) string { return filepath.Join(r.cfg.DataDir, 
 // HTTP is the client for Connect services of the hub, with Options.
 func (r *Replica) HTTP() *http.Client { return r.http }
 
-// Options are those of Connect clients that call as this service.
-func (r *Replica) Options() []connect.ClientOption {
-	return append(client.Options(), client.WithToken(r.Keeper))
+// Options are those of Connect clients that call the console as this service.
+func (r *Replica) Options() []connect.ClientOption { return r.OptionsTo(identity.ServiceConsole) }
+
+// OptionsTo are those of Connect clients that call another service as this one: the token is for that service only.
+func (r *Replica) OptionsTo(service string) []connect.ClientOption {
+	return append(client.Options(), client.WithToken(r.Keeper.SendTo(service)))
 }
 
 // Tickets are made and checked with the hub secret.
-func (r *Replica) Tickets() artifact.Tickets { return artifact.Tickets{Secret: r.cfg.secret} }
+func (r *Replica) Tickets() artifact.Tickets { return artifact.Tickets{Secret: r.secret} }
 
-// Relay hands users' requests on to other replicas, as this service.
-func (r *Replica) Relay() http.RoundTripper { return client.Authorize(r.relay, r.Keeper) }
+// Relay hands users' requests on to other replicas of this service, as this service.
+func (r *Replica) Relay() http.RoundTripper {
+	return client.Authorize(r.relay, r.Keeper.SendTo(r.service))
+}
 
-// Bytes is the client for plain requests to the hub, made as this service.
-func (r *Replica) Bytes() *http.Client {
-	return &http.Client{Transport: client.Authorize(r.http.Transport, r.Keeper), CheckRedirect: r.http.CheckRedirect}
+// BytesTo is the client for plain requests to another service of the hub, made as this one.
+func (r *Replica) BytesTo(service string) *http.Client {
+	return &http.Client{Transport: client.Authorize(r.http.Transport, r.Keeper.SendTo(service)), CheckRedirect: r.http.CheckRedirect}
+}
+
+// plain tells whether the others reach this service without TLS, at loopback: then the whole hub is on this machine.
+func (r *Replica) plain() bool {
+	u, err := url.Parse(r.Advertised())
+	return err == nil && u.Scheme == "http" && loopback.Host(u.Hostname())
 }
 
 // Serve says what the listener serves, to whom, and from when on. After an error nothing is left to end.
 func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
 	refusals := &audit.Refusals{Recorder: r.Audit, Log: r.deps.Log}
 	r.server, err = server.New(r.cfg.Server, server.Deps{
-		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.note,
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.note, Unsigned: r.cfg.Unsigned.Accepted(),
 	}, mounts...)
 	if err != nil {
 		return errors.Join(err, r.close())

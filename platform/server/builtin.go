@@ -168,9 +168,11 @@ func (s *Server) metrics(verifier identity.Verifier) http.Handler {
 type Version struct {
 	Service string `json:"service"`
 	Version string `json:"version"`
+	// UnsignedMembers says that --unsigned-members=accept is on.
+	UnsignedMembers bool `json:"unsignedMembers,omitempty"`
 }
 
 func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(Version{Service: s.name, Version: version.String()}) // Fails if the caller is gone.
+	_ = json.NewEncoder(w).Encode(Version{Service: s.name, Version: version.String(), UnsignedMembers: s.unsigned}) // Fails if the caller is gone.
 }

@@ -129,6 +129,7 @@ type Deps struct {
 	Policy    identity.Policy                  // Must have every procedure that is mounted.
 	Rejected  func(r *http.Request, why error) // Told of a request whose token is forged, expired or revoked, once it is answered.
 	Ready     func() error                     // Why the service should get no requests; nil: it is ready.
+	Unsigned  bool                             // The service accepts what older versions write to Redis and send: GET /version says so.
 	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
 }
 
@@ -142,6 +143,7 @@ type Server struct {
 	readiness    readiness
 	readyFunc    func() error
 	noteFunc     func() string
+	unsigned     bool
 	scrapers     telemetry.Scrapers
 	readMaxBytes int
 	drainDelay   time.Duration
@@ -177,6 +179,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		rejected:     deps.Rejected,
 		readyFunc:    deps.Ready,
 		noteFunc:     deps.Note,
+		unsigned:     deps.Unsigned,
 		readMaxBytes: cfg.ReadMaxBytes,
 		drainDelay:   cfg.DrainDelay,
 		drainLimit:   drainLimit,

@@ -37,7 +37,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 	}
 	hc := newHTTPClient(t)
 	for name, id := range callers {
-		call := caller(hc, r.url, r.sign(t, id))
+		call := caller(hc, r.url, r.sending(r.sign(t, id)))
 		for procedure, role := range rpc.Policy() {
 			if name == "agent" && procedure == consolev1connect.LoginServiceLeaveClusterProcedure {
 				continue // it would leave
@@ -52,7 +52,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 			}
 		}
 	}
-	nobody := caller(hc, r.url, "")
+	nobody := caller(hc, r.url, nil)
 	for procedure, role := range rpc.Policy() {
 		if code := nobody(t.Context(), procedure); (code == connect.CodeUnauthenticated) == (role == identity.RoleOpen) {
 			t.Errorf("%s without a token: %v", procedure, code)
@@ -120,10 +120,10 @@ func isJudged(method string) bool {
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is
 // whatever the procedure has to say about an empty request.
-func caller(hc *http.Client, url, token string) func(context.Context, string) connect.Code {
+func caller(hc *http.Client, url string, token identity.TokenSource) func(context.Context, string) connect.Code {
 	opts := client.Options()
-	if token != "" {
-		opts = append(opts, client.WithToken(identity.StaticToken(token)))
+	if token != nil {
+		opts = append(opts, client.WithToken(token))
 	}
 	return func(ctx context.Context, procedure string) connect.Code {
 		if strings.Contains(procedure, "/Watch") {

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +20,7 @@ import (
 	trail "fairlead.dev/platform/audit"
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/flags"
+	"fairlead.dev/platform/hubsecret"
 	identities "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -48,8 +48,6 @@ const (
 	defaultListen = "127.0.0.1:7400"
 	// readyTimeout bounds the look at the database behind /readyz.
 	readyTimeout = 2 * time.Second
-	// minHubSecret is the shortest hub secret that the API lets through.
-	minHubSecret = 16
 	// Files of the data folder, unless the configuration names others.
 	databaseFile, masterKeyFile, hubSecretFile = "console.db", "master.key", "hub.secret"
 )
@@ -67,6 +65,8 @@ type Config struct {
 	// HubSecretFile holds what hub services and administrators log in with; empty: hub.secret in
 	// DataDir, made at the first start.
 	HubSecretFile string
+	// Unsigned says what becomes of tokens of services of before tokens were bound.
+	Unsigned identities.Unsigned
 	// Advertise* are the URLs at which the hub is reached from outside of it. Console: empty is the
 	// URL of the listener.
 	AdvertiseConsole      string
@@ -94,7 +94,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the embedded database, master key and hub secret")
 	fs.StringVar(&c.DatabaseURL, "database-url", "", "sqlite:<file> or postgres://user:password@host/database; default: console.db in --data-dir")
 	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
-	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with; default: hub.secret in --data-dir, made at the first start")
+	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
+	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseConsole, "advertise-console", "", "`URL` at which agents and people reach the console; default: that of the listener")
 	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", flags.List(&c.AdvertiseGitcaches))
 	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", flags.List(&c.AdvertiseDistributors))
@@ -199,7 +200,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	refusals := &trail.Refusals{Recorder: s.recorder, Log: deps.Log}
-	s.authority = identity.New(s.store, box, func() (string, error) { return readSecret(cfg.HubSecretFile) }, deps.Log, nil)
+	s.authority = identity.New(s.store, box, hubsecret.Open(cfg.HubSecretFile), deps.Log, nil)
+	s.authority.Unbound = cfg.Unsigned.Accepted()
+	if cfg.Unsigned.Accepted() {
+		deps.Log.Warn(identities.AcceptsUnsigned)
+	}
 	s.authority.Refused = refusals.Login
 	s.hub = watch.New(s.store, deps.Log)
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
@@ -255,7 +260,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	mounts = append(mounts, server.HTTP("/", shown, identities.RoleOpen))
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
-		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready,
+		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(),
 	}, mounts...)
 	return s, err
 }
@@ -278,20 +283,8 @@ func prepare(cfg Config) (*seal.Box, error) {
 			return nil, err
 		}
 	}
-	_, err = readSecret(cfg.HubSecretFile)
+	_, err = hubsecret.Read(cfg.HubSecretFile)
 	return box, err
-}
-
-func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read hub secret: %w", err)
-	}
-	secret := strings.TrimSpace(string(text))
-	if len(secret) < minHubSecret {
-		return "", fmt.Errorf("hub secret in %s: must be at least %d characters; make one with `openssl rand -base64 32`", path, minHubSecret)
-	}
-	return secret, nil
 }
 
 // Listen binds the address, so that URL is known. Requests wait until Run.

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/parallel"
 	"fairlead.dev/platform/postgrestest"
 	"fairlead.dev/platform/server"
@@ -191,12 +192,17 @@ func newHTTPClient(t testing.TB) *http.Client {
 	return hc
 }
 
+// sending is the source of a token as its owner sends it: services of the hub say that it is for the console.
+func (r *running) sending(token string) identity.TokenSource {
+	return identitytest.SendTo(identity.ServiceConsole, token, r.secret)
+}
+
 // as returns the API for the owner of a token; "" is nobody.
 func (r *running) as(t testing.TB, token string) api {
 	t.Helper()
 	opts := client.Options()
 	if token != "" {
-		opts = append(opts, client.WithToken(identity.StaticToken(token)))
+		opts = append(opts, client.WithToken(r.sending(token)))
 	}
 	hc := newHTTPClient(t)
 	return api{

@@ -19,7 +19,7 @@ import (
 
 func (r *running) events(t testing.TB, token string) consolev1connect.EventServiceClient {
 	t.Helper()
-	return consolev1connect.NewEventServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	return consolev1connect.NewEventServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
 }
 
 // listEvents returns those that fit, the oldest first, page by page.

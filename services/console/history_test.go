@@ -31,7 +31,7 @@ type past struct {
 
 func (r *running) histories(t *testing.T, token string) consolev1connect.RevisionServiceClient {
 	t.Helper()
-	return consolev1connect.NewRevisionServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	return consolev1connect.NewRevisionServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
 }
 
 func newPast(t *testing.T, r *running) *past {

@@ -164,7 +164,7 @@ type lookOn struct {
 
 func (r *running) look(t testing.TB, token string, req *consolev1.WatchResourcesRequest) *lookOn {
 	t.Helper()
-	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
 	stream, err := c.WatchResources(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type syncing struct {
 
 func (r *running) syncing(t testing.TB, token string) syncing {
 	t.Helper()
-	opts, hc := append(client.Options(), client.WithToken(identity.StaticToken(token))), newHTTPClient(t)
+	opts, hc := append(client.Options(), client.WithToken(r.sending(token))), newHTTPClient(t)
 	return syncing{
 		api: r.as(t, token), levers: consolev1connect.NewSyncServiceClient(hc, r.url, opts...), objects: consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
 	}

@@ -27,7 +27,7 @@ const (
 
 func (r *running) tests(t testing.TB, token string) consolev1connect.TestServiceClient {
 	t.Helper()
-	return consolev1connect.NewTestServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	return consolev1connect.NewTestServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
 }
 
 func runTests(t testing.TB, c consolev1connect.TestServiceClient, service, id string) *consolev1.Service {

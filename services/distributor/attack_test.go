@@ -34,12 +34,15 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.buf.Write(p)
 }
 
-// has says whether something was logged.
-func (r *record) has(text string) bool {
+// text is all that was logged.
+func (r *record) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Contains(r.buf.String(), text)
+	return r.buf.String()
 }
+
+// has says whether something was logged.
+func (r *record) has(text string) bool { return strings.Contains(r.text(), text) }
 
 // refusals are the "<cluster> <digest>" of artifacts that were refused, at INFO.
 func (r *record) refusals(t *testing.T) []string {

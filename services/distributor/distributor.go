@@ -90,8 +90,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.hub = status.NewHub(console, s.plan.Truth, deps.Log)
 	s.gate = hold.New(console, s.replica.Catalog.Removals, deps.Log)
 	origin := edge.New(edge.Config{
-		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.Options(),
-		Bytes: s.replica.Bytes(), Store: s.store, Log: deps.Log,
+		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceGitcache),
+		Bytes: s.replica.BytesTo(identity.ServiceGitcache), Store: s.store, Log: deps.Log,
+		Published: s.published, Unsigned: cfg.Unsigned.Accepted(),
 	})
 	s.folders = folders.New(folders.Deps{Console: console, Plan: s.plan, Origin: origin, Store: s.store, Log: deps.Log})
 	s.resolve = resolve.New(s.plan, origin, s.learn, s.tracer, deps.Log)
@@ -102,6 +103,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return s, s.serve(origin)
+}
+
+// published is who published the heads of a source last, and in which epoch.
+func (s *Service) published(source string) (owner string, epoch int64) {
+	is, _ := s.replica.Catalog.Source(source)
+	return is.GetStatus().GetOwner(), is.GetStatus().GetEpoch()
 }
 
 // openState opens what is on the disk.

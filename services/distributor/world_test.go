@@ -35,8 +35,11 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/members"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -59,7 +62,9 @@ type world struct {
 	coord   coordination.Coordinator
 	client  *http.Client
 	poll    time.Duration
-	logged  io.Writer // where the distributor's log goes; nil: to the test's, if that is verbose
+	// unsigned is the distributor's switch for an upgrade.
+	unsigned identity.Unsigned
+	logged   io.Writer // where the distributor's log goes; nil: to the test's, if that is verbose
 
 	tracer trace.TracerProvider // of the distributor; nil: nothing is recorded
 
@@ -90,9 +95,14 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) join(id, url string) {
 	w.t.Helper()
-	if err := w.coord.Join(context.Background(), "gitcache", coordination.Member{ID: id, URL: url}, time.Hour); err != nil {
+	if err := w.members().Join(context.Background(), "gitcache", coordination.Member{ID: id, URL: url}, time.Hour); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// members is the coordination as the hub's services use it.
+func (w *world) members() coordination.Coordinator {
+	return members.Authenticate(w.coord, members.Config{Secret: hubsecret.Text(hubSecret), Log: slog.New(slog.DiscardHandler)})
 }
 
 // remote is a server that can go away and come back at its address.
@@ -168,7 +178,7 @@ func (w *world) startUnready() *edge {
 	}
 	s, err := distributor.New(distributor.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
-		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(),
+		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(), Unsigned: w.unsigned,
 	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: tel, Coordinator: w.coord})
 	if err != nil {
 		w.t.Fatal(err)
@@ -261,7 +271,7 @@ func (e *edge) as(id identity.Identity) *agent {
 }
 
 func (e *edge) with(token string) *agent {
-	src := identity.StaticToken(token)
+	src := identitytest.SendTo(identity.ServiceDistributor, token, hubSecret)
 	return &agent{
 		w: e.w, t: e.w.t, e: e, token: token,
 		rpc:  deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url, append(client.Options(), client.WithToken(src))...),
@@ -733,6 +743,12 @@ func (g *gitcache) Resolve(_ context.Context, req *artifactv1.ResolveRequest) (*
 }
 
 func (g *gitcache) result(q *artifactv1.Query) *artifactv1.Result {
+	r := g.content(q)
+	r.SourceUid = "uid-" + q.GetSource()
+	return r
+}
+
+func (g *gitcache) content(q *artifactv1.Query) *artifactv1.Result {
 	if g.failing != nil {
 		return &artifactv1.Result{Result: &artifactv1.Result_Error{Error: g.failing}}
 	}

@@ -88,6 +88,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.replica.Keeper.BeReplica(cfg.Replica)
 	if err := s.openState(); err != nil {
 		return nil, err
 	}
@@ -174,6 +175,7 @@ func (s *Service) serve() error {
 	from := origin.New(origin.Deps{
 		Catalog: s.sources, Mirrors: s.mirrors, Builder: s.builder, Peers: s.peers,
 		Owned:  s.owned,
+		Epoch:  s.epoch,
 		Repair: func(uid string) { s.owner.Repair(uid) },
 		Keeps:  s.keeps,
 	})

@@ -628,7 +628,7 @@ func TestADownloadFromAReplicaThatHangsEndsWithTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Join(t.Context(), identity.ServiceGitcache, coordination.Member{ID: "hung", URL: hung.URL}, time.Minute); err != nil {
+	if err := signing(c).Join(t.Context(), identity.ServiceGitcache, coordination.Member{ID: "hung", URL: hung.URL}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	n := f.start(t.TempDir(), c)
@@ -764,7 +764,7 @@ func TestOnlyDistributorsAndGitcachesGetContent(t *testing.T) {
 		"an agent": f.console.token(t, identity.KindAgent, "edge-1"), "a user": f.console.token(t, identity.KindUser, "ada"),
 		"a stranger": "nonsense", "the tunnel": f.console.token(t, identity.KindService, identity.ServiceTunnel),
 	} {
-		source := identity.StaticToken(token)
+		source := f.sending(token)
 		c := artifactv1connect.NewArtifactServiceClient(hc, n.url, append(client.Options(), client.WithToken(source))...)
 		if _, err := c.Resolve(t.Context(), &artifactv1.ResolveRequest{Queries: []*artifactv1.Query{{Source: "shop", Revision: "HEAD"}}}); err == nil {
 			t.Errorf("%s may resolve", name)

@@ -25,7 +25,10 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
+	"fairlead.dev/platform/members"
 	"fairlead.dev/platform/parallel"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
@@ -49,6 +52,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+const hubSecret = "0123456789abcdef0123456789abcdef"
+
+// sending is the source of a token as its owner sends it: services of the hub say that it is for gitcaches.
+func (f *fixture) sending(token string) identity.TokenSource {
+	return identitytest.SendTo(identity.ServiceGitcache, token, hubSecret)
+}
+
+// signing is a coordinator as a service of the hub uses it.
+func signing(c coordination.Coordinator) coordination.Coordinator {
+	return members.Authenticate(c, members.Config{Secret: hubsecret.Text(hubSecret), Log: slog.New(slog.DiscardHandler)})
+}
+
 // fixture is a Git server, a console and whatever gitcaches a test starts.
 type fixture struct {
 	t       *testing.T
@@ -63,7 +78,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, git: gittest.NewServer(t), console: newConsole(t), secret: filepath.Join(t.TempDir(), "secret")}
-	if err := os.WriteFile(f.secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+	if err := os.WriteFile(f.secret, []byte(hubSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.repo = f.git.NewRepo(t, "shop.git")
@@ -149,11 +164,11 @@ func (f *fixture) talkTo(n *node) *node {
 	}
 	f.t.Cleanup(hc.CloseIdleConnections)
 	as := func(kind identity.Kind, name string) []connect.ClientOption {
-		return append(client.Options(), client.WithToken(identity.StaticToken(f.console.token(f.t, kind, name))))
+		return append(client.Options(), client.WithToken(f.sending(f.console.token(f.t, kind, name))))
 	}
 	n.artifacts = artifactv1connect.NewArtifactServiceClient(hc, n.url, as(identity.KindService, identity.ServiceDistributor)...)
 	n.sources = n.sourcesAs(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}})
-	token := identity.StaticToken(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
+	token := f.sending(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
 	n.bytes = &http.Client{Transport: client.Authorize(hc.Transport, token)}
 	eventually(f.t, "the gitcache is ready", func() error {
 		req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, n.url+"/readyz", nil)
@@ -190,7 +205,7 @@ func (n *node) as(id identity.Identity) (*http.Client, []connect.ClientOption) {
 		n.f.t.Fatal(err)
 	}
 	n.f.t.Cleanup(hc.CloseIdleConnections)
-	return hc, append(client.Options(), client.WithToken(identity.StaticToken(token)))
+	return hc, append(client.Options(), client.WithToken(n.f.sending(token)))
 }
 
 // one starts the only gitcache, over an empty folder.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
 	"fairlead.dev/services/gitcache/internal/gittest"
@@ -22,7 +23,7 @@ func readyz(t *testing.T, f *fixture, url string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+f.console.token(t, identity.KindService, identity.ServiceDistributor))
+	req.Header = identitytest.Header(t, identity.ServiceGitcache, f.console.token(t, identity.KindService, identity.ServiceDistributor), hubSecret)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

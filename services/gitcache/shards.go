@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/hub"
@@ -50,7 +51,7 @@ func (s *Service) newPeers() *peers.Peers {
 	return peers.New(peers.Config{
 		Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL, Changed: s.reconsider,
 		Load: func() peers.Load { return peers.Load{Owned: s.owner.Totals().Owned, Copies: s.standby.Count()} },
-	}, peers.Deps{Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.Bytes()})
+	}, peers.Deps{Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.BytesTo(identity.ServiceGitcache)})
 }
 
 // reconsider looks again at who should own what: replicas came or went.

@@ -40,6 +40,12 @@ func (s *Service) newSources() *rpc.Sources {
 
 func (s *Service) rights() rights.Rights { return rights.Rights{Catalog: s.replica.Catalog} }
 
+// epoch is this replica's claim of a source; 0: it has none.
+func (s *Service) epoch(uid string) int64 {
+	state, _ := s.owner.State(uid)
+	return state.Epoch
+}
+
 func (s *Service) owned(uid string) bool {
 	state, _ := s.owner.State(uid)
 	return state.Owned

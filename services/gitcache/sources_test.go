@@ -129,7 +129,7 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 	wantCode(t, err, connect.CodeNotFound, `source "nope"`)
 
 	// A replica that is said to live and can't be reached is named.
-	if err := c.Join(t.Context(), identity.ServiceGitcache, coordination.Member{ID: "gone", URL: "http://127.0.0.1:1"}, time.Minute); err != nil {
+	if err := signing(c).Join(t.Context(), identity.ServiceGitcache, coordination.Member{ID: "gone", URL: "http://127.0.0.1:1"}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	silent := func(want ...string) {
@@ -256,7 +256,7 @@ func TestOnlyUsersAndGitcachesLookAtSources(t *testing.T) {
 	}
 	t.Cleanup(hc.CloseIdleConnections)
 	for name, may := range map[string]bool{identity.ServiceGitcache: true, identity.ServiceDistributor: false, identity.ServiceTunnel: false} {
-		as := gitcachev1connect.NewSourceServiceClient(hc, n.url, append(client.Options(), client.WithToken(identity.StaticToken(f.console.token(t, identity.KindService, name))))...)
+		as := gitcachev1connect.NewSourceServiceClient(hc, n.url, append(client.Options(), client.WithToken(f.sending(f.console.token(t, identity.KindService, name))))...)
 		_, list := as.ListSources(context.WithoutCancel(t.Context()), &gitcachev1.ListSourcesRequest{})
 		_, file := as.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Path: "a"})
 		for _, err := range []error{list, file} {

@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
@@ -52,6 +53,9 @@ func TestMain(m *testing.M) {
 	parallel.WaitingTests()
 	goleak.VerifyTestMain(m)
 }
+
+// hubSecret is that of all hubs of these tests.
+const hubSecret = "0123456789abcdef"
 
 // console is as much of a console as a tunnel needs.
 type console struct {
@@ -218,7 +222,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 		t.Fatal(err)
 	}
 	secret := filepath.Join(dir, "secret")
-	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(hubSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h := &hub{console: c, t: t, ca: ca, coordinate: coordinate, config: tunnel.Config{DrainTimeout: 20 * time.Second, Config: replica.Config{
@@ -367,7 +371,7 @@ func (h *hub) dial(at, token string, api http.HandlerFunc) *agent {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at, append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, token, hubSecret)))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := tunnels.Connect(ctx)
 	if err != nil {
@@ -426,7 +430,7 @@ func (h *hub) tunnels(as identity.Identity) tunnelv1connect.TunnelServiceClient 
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(hc.CloseIdleConnections)
-	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identity.StaticToken(h.sign(h.t, as))))...)
+	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, h.sign(h.t, as), hubSecret)))...)
 }
 
 // id is this replica's.

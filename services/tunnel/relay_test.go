@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -19,6 +20,7 @@ import (
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
 )
@@ -233,7 +235,7 @@ func TestWhoMayRelay(t *testing.T) {
 	for name, tt := range tests {
 		req := h.request("GET", "/relay/"+tt.cluster+"/api", nil)
 		if req.Header.Del("Authorization"); tt.token != "" {
-			req.Header.Set("Authorization", "Bearer "+tt.token)
+			maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, tt.token, hubSecret))
 		}
 		req.Header["Fairlead-User"] = tt.user
 		if resp, body := h.do(req); resp.StatusCode != tt.want {

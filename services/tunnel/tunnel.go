@@ -53,6 +53,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) serve() error {
 	var metrics *observe.Metrics
 	s.peers = directory.New(directory.Deps{Coordinator: s.replica.Coordinator, URL: s.replica.Advertised, Log: s.deps.Log})
+	s.replica.Keeper.BeReplica(s.peers.ID())
 	s.sessions = session.New(session.Deps{
 		Directory: s.peers, Properties: s.properties, Memory: container.MemoryLimit(os.DirFS("/")), Log: s.deps.Log,
 		Ended: func(err error) { metrics.SessionEnd(err) },
@@ -67,7 +68,7 @@ func (s *Service) serve() error {
 	})
 	deps := rpc.Deps{
 		Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
-		HTTP: s.replica.HTTP(), Options: s.replica.Options(), Log: s.deps.Log,
+		HTTP: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceTunnel), Log: s.deps.Log,
 	}
 	return s.replica.Serve(rpc.Policy(), s.ready,
 		// Lingering: sessions say GOAWAY and let requests finish before they end.

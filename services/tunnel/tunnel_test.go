@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -23,6 +24,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
 )
@@ -225,6 +227,9 @@ func TestWhoMayNotReachClusters(t *testing.T) {
 			req.Header.Del("Authorization")
 			if tt.authorization != "" {
 				req.Header.Set("Authorization", tt.authorization)
+			}
+			if token, ok := strings.CutPrefix(tt.authorization, "Bearer "); ok {
+				maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, token, hubSecret))
 			}
 			if name == "token in cookie" {
 				req.Header.Set("Cookie", "token="+h.user())

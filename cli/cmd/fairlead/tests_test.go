@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // distributor is what a test says in the name of clusters.
@@ -43,7 +44,7 @@ func newDistributor(t *testing.T, url, secretFile string) *distributor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := append(client.Options(), client.WithToken(identity.StaticToken(got.GetToken().GetToken())))
+	opts := append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceConsole, got.GetToken().GetToken(), string(secret))))
 	return &distributor{t, consolev1connect.NewStatusServiceClient(hc, url, opts...), consolev1connect.NewObjectServiceClient(hc, url, opts...)}
 }
 

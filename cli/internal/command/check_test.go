@@ -31,3 +31,24 @@ func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckFailsWhileUnsignedMembersAreAccepted(t *testing.T) {
+	t.Parallel()
+	for body, bad := range map[string]bool{
+		`{"service":"tunnel","version":"v1"}`:                        false,
+		`{"service":"tunnel","version":"v1","unsignedMembers":true}`: true,
+	} {
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/version" {
+				fmt.Fprint(w, body)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}))
+		t.Cleanup(service.Close)
+		got := checkService(t.Context(), &hub.Hub{HTTP: service.Client()}, "tunnel", service.URL)
+		if got.wrong != bad || strings.Contains(got.text, "--unsigned-members=accept") != bad {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+}

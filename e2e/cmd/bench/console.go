@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 )
 
@@ -109,7 +110,7 @@ func (c *consoleUnderTest) login(ctx context.Context, secretFile string) error {
 			}
 			c.people = append(c.people, append(client.Options(), client.WithToken(identity.StaticToken(person.GetToken().GetToken()))))
 		}
-		c.hub = append(client.Options(), client.WithToken(identity.StaticToken(hub.GetToken().GetToken())))
+		c.hub = append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole, identity.StaticToken(hub.GetToken().GetToken()), hubsecret.Text(text))))
 		return nil
 	})
 }

@@ -2,10 +2,12 @@
 package identitytest
 
 import (
+	"net/http"
 	"sync"
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 )
 
@@ -81,4 +83,19 @@ func (a *Authority) Revoke(subject string) {
 	if err := a.Update(a.bundle()); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// SendTo is the source of a token as a service of the hub sends it to another one.
+func SendTo(service, token, hubSecret string) identity.TokenSource {
+	return identity.SendTo(service, identity.StaticToken(token), hubsecret.Text(hubSecret))
+}
+
+// Header is what goes with such a token, for requests that are made by hand.
+func Header(t testing.TB, service, token, hubSecret string) http.Header {
+	t.Helper()
+	header := http.Header{"Authorization": {"Bearer " + token}}
+	if err := identity.SendTo(service, identity.StaticToken(token), hubsecret.Text(hubSecret)).SetHeader(t.Context(), token, header); err != nil {
+		t.Fatal(err)
+	}
+	return header
 }

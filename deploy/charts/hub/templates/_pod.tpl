@@ -73,6 +73,9 @@ spec:
         {{- with $root.Values.trustedProxies }}
         - --trusted-proxies={{ join "," . }}
         {{- end }}
+        {{- if ne $root.Values.unsignedMembers "refuse" }}
+        - --unsigned-members={{ $root.Values.unsignedMembers }}
+        {{- end }}
         {{- if $root.Values.secrets.metrics }}
         - --metrics-token-file=/run/fairlead/metrics/metrics.token
         {{- end }}

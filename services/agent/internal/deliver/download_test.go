@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
 )
@@ -22,7 +23,7 @@ import (
 // With distributors that give nothing the content comes from a gitcache, for the ticket of its delivery.
 func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
 	t.Parallel()
-	tickets := artifact.Tickets{Secret: func() (string, error) { return "the hub's secret", nil }}
+	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret")}
 	origin, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,17 +10,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
@@ -84,12 +84,14 @@ type Authority struct {
 	store     *store.Store
 	box       *seal.Box
 	log       *slog.Logger
-	hubSecret func() (string, error)
+	hubSecret *hubsecret.File
 	now       func() time.Time
 	throttle  *throttle
 	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
 	tokens    *apiTokens
 	verifier  identity.BundleVerifier
+	// Unbound accepts tokens of services that say not whom they are for, for one upgrade.
+	Unbound bool
 	// Refused is told of each wrong credential, before anything runs; nil: nobody is.
 	Refused func(ctx context.Context, peer, what string)
 
@@ -105,9 +107,8 @@ type Authority struct {
 	bundle identity.Bundle
 }
 
-// New returns an authority. hubSecret reads the secret that all hub services share, each time it
-// is needed, so that it can change. now is the clock; nil: time.Now.
-func New(s *store.Store, box *seal.Box, hubSecret func() (string, error), log *slog.Logger, now func() time.Time) *Authority {
+// New returns an authority. hubSecret is the secret that all hub services share. now is the clock; nil: time.Now.
+func New(s *store.Store, box *seal.Box, hubSecret *hubsecret.File, log *slog.Logger, now func() time.Time) *Authority {
 	if now == nil {
 		now = time.Now
 	}
@@ -247,6 +248,12 @@ func (a *Authority) VerifyFrom(remote, token string) (identity.Identity, error) 
 	return id, err
 }
 
+// VerifyAudience implements identity.AudienceVerifier.
+func (a *Authority) VerifyAudience(token string, header http.Header) error {
+	own := identity.Audience{Service: identity.ServiceConsole, Secret: a.hubSecret, Unbound: a.Unbound}
+	return own.VerifyAudience(token, header)
+}
+
 // Bundle is what others verify by.
 func (a *Authority) Bundle() identity.Bundle {
 	a.mu.Lock()
@@ -284,13 +291,11 @@ func (a *Authority) ExchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 	if err := a.admit(peer); err != nil {
 		return Token{}, err
 	}
-	want, err := a.hubSecret()
+	right, err := a.hubSecret.Accepts(secret)
 	if err != nil {
-		return Token{}, fmt.Errorf("read hub secret: %w", err)
+		return Token{}, err
 	}
-	// Hashes have one length, so the comparison tells nothing, not even that.
-	got, wanted := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(want))
-	if want == "" || subtle.ConstantTimeCompare(got[:], wanted[:]) != 1 {
+	if !right {
 		a.reject(ctx, peer, "hub secret")
 		return Token{}, refuse(Unauthenticated, "the hub secret is wrong: use the one in the console's --hub-secret-file")
 	}

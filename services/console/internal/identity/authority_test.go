@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/hubsecret"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
@@ -40,7 +41,7 @@ func newAuthorityAt(t *testing.T, now func() time.Time) (*Authority, *store.Stor
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	a := New(s, box, func() (string, error) { return secret, nil }, log, nil)
+	a := New(s, box, hubsecret.Text(secret), log, nil)
 	if err := a.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -53,7 +54,11 @@ type Config struct {
 	Options      []connect.ClientOption
 	Bytes        *http.Client // for artifacts: sends the credential itself
 	Store        *artifact.Store
-	Log          *slog.Logger
+	// Published is what the catalog says of a source: who published its heads last, as the console has it in SQL, and in which epoch.
+	Published func(source string) (owner string, epoch int64)
+	// Unsigned accepts answers that do not say what they stand on, for one upgrade.
+	Unsigned bool
+	Log      *slog.Logger
 }
 
 // Edge asks gitcaches. Safe for concurrent use.
@@ -76,31 +81,47 @@ func New(cfg Config) *Edge {
 
 var errNoGitcache = errors.New("no gitcache is known: none has joined, and --gitcache-urls names none")
 
-// origins returns the URLs of gitcaches, the owner of the source first if it is known.
-func (e *Edge) origins(ctx context.Context, sourceUID string) []string {
+// origin is a gitcache that can be asked.
+type origin struct {
+	url     string
+	replica string // its name; empty: only the configuration knows it, and it may be any of several
+}
+
+// calling returns a context whose calls are for this gitcache and no other one.
+func (o origin) calling(ctx context.Context) context.Context {
+	return identity.ForReplica(ctx, o.replica)
+}
+
+// origins returns the gitcaches, the owner of the source first if it is known: the one that published last, or if that is gone
+// the one that coordination says holds the lease, which is a hint.
+func (e *Edge) origins(ctx context.Context, source, sourceUID string) []origin {
 	members, up := e.known(ctx)
 	owner := ""
-	if sourceUID != "" && up {
+	if source != "" {
+		owner, _ = e.cfg.Published(source)
+	}
+	lives := slices.ContainsFunc(members, func(m coordination.Member) bool { return m.ID == owner })
+	if sourceUID != "" && up && !lives {
 		owner, _ = e.cfg.Coordination.Holder(ctx, "source/"+sourceUID) // any gitcache will do
 	}
-	var urls []string
+	var all []origin
 	for _, m := range members {
 		if err := client.CheckPeer(m.URL); err != nil {
 			e.cfg.Log.Warn("gitcache has an address that is not used", "gitcache", m.ID, "err", err)
 			continue
 		}
 		if m.ID == owner {
-			urls = slices.Insert(urls, 0, m.URL)
+			all = slices.Insert(all, 0, origin{m.URL, m.ID})
 		} else {
-			urls = append(urls, m.URL)
+			all = append(all, origin{m.URL, m.ID})
 		}
 	}
 	for _, u := range e.cfg.Static {
-		if !slices.Contains(urls, u) {
-			urls = append(urls, u)
+		if !slices.ContainsFunc(all, func(o origin) bool { return o.url == u }) {
+			all = append(all, origin{url: u})
 		}
 	}
-	return urls
+	return all
 }
 
 // known returns the members of the group, from memory while that is fresh or there is nothing better,
@@ -132,8 +153,8 @@ func (e *Edge) Resolve(ctx context.Context, wants []plan.Want) []plan.Answer {
 		answers[w] = unavailable(w, errNoGitcache.Error())
 	}
 	open := wants
-	for _, origin := range e.origins(ctx, wants[0].SourceUID) {
-		open = e.ask(ctx, origin, open, answers)
+	for _, from := range e.origins(ctx, wants[0].Source, wants[0].SourceUID) {
+		open = e.ask(ctx, from, open, answers)
 		if len(open) == 0 {
 			break
 		}
@@ -146,7 +167,7 @@ func (e *Edge) Resolve(ctx context.Context, wants []plan.Want) []plan.Answer {
 }
 
 // ask asks one gitcache and returns what another one may know better.
-func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answers map[plan.Want]plan.Answer) (open []plan.Want) {
+func (e *Edge) ask(ctx context.Context, from origin, wants []plan.Want, answers map[plan.Want]plan.Answer) (open []plan.Want) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	req := &artifactv1.ResolveRequest{}
@@ -155,16 +176,16 @@ func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answer
 			Source: w.Source, Revision: w.Commit, Path: w.Path, Include: w.Include.Lines(), Ignore: w.Ignore.Lines(),
 		})
 	}
-	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, origin, e.cfg.Options...).Resolve(ctx, req)
+	resp, err := artifactv1connect.NewArtifactServiceClient(e.cfg.RPC, from.url, e.cfg.Options...).Resolve(from.calling(ctx), req)
 	if err == nil && len(resp.GetResults()) != len(wants) {
 		err = fmt.Errorf("got %d results for %d queries", len(resp.GetResults()), len(wants))
 	}
 	for i, w := range wants {
 		a := unavailable(w, "")
 		if err != nil {
-			a = unavailable(w, fmt.Sprintf("%s does not answer: %v", host(origin), err))
+			a = unavailable(w, fmt.Sprintf("%s does not answer: %v", from.host(), err))
 		} else {
-			a = answer(w, resp.GetResults()[i])
+			a = e.answer(w, resp.GetResults()[i])
 		}
 		answers[w] = a
 		if a.Failure != nil && a.Failure.Kind == plan.Unavailable {
@@ -174,8 +195,8 @@ func (e *Edge) ask(ctx context.Context, origin string, wants []plan.Want, answer
 	return open
 }
 
-func host(origin string) string {
-	if u, err := url.Parse(origin); err == nil {
+func (o origin) host() string {
+	if u, err := url.Parse(o.url); err == nil {
 		return u.Host
 	}
 	return "a gitcache"
@@ -185,8 +206,17 @@ func unavailable(w plan.Want, text string) plan.Answer {
 	return plan.Answer{Want: w, Failure: &plan.Failure{Kind: plan.Unavailable, Text: text}}
 }
 
-// answer reads a result. A digest is only taken if it is one.
-func answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+// answer reads a result. It is held against what is published: a gitcache whose catalog has another source of that name, or an owner
+// before the one that published last, answers nothing, good or bad. A digest is only taken if it is one.
+func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+	_, published := e.cfg.Published(w.Source)
+	switch {
+	case r.GetError().GetReason() == artifactv1.ResolveError_REASON_UNKNOWN_SOURCE, r.GetSourceUid() == "" && e.cfg.Unsigned:
+	case r.GetSourceUid() != w.SourceUID:
+		return unavailable(w, fmt.Sprintf("the answer is about source %.40q with this name, want %.40q", r.GetSourceUid(), w.SourceUID))
+	case r.GetEpoch() < published:
+		return unavailable(w, fmt.Sprintf("the answer is of epoch %d of the source, and epoch %d is published", r.GetEpoch(), published))
+	}
 	if r.GetSubmodules() != w.Submodules && r.GetError().GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
 		// An answer for good to another question: what it says would stay until the next commit.
 		return unavailable(w, "its catalog says otherwise of the source's submodules, or is behind")
@@ -220,7 +250,7 @@ func kind(r artifactv1.ResolveError_Reason) plan.Kind {
 // through then.
 func (e *Edge) Warm(ctx context.Context, w plan.Want, d artifact.Digest) error {
 	b, err := e.cfg.Store.Fill(ctx, d, func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-		return e.fetch(ctx, e.origins(ctx, w.SourceUID), d)
+		return e.fetch(ctx, e.origins(ctx, w.Source, w.SourceUID), d)
 	})
 	if errors.Is(err, artifact.ErrNoSpace) {
 		e.cfg.Log.Warn("no space for an artifact: its bytes will be passed through", "digest", d, "err", err)
@@ -234,10 +264,10 @@ func (e *Edge) Warm(ctx context.Context, w plan.Want, d artifact.Digest) error {
 
 // Fetch brings an artifact from whichever gitcache has it; it is an artifact.FetchFunc.
 func (e *Edge) Fetch(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-	return e.fetch(ctx, e.origins(ctx, ""), d)
+	return e.fetch(ctx, e.origins(ctx, "", ""), d)
 }
 
-func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (r io.ReadCloser, err error) {
+func (e *Edge) fetch(ctx context.Context, origins []origin, d artifact.Digest) (r io.ReadCloser, err error) {
 	select {
 	case e.fetching <- struct{}{}:
 	case <-ctx.Done():
@@ -249,16 +279,16 @@ func (e *Edge) fetch(ctx context.Context, origins []string, d artifact.Digest) (
 		}
 	}()
 	last := errNoGitcache
-	for _, origin := range origins {
-		r, err := artifact.Fetch(ctx, e.cfg.Bytes, origin, d, 0)
+	for _, from := range origins {
+		r, err := artifact.Fetch(from.calling(ctx), e.cfg.Bytes, from.url, d, 0)
 		if err == nil {
 			return &fetch{ReadCloser: r, end: sync.OnceFunc(func() { <-e.fetching })}, nil
 		}
-		last = fmt.Errorf("%s: %w", host(origin), err)
+		last = fmt.Errorf("%s: %w", from.host(), err)
 	}
 	if errors.Is(last, artifact.ErrNotFound) {
 		// A service is meant to have it: a gitcache that has just started finds it yet.
-		return nil, fmt.Errorf("no gitcache has the artifact yet (%s)", host(origins[len(origins)-1]))
+		return nil, fmt.Errorf("no gitcache has the artifact yet (%s)", origins[len(origins)-1].host())
 	}
 	return nil, last
 }

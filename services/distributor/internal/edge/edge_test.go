@@ -18,9 +18,12 @@ import (
 // What a gitcache answers is checked: a name is no digest, and another commit is no answer.
 func TestAnswersAreNotTrusted(t *testing.T) {
 	t.Parallel()
-	w := plan.Want{Source: "shop", Commit: "1111111"}
+	w := plan.Want{Source: "shop", SourceUID: "uid-shop", Commit: "1111111"}
+	epoch := int64(5)
+	e := New(Config{Published: func(string) (string, int64) { return "gitcache-1", epoch }})
+	answer := e.answer
 	resolved := func(digest, commit string) *artifactv1.Result {
-		return &artifactv1.Result{Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
+		return &artifactv1.Result{SourceUid: "uid-shop", Epoch: 5, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
 			Revision: &artifactv1.Revision{Commit: commit}, Artifact: &artifactv1.Artifact{Digest: digest},
 		}}}
 	}
@@ -30,7 +33,12 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 	}
 	withSubmodules := resolved(good, "1111111")
 	withSubmodules.Submodules = true
-	refusedWith := &artifactv1.Result{Submodules: true, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED}}}
+	refusedWith := &artifactv1.Result{Submodules: true, SourceUid: "uid-shop", Epoch: 6, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED}}}
+	changed := func(change func(*artifactv1.Result)) *artifactv1.Result {
+		r := resolved(good, "1111111")
+		change(r)
+		return r
+	}
 	for name, r := range map[string]*artifactv1.Result{
 		// It would stay until the next commit, and is about another content.
 		"with submodules": withSubmodules, "refused with submodules": refusedWith,
@@ -38,11 +46,28 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 		"path":           resolved("sha256:../../../etc/passwd", "1111111"),
 		"another commit": resolved(good, "2222222"),
 		"nothing":        {},
-		"nil":            nil,
+		"another source": changed(func(r *artifactv1.Result) { r.SourceUid = "uid-before" }),
+		"no source":      changed(func(r *artifactv1.Result) { r.SourceUid = "" }),
+		"an old owner":   changed(func(r *artifactv1.Result) { r.Epoch = 4 }),
+		"a foreign no": {SourceUid: "uid-before", Epoch: 9, Result: &artifactv1.Result_Error{
+			Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_PATH_NOT_FOUND},
+		}},
+		"nil": nil,
 	} {
 		if a := answer(w, r); a.Failure == nil || a.Failure.Kind != plan.Unavailable {
 			t.Errorf("%s: got %+v", name, a)
 		}
+	}
+	if a := answer(w, changed(func(r *artifactv1.Result) { r.Epoch = 6 })); a.Failure != nil {
+		t.Errorf("an owner that has not published yet: %+v", a)
+	}
+	old := New(Config{Published: e.cfg.Published, Unsigned: true})
+	bare := changed(func(r *artifactv1.Result) { r.SourceUid, r.Epoch = "", 0 })
+	if a := old.answer(w, bare); a.Failure != nil {
+		t.Errorf("an old gitcache during an upgrade: %+v", a)
+	}
+	if a := old.answer(w, changed(func(r *artifactv1.Result) { r.SourceUid = "uid-before" })); a.Failure == nil {
+		t.Error("another source during an upgrade")
 	}
 	w.Submodules = true
 	if a := answer(w, withSubmodules); a.Failure != nil {
@@ -84,7 +109,11 @@ func TestGitcachesKnownBeforeAreAskedUntilOthersAreKnown(t *testing.T) {
 			{"one has joined again", told{members: []coordination.Member{member("b")}}, []string{"https://b"}},
 		} {
 			*redis = step.said
-			if got := e.origins(t.Context(), ""); !slices.Equal(got, step.want) {
+			var got []string
+			for _, o := range e.origins(t.Context(), "", "") {
+				got = append(got, o.url)
+			}
+			if !slices.Equal(got, step.want) {
 				t.Errorf("%s: %q", step.what, got)
 			}
 			<-time.After(membersTTL)

@@ -185,7 +185,7 @@ func (c *Catalog) Published() []origin.Source {
 
 func originSource(s *consolev1.Source) origin.Source {
 	return origin.Source{
-		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
+		UID: s.GetMetadata().GetUid(), Epoch: s.GetStatus().GetEpoch(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
 		Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
 	}
 }

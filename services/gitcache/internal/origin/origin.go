@@ -42,6 +42,9 @@ type Answer struct {
 	Err      *Error
 	// Submodules tells whether they belong to the content, by the catalog of who answers.
 	Submodules bool
+	// SourceUID and Epoch are what the answer stands on, by the catalog of who answers, or by its own claim of the source.
+	SourceUID string
+	Epoch     int64
 }
 
 // Reason sorts errors.
@@ -69,6 +72,7 @@ func (e *Error) Error() string { return e.Message }
 // Source is what the catalog knows of one.
 type Source struct {
 	UID        string
+	Epoch      int64         // of who published last
 	Submodules bool          // are fetched, and belong to the content
 	Heads      []mirror.Head // as published last
 	// Problem is what is wrong with it, in words; empty: nothing.
@@ -90,6 +94,8 @@ type Deps struct {
 	Peers   Peers
 	// Owned tells whether this replica fetches the source: then its own heads are the newest.
 	Owned func(uid string) bool
+	// Epoch is this replica's own claim of a source; 0: it has none.
+	Epoch func(uid string) int64
 	// Repair asks for a poll of a source whose mirror is damaged.
 	Repair func(uid string)
 	// Keeps tells whether this replica should hold a source's content; nil: all of it.
@@ -136,7 +142,7 @@ func (o *Origin) local(ctx context.Context, q Query) Answer {
 		return failed(UnknownSource, "source %q is not in the catalog. Apply it, or correct the name", q.Source)
 	}
 	a := o.answer(ctx, s, q)
-	a.Submodules = s.Submodules
+	a.Submodules, a.SourceUID, a.Epoch = s.Submodules, s.UID, max(s.Epoch, o.deps.Epoch(s.UID))
 	return a
 }
 

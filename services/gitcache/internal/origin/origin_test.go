@@ -100,7 +100,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = builder.Close() })
 	w.origin = origin.New(origin.Deps{
 		Catalog: w.hub, Mirrors: mirrors, Builder: builder, Peers: w.hub,
-		Owned: func(string) bool { return w.owned }, Repair: func(string) {}, Keeps: func(string) bool { return w.keeps },
+		Owned: func(string) bool { return w.owned }, Epoch: func(string) int64 { return 0 }, Repair: func(string) {}, Keeps: func(string) bool { return w.keeps },
 	})
 	return w
 }

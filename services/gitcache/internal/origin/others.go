@@ -40,7 +40,7 @@ func (o *Origin) askOthers(ctx context.Context, queries []Query, answers []Answe
 				return // what is said already is still right
 			}
 			for i, p := range places {
-				if got[i].better() {
+				if got[i].better() && s.covers(got[i]) {
 					answers[p] = got[i]
 				}
 			}
@@ -56,6 +56,12 @@ func (s Source) pinned(q Query) Query {
 		q.Revision = h.Commit.String()
 	}
 	return q
+}
+
+// covers tells whether another replica's answer is about this source, and of an epoch that nothing newer was published in. What says
+// neither is of an older version.
+func (s Source) covers(a Answer) bool {
+	return a.SourceUID == "" || a.SourceUID == s.UID && a.Epoch >= s.Epoch
 }
 
 // better tells an answer of another replica that says more than that it is not here.

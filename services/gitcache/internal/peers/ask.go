@@ -51,7 +51,7 @@ func (p *Peers) Resolve(ctx context.Context, uid string, queries []origin.Query)
 
 // ask asks one peer. It answers from what it has.
 func (p *Peers) ask(ctx context.Context, m coordination.Member, queries []origin.Query) ([]origin.Answer, error) {
-	client := artifactv1connect.NewArtifactServiceClient(p.client, m.URL, connect.WithReadMaxBytes(wire.MaxAnswerBytes))
+	client := artifactv1connect.NewArtifactServiceClient(p.HTTP(m), m.URL, connect.WithReadMaxBytes(wire.MaxAnswerBytes))
 	resp, err := client.Resolve(ctx, wire.Request(queries))
 	if err == nil && len(resp.GetResults()) != len(queries) {
 		err = fmt.Errorf("%d answers to %d questions", len(resp.GetResults()), len(queries))
@@ -113,7 +113,7 @@ func (p *Peers) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, err
 	_ = inTurn(ctx, p.Others(), func(asking context.Context, m coordination.Member) error {
 		one, cut := context.WithCancel(life)
 		keep := context.AfterFunc(asking, cut)
-		r, err := artifact.Fetch(one, p.client, m.URL, d, 0)
+		r, err := artifact.Fetch(one, p.HTTP(m), m.URL, d, 0)
 		if err != nil {
 			cut()
 			if !errors.Is(err, artifact.ErrNotFound) && asking.Err() == nil {

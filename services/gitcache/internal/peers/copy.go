@@ -30,7 +30,7 @@ const (
 )
 
 func (p *Peers) handoffs(m coordination.Member) gitcachev1connect.HandoffServiceClient {
-	return gitcachev1connect.NewHandoffServiceClient(p.client, m.URL, connect.WithReadMaxBytes(maxManifestBytes))
+	return gitcachev1connect.NewHandoffServiceClient(p.HTTP(m), m.URL, connect.WithReadMaxBytes(maxManifestBytes))
 }
 
 // Copy begins to read what a peer has of a source. The caller closes it.
@@ -140,7 +140,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 // OpenAt opens an artifact at one peer.
 func (p *Peers) OpenAt(ctx context.Context, from coordination.Member, d artifact.Digest) (io.ReadCloser, error) {
-	return artifact.Fetch(ctx, p.client, from.URL, d, 0)
+	return artifact.Fetch(ctx, p.HTTP(from), from.URL, d, 0)
 }
 
 // Offer tells a peer to take a source, or to get ready for it.

@@ -92,6 +92,21 @@ func (p *Peers) OwnerMember(ctx context.Context, uid string) (coordination.Membe
 	return p.member(ctx, holder)
 }
 
-// HTTP is the client for requests to other replicas. They are made as this service, and marked as
+// HTTP is the client for requests to another replica. They are made as this service, for that replica only, and marked as
 // forwarded: who gets one answers from what it has.
-func (p *Peers) HTTP() *http.Client { return p.client }
+func (p *Peers) HTTP(m coordination.Member) *http.Client {
+	hc := *p.client
+	hc.Transport = forReplica{p.client.Transport, m.ID}
+	return &hc
+}
+
+// forReplica sends tokens that are for one replica.
+type forReplica struct {
+	http.RoundTripper
+
+	id string
+}
+
+func (t forReplica) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.RoundTripper.RoundTrip(r.WithContext(identity.ForReplica(r.Context(), t.id)))
+}

@@ -11,7 +11,7 @@ import (
 )
 
 func (p *Peers) shards(at coordination.Member) gitcachev1connect.ShardServiceClient {
-	return gitcachev1connect.NewShardServiceClient(p.client, at.URL, connect.WithReadMaxBytes(maxManifestBytes))
+	return gitcachev1connect.NewShardServiceClient(p.HTTP(at), at.URL, connect.WithReadMaxBytes(maxManifestBytes))
 }
 
 // SetDraining hands the call on to the replica that it is about.

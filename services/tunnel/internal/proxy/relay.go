@@ -104,7 +104,7 @@ func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Respons
 		return nil, unsentError{err}
 	}
 	var sent atomic.Bool
-	ctx := httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	ctx := httptrace.WithClientTrace(identity.ForReplica(out.Context(), to.ID), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req := out.Clone(ctx)
 	below := strings.TrimSuffix(base.EscapedPath(), "/") + RelayPrefix + x.cluster
 	req.URL.Scheme, req.URL.Host, req.Host = base.Scheme, base.Host, base.Host

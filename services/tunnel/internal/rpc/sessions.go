@@ -112,7 +112,7 @@ func (s *service) ask(ctx context.Context, r directory.Replica) ([]*tunnelv1.Ses
 	err := client.CheckPeer(r.URL)
 	if err == nil {
 		var resp *tunnelv1.ListSessionsResponse
-		if resp, err = tunnelv1connect.NewTunnelServiceClient(s.HTTP, r.URL, s.Options...).ListSessions(ctx, &tunnelv1.ListSessionsRequest{}); err == nil {
+		if resp, err = tunnelv1connect.NewTunnelServiceClient(s.HTTP, r.URL, s.Options...).ListSessions(identity.ForReplica(ctx, r.ID), &tunnelv1.ListSessionsRequest{}); err == nil {
 			return resp.GetSessions(), nil
 		}
 	}

@@ -32,7 +32,7 @@ const (
 type Peers interface {
 	OwnerMember(ctx context.Context, uid string) (coordination.Member, bool)
 	Others() []coordination.Member
-	HTTP() *http.Client
+	HTTP(m coordination.Member) *http.Client
 }
 
 // Replicas asks other replicas.
@@ -45,7 +45,7 @@ type Replica struct {
 }
 
 func (r Replicas) at(m coordination.Member) Replica {
-	return Replica{m.ID, gitcachev1connect.NewSourceServiceClient(r.Peers.HTTP(), m.URL, connect.WithReadMaxBytes(maxAnswerBytes))}
+	return Replica{m.ID, gitcachev1connect.NewSourceServiceClient(r.Peers.HTTP(m), m.URL, connect.WithReadMaxBytes(maxAnswerBytes))}
 }
 
 // Live are all of them, to ask what they own.

@@ -67,11 +67,11 @@ func Response(answers []origin.Answer) *artifactv1.ResolveResponse {
 
 func result(a origin.Answer) *artifactv1.Result {
 	if a.Err != nil {
-		return &artifactv1.Result{Submodules: a.Submodules, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
+		return &artifactv1.Result{Submodules: a.Submodules, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
 			Reason: reasons()[a.Err.Reason], Message: a.Err.Message,
 		}}}
 	}
-	return &artifactv1.Result{Submodules: a.Submodules, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
+	return &artifactv1.Result{Submodules: a.Submodules, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
 		Revision: hub.RevisionMessage(a.Head), SourceId: a.SourceID,
 		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)},
 	}}}
@@ -97,6 +97,12 @@ func Answers(r *artifactv1.ResolveResponse) []origin.Answer {
 }
 
 func answer(m *artifactv1.Result) origin.Answer {
+	a := content(m)
+	a.Submodules, a.SourceUID, a.Epoch = m.GetSubmodules(), m.GetSourceUid(), m.GetEpoch()
+	return a
+}
+
+func content(m *artifactv1.Result) origin.Answer {
 	resolved := m.GetResolved()
 	d, err := artifact.ParseDigest(resolved.GetArtifact().GetDigest())
 	if resolved == nil || err != nil {
@@ -106,11 +112,10 @@ func answer(m *artifactv1.Result) origin.Answer {
 				reason = r
 			}
 		}
-		return origin.Answer{Submodules: m.GetSubmodules(), Err: &origin.Error{Reason: reason, Message: m.GetError().GetMessage()}}
+		return origin.Answer{Err: &origin.Error{Reason: reason, Message: m.GetError().GetMessage()}}
 	}
 	r, a := resolved.GetRevision(), resolved.GetArtifact()
 	return origin.Answer{
-		Submodules: m.GetSubmodules(),
 		Head: mirror.Head{
 			Commit: plumbing.NewHash(r.GetCommit()), CommitTime: hub.Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),

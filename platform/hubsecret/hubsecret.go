@@ -1,0 +1,201 @@
+// Package hubsecret reads the hub secret and makes what services of the hub show each other with it: MACs, each by a key of its
+// own purpose. It is the one place where keys are derived from the secret.
+//
+// The file holds one secret per line. The first signs, all are accepted, so that a secret is replaced without a stop: see
+// docs/operate/rotate.md.
+package hubsecret
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The purposes of MACs. One key never serves two.
+const (
+	// Members is of records that say where a service is.
+	Members = "members"
+	// Audiences is of tokens, for the service that a token is sent to.
+	Audiences = "audiences"
+	// Tickets is of artifacts that an agent may have. It is longer than the others because it was first.
+	Tickets = "fairlead artifact ticket 1"
+)
+
+const (
+	// Shortest is the length of the shortest secret that the console accepts, in characters.
+	Shortest = 16
+	// most bounds the secrets that are accepted at a time: each wrong MAC is compared with one of each.
+	most = 8
+	// readEvery is how old what was read may be. A changed file counts after that.
+	readEvery = time.Second
+)
+
+// File is a file with hub secrets. It is safe for concurrent use; the zero value is not.
+type File struct {
+	load func() ([]byte, error)
+
+	mu      sync.Mutex // guards what follows
+	read    time.Time
+	text    string
+	secrets []string
+	keys    map[string][][]byte // by purpose, in the order of secrets
+}
+
+// Open names a file. It is read when a secret is needed.
+func Open(path string) *File {
+	return &File{load: func() ([]byte, error) { return os.ReadFile(path) }}
+}
+
+// Text is a file that has a text and never changes.
+func Text(text string) *File {
+	return &File{load: func() ([]byte, error) { return []byte(text), nil }}
+}
+
+// First is the secret that signs, and that is exchanged for a token.
+func (f *File) First() (string, error) {
+	all, err := f.All()
+	if err != nil {
+		return "", err
+	}
+	return all[0], nil
+}
+
+// All are the secrets that are accepted, at least one.
+func (f *File) All() ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.refresh(); err != nil {
+		return nil, err
+	}
+	return slices.Clone(f.secrets), nil
+}
+
+// Accepts tells whether a secret is one of the file's. It takes as long for a wrong one as for a right one.
+func (f *File) Accepts(secret string) (bool, error) {
+	all, err := f.All()
+	if err != nil {
+		return false, err
+	}
+	got, found := sha256.Sum256([]byte(secret)), 0
+	for _, one := range all {
+		want := sha256.Sum256([]byte(one))
+		found |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return found == 1, nil
+}
+
+// Sign returns the MAC of a message by the first secret.
+func (f *File) Sign(purpose string, message []byte) ([]byte, error) {
+	keys, err := f.keysOf(purpose)
+	if err != nil {
+		return nil, err
+	}
+	return sum(keys[0], message), nil
+}
+
+// Verify tells whether the MAC of a message was made with one of the secrets.
+func (f *File) Verify(purpose string, message, mac []byte) (bool, error) {
+	keys, err := f.keysOf(purpose)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(mac, sum(key, message)) }), nil
+}
+
+func sum(key, message []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(message)
+	return mac.Sum(nil)
+}
+
+// keysOf derives keys once for each content of the file: a MAC costs a microsecond, and the file is not read for it.
+func (f *File) keysOf(purpose string) ([][]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.refresh(); err != nil {
+		return nil, err
+	}
+	if keys := f.keys[purpose]; keys != nil {
+		return keys, nil
+	}
+	keys := make([][]byte, 0, len(f.secrets))
+	for _, secret := range f.secrets {
+		key, err := hkdf.Key(sha256.New, []byte(secret), nil, purpose, sha256.Size)
+		if err != nil {
+			return nil, fmt.Errorf("derive key: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	f.keys[purpose] = keys
+	return keys, nil
+}
+
+// refresh reads the file if what was read is old. A file that can't be read now leaves what was read before in force: a volume is
+// not there for a moment while its content is replaced. It is called with mu held.
+func (f *File) refresh() error {
+	if f.secrets != nil && time.Since(f.read) < readEvery {
+		return nil
+	}
+	text, err := f.load()
+	var secrets []string
+	if err == nil {
+		secrets, err = parse(string(text))
+	}
+	f.read = time.Now()
+	switch {
+	case err != nil && f.secrets != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("read hub secret: %w", err)
+	case string(text) != f.text:
+		f.text, f.secrets, f.keys = string(text), secrets, map[string][][]byte{}
+	}
+	return nil
+}
+
+// Read reads a file of secrets and refuses one that the console does not accept.
+func Read(path string) ([]string, error) {
+	all, err := Open(path).All()
+	if err != nil {
+		return nil, err
+	}
+	for _, secret := range all {
+		if len(secret) < Shortest {
+			return nil, fmt.Errorf("hub secret in %s: must be at least %d characters; make one with `openssl rand -base64 32`", path, Shortest)
+		}
+	}
+	return all, nil
+}
+
+// parse reads lines. A file of several lines was one secret before there were lists of them, such as one of `openssl rand -base64 64`:
+// the whole text is accepted, too, and what was made with it. With a line that is too short for a secret it still is one.
+func parse(text string) ([]string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, errors.New("it is empty")
+	}
+	var secrets []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(secrets, line) {
+			secrets = append(secrets, line)
+		}
+	}
+	if len(secrets) > most {
+		return nil, fmt.Errorf("%d secrets, one a line: at most %d are possible", len(secrets), most)
+	}
+	switch {
+	case slices.ContainsFunc(secrets, func(s string) bool { return len(s) < Shortest }):
+		return []string{text}, nil
+	case len(secrets) > 1:
+		secrets = append(secrets, text)
+	}
+	return secrets, nil
+}
