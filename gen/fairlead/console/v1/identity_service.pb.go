@@ -300,8 +300,10 @@ func (x *Endpoints) GetTunnels() []string {
 }
 
 type JoinClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JoinToken     string                 `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	JoinToken string                 `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
+	// The key that the agent's tokens are bound to. Its signature is over the join token. Unset: the agent is of before there were keys.
+	Key           *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +345,77 @@ func (x *JoinClusterRequest) GetJoinToken() string {
 	return ""
 }
 
+func (x *JoinClusterRequest) GetKey() *AgentKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// AgentKey is an agent's public key, with a signature that shows that the caller has the private one: over a word for what is
+// done ("fairlead agent join 1", "fairlead agent renewal 1"), a NUL, SHA-256 of the token that the caller has, and the request.
+type AgentKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ed25519.
+	PublicKey []byte `protobuf:"bytes,1,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	// Of a renewal: random, and the same when it is asked again because the answer was lost.
+	Request       []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	Signature     []byte `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentKey) Reset() {
+	*x = AgentKey{}
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentKey) ProtoMessage() {}
+
+func (x *AgentKey) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentKey.ProtoReflect.Descriptor instead.
+func (*AgentKey) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AgentKey) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *AgentKey) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *AgentKey) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
 type JoinClusterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -354,7 +427,7 @@ type JoinClusterResponse struct {
 
 func (x *JoinClusterResponse) Reset() {
 	*x = JoinClusterResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +439,7 @@ func (x *JoinClusterResponse) String() string {
 func (*JoinClusterResponse) ProtoMessage() {}
 
 func (x *JoinClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +452,7 @@ func (x *JoinClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinClusterResponse.ProtoReflect.Descriptor instead.
 func (*JoinClusterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JoinClusterResponse) GetToken() *Token {
@@ -407,14 +480,16 @@ type RenewTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Asks for a token that lives for so long and can't be renewed, to be handed on: to kubectl, or to a page in a
 	// browser. Unset: one like the caller's.
-	Lifetime      *durationpb.Duration `protobuf:"bytes,1,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	Lifetime *durationpb.Duration `protobuf:"bytes,1,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// Of an agent: the key that its token is bound to, or is to be bound to from now on if it is bound to none yet.
+	Key           *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenewTokenRequest) Reset() {
 	*x = RenewTokenRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +501,7 @@ func (x *RenewTokenRequest) String() string {
 func (*RenewTokenRequest) ProtoMessage() {}
 
 func (x *RenewTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,12 +514,19 @@ func (x *RenewTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewTokenRequest.ProtoReflect.Descriptor instead.
 func (*RenewTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RenewTokenRequest) GetLifetime() *durationpb.Duration {
 	if x != nil {
 		return x.Lifetime
+	}
+	return nil
+}
+
+func (x *RenewTokenRequest) GetKey() *AgentKey {
+	if x != nil {
+		return x.Key
 	}
 	return nil
 }
@@ -459,7 +541,7 @@ type RenewTokenResponse struct {
 
 func (x *RenewTokenResponse) Reset() {
 	*x = RenewTokenResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +553,7 @@ func (x *RenewTokenResponse) String() string {
 func (*RenewTokenResponse) ProtoMessage() {}
 
 func (x *RenewTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +566,7 @@ func (x *RenewTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewTokenResponse.ProtoReflect.Descriptor instead.
 func (*RenewTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RenewTokenResponse) GetToken() *Token {
@@ -513,7 +595,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +607,7 @@ func (x *CreateUserTokenRequest) String() string {
 func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +620,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -572,7 +654,7 @@ type CreateUserTokenResponse struct {
 
 func (x *CreateUserTokenResponse) Reset() {
 	*x = CreateUserTokenResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +666,7 @@ func (x *CreateUserTokenResponse) String() string {
 func (*CreateUserTokenResponse) ProtoMessage() {}
 
 func (x *CreateUserTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +679,7 @@ func (x *CreateUserTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateUserTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateUserTokenResponse) GetToken() *Token {
@@ -623,7 +705,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +717,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +730,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateJoinTokenRequest) GetCluster() string {
@@ -668,7 +750,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +762,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +775,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateJoinTokenResponse) GetJoinToken() string {
@@ -723,7 +805,7 @@ type RevokeTokensRequest struct {
 
 func (x *RevokeTokensRequest) Reset() {
 	*x = RevokeTokensRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +817,7 @@ func (x *RevokeTokensRequest) String() string {
 func (*RevokeTokensRequest) ProtoMessage() {}
 
 func (x *RevokeTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +830,7 @@ func (x *RevokeTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokensRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokensRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RevokeTokensRequest) GetWhich() isRevokeTokensRequest_Which {
@@ -802,7 +884,7 @@ type RevokeTokensResponse struct {
 
 func (x *RevokeTokensResponse) Reset() {
 	*x = RevokeTokensResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +896,7 @@ func (x *RevokeTokensResponse) String() string {
 func (*RevokeTokensResponse) ProtoMessage() {}
 
 func (x *RevokeTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +909,7 @@ func (x *RevokeTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokensResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokensResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{14}
 }
 
 type GetTrustBundleRequest struct {
@@ -838,7 +920,7 @@ type GetTrustBundleRequest struct {
 
 func (x *GetTrustBundleRequest) Reset() {
 	*x = GetTrustBundleRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +932,7 @@ func (x *GetTrustBundleRequest) String() string {
 func (*GetTrustBundleRequest) ProtoMessage() {}
 
 func (x *GetTrustBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +945,7 @@ func (x *GetTrustBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustBundleRequest.ProtoReflect.Descriptor instead.
 func (*GetTrustBundleRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{15}
 }
 
 type GetTrustBundleResponse struct {
@@ -878,7 +960,7 @@ type GetTrustBundleResponse struct {
 
 func (x *GetTrustBundleResponse) Reset() {
 	*x = GetTrustBundleResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +972,7 @@ func (x *GetTrustBundleResponse) String() string {
 func (*GetTrustBundleResponse) ProtoMessage() {}
 
 func (x *GetTrustBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +985,7 @@ func (x *GetTrustBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustBundleResponse.ProtoReflect.Descriptor instead.
 func (*GetTrustBundleResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTrustBundleResponse) GetKeys() []byte {
@@ -943,7 +1025,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1037,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1050,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Revocation) GetWhich() isRevocation_Which {
@@ -1027,7 +1109,7 @@ type RotateSigningKeyRequest struct {
 
 func (x *RotateSigningKeyRequest) Reset() {
 	*x = RotateSigningKeyRequest{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1121,7 @@ func (x *RotateSigningKeyRequest) String() string {
 func (*RotateSigningKeyRequest) ProtoMessage() {}
 
 func (x *RotateSigningKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1134,7 @@ func (x *RotateSigningKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKeyRequest.ProtoReflect.Descriptor instead.
 func (*RotateSigningKeyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{18}
 }
 
 type RotateSigningKeyResponse struct {
@@ -1064,7 +1146,7 @@ type RotateSigningKeyResponse struct {
 
 func (x *RotateSigningKeyResponse) Reset() {
 	*x = RotateSigningKeyResponse{}
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1158,7 @@ func (x *RotateSigningKeyResponse) String() string {
 func (*RotateSigningKeyResponse) ProtoMessage() {}
 
 func (x *RotateSigningKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_identity_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1171,7 @@ func (x *RotateSigningKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKeyResponse.ProtoReflect.Descriptor instead.
 func (*RotateSigningKeyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RotateSigningKeyResponse) GetKeyId() string {
@@ -1124,18 +1206,25 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\aconsole\x18\x01 \x01(\tR\aconsole\x12\x1c\n" +
 	"\tgitcaches\x18\x02 \x03(\tR\tgitcaches\x12\"\n" +
 	"\fdistributors\x18\x03 \x03(\tR\fdistributors\x12\x18\n" +
-	"\atunnels\x18\x04 \x03(\tR\atunnels\"?\n" +
+	"\atunnels\x18\x04 \x03(\tR\atunnels\"p\n" +
 	"\x12JoinClusterRequest\x12)\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x10\x18\x80\bR\tjoinToken\"\x9f\x01\n" +
+	"\xbaH\ar\x05\x10\x10\x18\x80\bR\tjoinToken\x12/\n" +
+	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\"|\n" +
+	"\bAgentKey\x12&\n" +
+	"\n" +
+	"public_key\x18\x01 \x01(\fB\a\xbaH\x04z\x02h R\tpublicKey\x12!\n" +
+	"\arequest\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x18@R\arequest\x12%\n" +
+	"\tsignature\x18\x03 \x01(\fB\a\xbaH\x04z\x02h@R\tsignature\"\x9f\x01\n" +
 	"\x13JoinClusterResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12<\n" +
-	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\\\n" +
+	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\x8d\x01\n" +
 	"\x11RenewTokenRequest\x12G\n" +
 	"\blifetime\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x04\b\xc0\xd1\x022\x02\b<R\blifetime\"\x84\x01\n" +
+	"\"\x04\b\xc0\xd1\x022\x02\b<R\blifetime\x12/\n" +
+	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\"\x84\x01\n" +
 	"\x12RenewTokenResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
 	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\xac\x01\n" +
@@ -1200,67 +1289,70 @@ func file_fairlead_console_v1_identity_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_identity_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_identity_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fairlead_console_v1_identity_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_console_v1_identity_service_proto_goTypes = []any{
 	(*Token)(nil),                     // 0: fairlead.console.v1.Token
 	(*ExchangeHubSecretRequest)(nil),  // 1: fairlead.console.v1.ExchangeHubSecretRequest
 	(*ExchangeHubSecretResponse)(nil), // 2: fairlead.console.v1.ExchangeHubSecretResponse
 	(*Endpoints)(nil),                 // 3: fairlead.console.v1.Endpoints
 	(*JoinClusterRequest)(nil),        // 4: fairlead.console.v1.JoinClusterRequest
-	(*JoinClusterResponse)(nil),       // 5: fairlead.console.v1.JoinClusterResponse
-	(*RenewTokenRequest)(nil),         // 6: fairlead.console.v1.RenewTokenRequest
-	(*RenewTokenResponse)(nil),        // 7: fairlead.console.v1.RenewTokenResponse
-	(*CreateUserTokenRequest)(nil),    // 8: fairlead.console.v1.CreateUserTokenRequest
-	(*CreateUserTokenResponse)(nil),   // 9: fairlead.console.v1.CreateUserTokenResponse
-	(*CreateJoinTokenRequest)(nil),    // 10: fairlead.console.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),   // 11: fairlead.console.v1.CreateJoinTokenResponse
-	(*RevokeTokensRequest)(nil),       // 12: fairlead.console.v1.RevokeTokensRequest
-	(*RevokeTokensResponse)(nil),      // 13: fairlead.console.v1.RevokeTokensResponse
-	(*GetTrustBundleRequest)(nil),     // 14: fairlead.console.v1.GetTrustBundleRequest
-	(*GetTrustBundleResponse)(nil),    // 15: fairlead.console.v1.GetTrustBundleResponse
-	(*Revocation)(nil),                // 16: fairlead.console.v1.Revocation
-	(*RotateSigningKeyRequest)(nil),   // 17: fairlead.console.v1.RotateSigningKeyRequest
-	(*RotateSigningKeyResponse)(nil),  // 18: fairlead.console.v1.RotateSigningKeyResponse
-	(*timestamppb.Timestamp)(nil),     // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 20: google.protobuf.Duration
+	(*AgentKey)(nil),                  // 5: fairlead.console.v1.AgentKey
+	(*JoinClusterResponse)(nil),       // 6: fairlead.console.v1.JoinClusterResponse
+	(*RenewTokenRequest)(nil),         // 7: fairlead.console.v1.RenewTokenRequest
+	(*RenewTokenResponse)(nil),        // 8: fairlead.console.v1.RenewTokenResponse
+	(*CreateUserTokenRequest)(nil),    // 9: fairlead.console.v1.CreateUserTokenRequest
+	(*CreateUserTokenResponse)(nil),   // 10: fairlead.console.v1.CreateUserTokenResponse
+	(*CreateJoinTokenRequest)(nil),    // 11: fairlead.console.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),   // 12: fairlead.console.v1.CreateJoinTokenResponse
+	(*RevokeTokensRequest)(nil),       // 13: fairlead.console.v1.RevokeTokensRequest
+	(*RevokeTokensResponse)(nil),      // 14: fairlead.console.v1.RevokeTokensResponse
+	(*GetTrustBundleRequest)(nil),     // 15: fairlead.console.v1.GetTrustBundleRequest
+	(*GetTrustBundleResponse)(nil),    // 16: fairlead.console.v1.GetTrustBundleResponse
+	(*Revocation)(nil),                // 17: fairlead.console.v1.Revocation
+	(*RotateSigningKeyRequest)(nil),   // 18: fairlead.console.v1.RotateSigningKeyRequest
+	(*RotateSigningKeyResponse)(nil),  // 19: fairlead.console.v1.RotateSigningKeyResponse
+	(*timestamppb.Timestamp)(nil),     // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 21: google.protobuf.Duration
 }
 var file_fairlead_console_v1_identity_service_proto_depIdxs = []int32{
-	19, // 0: fairlead.console.v1.Token.expire_time:type_name -> google.protobuf.Timestamp
+	20, // 0: fairlead.console.v1.Token.expire_time:type_name -> google.protobuf.Timestamp
 	0,  // 1: fairlead.console.v1.ExchangeHubSecretResponse.token:type_name -> fairlead.console.v1.Token
 	3,  // 2: fairlead.console.v1.ExchangeHubSecretResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	0,  // 3: fairlead.console.v1.JoinClusterResponse.token:type_name -> fairlead.console.v1.Token
-	3,  // 4: fairlead.console.v1.JoinClusterResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	20, // 5: fairlead.console.v1.RenewTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	0,  // 6: fairlead.console.v1.RenewTokenResponse.token:type_name -> fairlead.console.v1.Token
-	3,  // 7: fairlead.console.v1.RenewTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	20, // 8: fairlead.console.v1.CreateUserTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	0,  // 9: fairlead.console.v1.CreateUserTokenResponse.token:type_name -> fairlead.console.v1.Token
-	3,  // 10: fairlead.console.v1.CreateUserTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	19, // 11: fairlead.console.v1.CreateJoinTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
-	16, // 12: fairlead.console.v1.GetTrustBundleResponse.revocations:type_name -> fairlead.console.v1.Revocation
-	19, // 13: fairlead.console.v1.GetTrustBundleResponse.issue_time:type_name -> google.protobuf.Timestamp
-	19, // 14: fairlead.console.v1.Revocation.revoke_time:type_name -> google.protobuf.Timestamp
-	1,  // 15: fairlead.console.v1.IdentityService.ExchangeHubSecret:input_type -> fairlead.console.v1.ExchangeHubSecretRequest
-	4,  // 16: fairlead.console.v1.IdentityService.JoinCluster:input_type -> fairlead.console.v1.JoinClusterRequest
-	6,  // 17: fairlead.console.v1.IdentityService.RenewToken:input_type -> fairlead.console.v1.RenewTokenRequest
-	8,  // 18: fairlead.console.v1.IdentityService.CreateUserToken:input_type -> fairlead.console.v1.CreateUserTokenRequest
-	10, // 19: fairlead.console.v1.IdentityService.CreateJoinToken:input_type -> fairlead.console.v1.CreateJoinTokenRequest
-	12, // 20: fairlead.console.v1.IdentityService.RevokeTokens:input_type -> fairlead.console.v1.RevokeTokensRequest
-	14, // 21: fairlead.console.v1.IdentityService.GetTrustBundle:input_type -> fairlead.console.v1.GetTrustBundleRequest
-	17, // 22: fairlead.console.v1.IdentityService.RotateSigningKey:input_type -> fairlead.console.v1.RotateSigningKeyRequest
-	2,  // 23: fairlead.console.v1.IdentityService.ExchangeHubSecret:output_type -> fairlead.console.v1.ExchangeHubSecretResponse
-	5,  // 24: fairlead.console.v1.IdentityService.JoinCluster:output_type -> fairlead.console.v1.JoinClusterResponse
-	7,  // 25: fairlead.console.v1.IdentityService.RenewToken:output_type -> fairlead.console.v1.RenewTokenResponse
-	9,  // 26: fairlead.console.v1.IdentityService.CreateUserToken:output_type -> fairlead.console.v1.CreateUserTokenResponse
-	11, // 27: fairlead.console.v1.IdentityService.CreateJoinToken:output_type -> fairlead.console.v1.CreateJoinTokenResponse
-	13, // 28: fairlead.console.v1.IdentityService.RevokeTokens:output_type -> fairlead.console.v1.RevokeTokensResponse
-	15, // 29: fairlead.console.v1.IdentityService.GetTrustBundle:output_type -> fairlead.console.v1.GetTrustBundleResponse
-	18, // 30: fairlead.console.v1.IdentityService.RotateSigningKey:output_type -> fairlead.console.v1.RotateSigningKeyResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	5,  // 3: fairlead.console.v1.JoinClusterRequest.key:type_name -> fairlead.console.v1.AgentKey
+	0,  // 4: fairlead.console.v1.JoinClusterResponse.token:type_name -> fairlead.console.v1.Token
+	3,  // 5: fairlead.console.v1.JoinClusterResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	21, // 6: fairlead.console.v1.RenewTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	5,  // 7: fairlead.console.v1.RenewTokenRequest.key:type_name -> fairlead.console.v1.AgentKey
+	0,  // 8: fairlead.console.v1.RenewTokenResponse.token:type_name -> fairlead.console.v1.Token
+	3,  // 9: fairlead.console.v1.RenewTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	21, // 10: fairlead.console.v1.CreateUserTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	0,  // 11: fairlead.console.v1.CreateUserTokenResponse.token:type_name -> fairlead.console.v1.Token
+	3,  // 12: fairlead.console.v1.CreateUserTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	20, // 13: fairlead.console.v1.CreateJoinTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	17, // 14: fairlead.console.v1.GetTrustBundleResponse.revocations:type_name -> fairlead.console.v1.Revocation
+	20, // 15: fairlead.console.v1.GetTrustBundleResponse.issue_time:type_name -> google.protobuf.Timestamp
+	20, // 16: fairlead.console.v1.Revocation.revoke_time:type_name -> google.protobuf.Timestamp
+	1,  // 17: fairlead.console.v1.IdentityService.ExchangeHubSecret:input_type -> fairlead.console.v1.ExchangeHubSecretRequest
+	4,  // 18: fairlead.console.v1.IdentityService.JoinCluster:input_type -> fairlead.console.v1.JoinClusterRequest
+	7,  // 19: fairlead.console.v1.IdentityService.RenewToken:input_type -> fairlead.console.v1.RenewTokenRequest
+	9,  // 20: fairlead.console.v1.IdentityService.CreateUserToken:input_type -> fairlead.console.v1.CreateUserTokenRequest
+	11, // 21: fairlead.console.v1.IdentityService.CreateJoinToken:input_type -> fairlead.console.v1.CreateJoinTokenRequest
+	13, // 22: fairlead.console.v1.IdentityService.RevokeTokens:input_type -> fairlead.console.v1.RevokeTokensRequest
+	15, // 23: fairlead.console.v1.IdentityService.GetTrustBundle:input_type -> fairlead.console.v1.GetTrustBundleRequest
+	18, // 24: fairlead.console.v1.IdentityService.RotateSigningKey:input_type -> fairlead.console.v1.RotateSigningKeyRequest
+	2,  // 25: fairlead.console.v1.IdentityService.ExchangeHubSecret:output_type -> fairlead.console.v1.ExchangeHubSecretResponse
+	6,  // 26: fairlead.console.v1.IdentityService.JoinCluster:output_type -> fairlead.console.v1.JoinClusterResponse
+	8,  // 27: fairlead.console.v1.IdentityService.RenewToken:output_type -> fairlead.console.v1.RenewTokenResponse
+	10, // 28: fairlead.console.v1.IdentityService.CreateUserToken:output_type -> fairlead.console.v1.CreateUserTokenResponse
+	12, // 29: fairlead.console.v1.IdentityService.CreateJoinToken:output_type -> fairlead.console.v1.CreateJoinTokenResponse
+	14, // 30: fairlead.console.v1.IdentityService.RevokeTokens:output_type -> fairlead.console.v1.RevokeTokensResponse
+	16, // 31: fairlead.console.v1.IdentityService.GetTrustBundle:output_type -> fairlead.console.v1.GetTrustBundleResponse
+	19, // 32: fairlead.console.v1.IdentityService.RotateSigningKey:output_type -> fairlead.console.v1.RotateSigningKeyResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_identity_service_proto_init() }
@@ -1272,11 +1364,11 @@ func file_fairlead_console_v1_identity_service_proto_init() {
 		(*ExchangeHubSecretRequest_Service)(nil),
 		(*ExchangeHubSecretRequest_Administrator)(nil),
 	}
-	file_fairlead_console_v1_identity_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_fairlead_console_v1_identity_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*RevokeTokensRequest_TokenId)(nil),
 		(*RevokeTokensRequest_Subject)(nil),
 	}
-	file_fairlead_console_v1_identity_service_proto_msgTypes[16].OneofWrappers = []any{
+	file_fairlead_console_v1_identity_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*Revocation_TokenId)(nil),
 		(*Revocation_Subject)(nil),
 	}
@@ -1286,7 +1378,7 @@ func file_fairlead_console_v1_identity_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_identity_service_proto_rawDesc), len(file_fairlead_console_v1_identity_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

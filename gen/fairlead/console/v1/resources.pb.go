@@ -936,7 +936,14 @@ type ClusterStatus struct {
 	// How far the agent is behind the hub, in words; empty: it is not.
 	Skew string `protobuf:"bytes,30,opt,name=skew,proto3" json:"skew,omitempty"`
 	// When the cluster left; unset: it did not, or has joined again.
-	LeaveTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
+	LeaveTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
+	// When a token of the cluster's agents was used that had been renewed before, so that somebody may have a copy of an agent's data
+	// folder; unset: none was, or the credentials of the cluster were taken away since (it left, or they were revoked).
+	TokenReuseTime *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=token_reuse_time,json=tokenReuseTime,proto3" json:"token_reuse_time,omitempty"`
+	// From which address, and how.
+	TokenReuse string `protobuf:"bytes,34,opt,name=token_reuse,json=tokenReuse,proto3" json:"token_reuse,omitempty"`
+	// The agent that was seen last has a token that is bound to no key: it is of before there were keys, and is let in for one upgrade only.
+	TokenUnbound  bool `protobuf:"varint,35,opt,name=token_unbound,json=tokenUnbound,proto3" json:"token_unbound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,6 +1032,27 @@ func (x *ClusterStatus) GetLeaveTime() *timestamppb.Timestamp {
 		return x.LeaveTime
 	}
 	return nil
+}
+
+func (x *ClusterStatus) GetTokenReuseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TokenReuseTime
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetTokenReuse() string {
+	if x != nil {
+		return x.TokenReuse
+	}
+	return ""
+}
+
+func (x *ClusterStatus) GetTokenUnbound() bool {
+	if x != nil {
+		return x.TokenUnbound
+	}
+	return false
 }
 
 // Service is a folder of a source that is kept applied in a cluster.
@@ -2185,7 +2213,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\x8d\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\x99\x04\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
@@ -2195,7 +2223,11 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0enext_poll_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04skew\x18\x1e \x01(\tR\x04skew\x129\n" +
 	"\n" +
-	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"\xdf\x05\n" +
+	"leave_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\x12D\n" +
+	"\x10token_reuse_time\x18! \x01(\v2\x1a.google.protobuf.TimestampR\x0etokenReuseTime\x12\x1f\n" +
+	"\vtoken_reuse\x18\" \x01(\tR\n" +
+	"tokenReuse\x12#\n" +
+	"\rtoken_unbound\x18# \x01(\bR\ftokenUnbound\"\xdf\x05\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
@@ -2412,50 +2444,51 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	32, // 20: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
 	32, // 21: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
 	32, // 22: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	3,  // 23: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	17, // 24: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	18, // 25: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	15, // 26: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	16, // 27: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	16, // 28: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	17, // 29: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	35, // 30: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	32, // 31: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	32, // 32: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	36, // 33: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	37, // 34: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	29, // 35: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	38, // 36: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	39, // 37: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 38: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	32, // 39: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	19, // 40: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	20, // 41: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	21, // 42: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 43: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	34, // 44: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	32, // 45: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 46: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	34, // 47: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	40, // 48: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	32, // 49: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 50: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	41, // 51: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	32, // 52: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 53: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	30, // 54: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 55: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	24, // 56: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	25, // 57: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	26, // 58: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	31, // 59: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	42, // 60: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	42, // 61: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	32, // 23: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	3,  // 24: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	17, // 25: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	18, // 26: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	15, // 27: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	16, // 28: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	16, // 29: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	17, // 30: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	35, // 31: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	32, // 32: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	32, // 33: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	36, // 34: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	37, // 35: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	29, // 36: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	38, // 37: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	39, // 38: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 39: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	32, // 40: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	19, // 41: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	20, // 42: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	21, // 43: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 44: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	34, // 45: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	32, // 46: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 47: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	34, // 48: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	40, // 49: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	32, // 50: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 51: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	41, // 52: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	32, // 53: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 54: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	30, // 55: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 56: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	24, // 57: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	25, // 58: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	26, // 59: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	31, // 60: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	42, // 61: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	42, // 62: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

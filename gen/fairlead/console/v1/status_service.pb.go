@@ -905,7 +905,9 @@ type ClusterSeen struct {
 	NextPollTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
 	// Not a sign of life: the agent's stream broke at this time, and it was not the distributor that
 	// ended it. An agent that lives is seen again within the console's grace, wherever it dials.
-	Lost          bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	Lost bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	// With which tokens the agents of the cluster have asked since the call before.
+	Tokens        []*TokenUse `protobuf:"bytes,6,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +977,68 @@ func (x *ClusterSeen) GetLost() bool {
 	return false
 }
 
+func (x *ClusterSeen) GetTokens() []*TokenUse {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+// TokenUse says that an agent asked with a token.
+type TokenUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token's id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The token is bound to no key: the agent is of before there were keys.
+	Unbound       bool `protobuf:"varint,2,opt,name=unbound,proto3" json:"unbound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenUse) Reset() {
+	*x = TokenUse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenUse) ProtoMessage() {}
+
+func (x *TokenUse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenUse.ProtoReflect.Descriptor instead.
+func (*TokenUse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TokenUse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TokenUse) GetUnbound() bool {
+	if x != nil {
+		return x.Unbound
+	}
+	return false
+}
+
 type RecordSeenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -983,7 +1047,7 @@ type RecordSeenResponse struct {
 
 func (x *RecordSeenResponse) Reset() {
 	*x = RecordSeenResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1059,7 @@ func (x *RecordSeenResponse) String() string {
 func (*RecordSeenResponse) ProtoMessage() {}
 
 func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1072,7 @@ func (x *RecordSeenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeenResponse.ProtoReflect.Descriptor instead.
 func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{18}
 }
 
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
@@ -1072,13 +1136,17 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xed\x01\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xae\x02\n" +
 	"\vClusterSeen\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12@\n" +
 	"\x0enext_poll_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x14\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\x12?\n" +
+	"\x06tokens\x18\x06 \x03(\v2\x1d.fairlead.console.v1.TokenUseB\b\xbaH\x05\x92\x01\x02\x10\bR\x06tokens\">\n" +
+	"\bTokenUse\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x02id\x12\x18\n" +
+	"\aunbound\x18\x02 \x01(\bR\aunbound\"\x14\n" +
 	"\x12RecordSeenResponse2\x8c\x04\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
@@ -1102,7 +1170,7 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
@@ -1121,49 +1189,51 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ApplyFolderResponse)(nil),     // 14: fairlead.console.v1.ApplyFolderResponse
 	(*RecordSeenRequest)(nil),       // 15: fairlead.console.v1.RecordSeenRequest
 	(*ClusterSeen)(nil),             // 16: fairlead.console.v1.ClusterSeen
-	(*RecordSeenResponse)(nil),      // 17: fairlead.console.v1.RecordSeenResponse
-	(*v1.ServiceReport)(nil),        // 18: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 19: fairlead.delivery.v1.Acknowledgement
-	(*v11.Revision)(nil),            // 20: fairlead.artifact.v1.Revision
-	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
-	(*HubTruth)(nil),                // 22: fairlead.console.v1.HubTruth
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*v1.AgentInfo)(nil),            // 24: fairlead.delivery.v1.AgentInfo
+	(*TokenUse)(nil),                // 17: fairlead.console.v1.TokenUse
+	(*RecordSeenResponse)(nil),      // 18: fairlead.console.v1.RecordSeenResponse
+	(*v1.ServiceReport)(nil),        // 19: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 20: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 21: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 23: fairlead.console.v1.HubTruth
+	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
+	(*v1.AgentInfo)(nil),            // 25: fairlead.delivery.v1.AgentInfo
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	18, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	19, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	19, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	20, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
 	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
 	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
-	20, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
-	21, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
-	22, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	21, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	22, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	23, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
 	9,  // 9: fairlead.console.v1.RecordHeldRequest.clusters:type_name -> fairlead.console.v1.ClusterHeld
-	20, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
+	21, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
 	12, // 11: fairlead.console.v1.ApplyFolderRequest.content:type_name -> fairlead.console.v1.FolderContent
 	13, // 12: fairlead.console.v1.FolderContent.files:type_name -> fairlead.console.v1.FolderFile
-	23, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
+	24, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
 	16, // 14: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	21, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	24, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	21, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
-	1,  // 18: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 19: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 20: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 21: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
-	15, // 22: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 23: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 24: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 25: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	14, // 26: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
-	17, // 27: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	25, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	22, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	17, // 18: fairlead.console.v1.ClusterSeen.tokens:type_name -> fairlead.console.v1.TokenUse
+	1,  // 19: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 20: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 21: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 22: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	15, // 23: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	2,  // 24: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 25: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 26: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 27: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	18, // 28: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	24, // [24:29] is the sub-list for method output_type
+	19, // [19:24] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -1178,7 +1248,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -609,7 +609,7 @@ type ServiceDelivery struct {
 	Artifact  *v1.Artifact `protobuf:"bytes,6,opt,name=artifact,proto3" json:"artifact,omitempty"`
 	Path      string       `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
 	// Shows that the artifact is meant for this cluster, where that is not known otherwise: to gitcaches, and to
-	// distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket.
+	// distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket. It ends after a week.
 	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// As in the service's spec; the digest changes with them. Unset: all defaults.
 	Render *RenderSpec `protobuf:"bytes,9,opt,name=render,proto3" json:"render,omitempty"`

@@ -65,13 +65,16 @@ type IdentityServiceClient interface {
 	// into a token for a hub service or for an administrator. The secret is the caller's
 	// credential: no token is needed. Errors: Unauthenticated (wrong secret), ResourceExhausted (throttled).
 	ExchangeHubSecret(context.Context, *v1.ExchangeHubSecretRequest) (*v1.ExchangeHubSecretResponse, error)
-	// JoinCluster turns a join token into the agent's own credential. The join token is the
+	// JoinCluster turns a join token into the agent's own credential, which is bound to the agent's key. The join token is the
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
-	// Errors: Unauthenticated (unknown, used or expired join token: make a new one), ResourceExhausted (throttled).
+	// Errors: Unauthenticated (unknown, used or expired join token: make a new one; or the key is not proved), FailedPrecondition (the
+	// agent has no key, because it is of an earlier version), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
 	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
-	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
+	// theirs expires. An agent's token that is bound to a key gets a new id with each renewal, and is renewed once: idempotent for the
+	// same key.request, and for another one an alarm (the cluster's status, token.reuse in the trail), because somebody has a copy.
+	// Errors: Unauthenticated (revoked, renewed before, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
 	// CreateUserToken makes a token for a user with groups, such as a person who has no login of their own yet.
 	// Called by administrators. Errors: InvalidArgument (a name that nobody may have).
@@ -244,13 +247,16 @@ type IdentityServiceHandler interface {
 	// into a token for a hub service or for an administrator. The secret is the caller's
 	// credential: no token is needed. Errors: Unauthenticated (wrong secret), ResourceExhausted (throttled).
 	ExchangeHubSecret(context.Context, *v1.ExchangeHubSecretRequest) (*v1.ExchangeHubSecretResponse, error)
-	// JoinCluster turns a join token into the agent's own credential. The join token is the
+	// JoinCluster turns a join token into the agent's own credential, which is bound to the agent's key. The join token is the
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
-	// Errors: Unauthenticated (unknown, used or expired join token: make a new one), ResourceExhausted (throttled).
+	// Errors: Unauthenticated (unknown, used or expired join token: make a new one; or the key is not proved), FailedPrecondition (the
+	// agent has no key, because it is of an earlier version), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
 	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
-	// theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
+	// theirs expires. An agent's token that is bound to a key gets a new id with each renewal, and is renewed once: idempotent for the
+	// same key.request, and for another one an alarm (the cluster's status, token.reuse in the trail), because somebody has a copy.
+	// Errors: Unauthenticated (revoked, renewed before, or the agent's cluster was deleted).
 	RenewToken(context.Context, *v1.RenewTokenRequest) (*v1.RenewTokenResponse, error)
 	// CreateUserToken makes a token for a user with groups, such as a person who has no login of their own yet.
 	// Called by administrators. Errors: InvalidArgument (a name that nobody may have).

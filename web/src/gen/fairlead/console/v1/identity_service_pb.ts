@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/identity_service.proto.
  */
 export const file_fairlead_console_v1_identity_service: GenFile = /*@__PURE__*/
-  fileDesc("CipmYWlybGVhZC9jb25zb2xlL3YxL2lkZW50aXR5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiUwoFVG9rZW4SDQoFdG9rZW4YASABKAkSCgoCaWQYAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImUKGEV4Y2hhbmdlSHViU2VjcmV0UmVxdWVzdBISCgpodWJfc2VjcmV0GAEgASgJEhEKB3NlcnZpY2UYAiABKAlIABIXCg1hZG1pbmlzdHJhdG9yGAMgASgJSABCCQoHc3ViamVjdCJ5ChlFeGNoYW5nZUh1YlNlY3JldFJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyJWCglFbmRwb2ludHMSDwoHY29uc29sZRgBIAEoCRIRCglnaXRjYWNoZXMYAiADKAkSFAoMZGlzdHJpYnV0b3JzGAMgAygJEg8KB3R1bm5lbHMYBCADKAkiKAoSSm9pbkNsdXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkihAEKE0pvaW5DbHVzdGVyUmVzcG9uc2USKQoFdG9rZW4YASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlRva2VuEg8KB2NsdXN0ZXIYAiABKAkSMQoJZW5kcG9pbnRzGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5FbmRwb2ludHMiQAoRUmVuZXdUb2tlblJlcXVlc3QSKwoIbGlmZXRpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24icgoSUmVuZXdUb2tlblJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyJjChZDcmVhdGVVc2VyVG9rZW5SZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGZ3JvdXBzGAIgAygJEisKCGxpZmV0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIncKF0NyZWF0ZVVzZXJUb2tlblJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyIpChZDcmVhdGVKb2luVG9rZW5SZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkiXgoXQ3JlYXRlSm9pblRva2VuUmVzcG9uc2USEgoKam9pbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRQoTUmV2b2tlVG9rZW5zUmVxdWVzdBISCgh0b2tlbl9pZBgBIAEoCUgAEhEKB3N1YmplY3QYAiABKAlIAEIHCgV3aGljaCIWChRSZXZva2VUb2tlbnNSZXNwb25zZSIXChVHZXRUcnVzdEJ1bmRsZVJlcXVlc3QijAEKFkdldFRydXN0QnVuZGxlUmVzcG9uc2USDAoEa2V5cxgBIAEoDBI0CgtyZXZvY2F0aW9ucxgCIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2NhdGlvbhIuCgppc3N1ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJtCgpSZXZvY2F0aW9uEhIKCHRva2VuX2lkGAEgASgJSAASEQoHc3ViamVjdBgCIAEoCUgAEi8KC3Jldm9rZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIHCgV3aGljaCIZChdSb3RhdGVTaWduaW5nS2V5UmVxdWVzdCIqChhSb3RhdGVTaWduaW5nS2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJMu0GCg9JZGVudGl0eVNlcnZpY2UScgoRRXhjaGFuZ2VIdWJTZWNyZXQSLS5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSHViU2VjcmV0UmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VIdWJTZWNyZXRSZXNwb25zZRJgCgtKb2luQ2x1c3RlchInLmZhaXJsZWFkLmNvbnNvbGUudjEuSm9pbkNsdXN0ZXJSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5Kb2luQ2x1c3RlclJlc3BvbnNlEl0KClJlbmV3VG9rZW4SJi5mYWlybGVhZC5jb25zb2xlLnYxLlJlbmV3VG9rZW5SZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5SZW5ld1Rva2VuUmVzcG9uc2USbAoPQ3JlYXRlVXNlclRva2VuEisuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVVc2VyVG9rZW5SZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVVc2VyVG9rZW5SZXNwb25zZRJsCg9DcmVhdGVKb2luVG9rZW4SKy5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEmgKDFJldm9rZVRva2VucxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2tlVG9rZW5zUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2tlVG9rZW5zUmVzcG9uc2UiA5ACAhJuCg5HZXRUcnVzdEJ1bmRsZRIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0VHJ1c3RCdW5kbGVSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRUcnVzdEJ1bmRsZVJlc3BvbnNlIgOQAgESbwoQUm90YXRlU2lnbmluZ0tleRIsLmZhaXJsZWFkLmNvbnNvbGUudjEuUm90YXRlU2lnbmluZ0tleVJlcXVlc3QaLS5mYWlybGVhZC5jb25zb2xlLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CipmYWlybGVhZC9jb25zb2xlL3YxL2lkZW50aXR5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiUwoFVG9rZW4SDQoFdG9rZW4YASABKAkSCgoCaWQYAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImUKGEV4Y2hhbmdlSHViU2VjcmV0UmVxdWVzdBISCgpodWJfc2VjcmV0GAEgASgJEhEKB3NlcnZpY2UYAiABKAlIABIXCg1hZG1pbmlzdHJhdG9yGAMgASgJSABCCQoHc3ViamVjdCJ5ChlFeGNoYW5nZUh1YlNlY3JldFJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyJWCglFbmRwb2ludHMSDwoHY29uc29sZRgBIAEoCRIRCglnaXRjYWNoZXMYAiADKAkSFAoMZGlzdHJpYnV0b3JzGAMgAygJEg8KB3R1bm5lbHMYBCADKAkiVAoSSm9pbkNsdXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSKgoDa2V5GAIgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5BZ2VudEtleSJCCghBZ2VudEtleRISCgpwdWJsaWNfa2V5GAEgASgMEg8KB3JlcXVlc3QYAiABKAwSEQoJc2lnbmF0dXJlGAMgASgMIoQBChNKb2luQ2x1c3RlclJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIPCgdjbHVzdGVyGAIgASgJEjEKCWVuZHBvaW50cxgDIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW5kcG9pbnRzImwKEVJlbmV3VG9rZW5SZXF1ZXN0EisKCGxpZmV0aW1lGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKA2tleRgCIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuQWdlbnRLZXkicgoSUmVuZXdUb2tlblJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyJjChZDcmVhdGVVc2VyVG9rZW5SZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGZ3JvdXBzGAIgAygJEisKCGxpZmV0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIncKF0NyZWF0ZVVzZXJUb2tlblJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cyIpChZDcmVhdGVKb2luVG9rZW5SZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkiXgoXQ3JlYXRlSm9pblRva2VuUmVzcG9uc2USEgoKam9pbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRQoTUmV2b2tlVG9rZW5zUmVxdWVzdBISCgh0b2tlbl9pZBgBIAEoCUgAEhEKB3N1YmplY3QYAiABKAlIAEIHCgV3aGljaCIWChRSZXZva2VUb2tlbnNSZXNwb25zZSIXChVHZXRUcnVzdEJ1bmRsZVJlcXVlc3QijAEKFkdldFRydXN0QnVuZGxlUmVzcG9uc2USDAoEa2V5cxgBIAEoDBI0CgtyZXZvY2F0aW9ucxgCIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2NhdGlvbhIuCgppc3N1ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJtCgpSZXZvY2F0aW9uEhIKCHRva2VuX2lkGAEgASgJSAASEQoHc3ViamVjdBgCIAEoCUgAEi8KC3Jldm9rZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIHCgV3aGljaCIZChdSb3RhdGVTaWduaW5nS2V5UmVxdWVzdCIqChhSb3RhdGVTaWduaW5nS2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJMu0GCg9JZGVudGl0eVNlcnZpY2UScgoRRXhjaGFuZ2VIdWJTZWNyZXQSLS5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSHViU2VjcmV0UmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VIdWJTZWNyZXRSZXNwb25zZRJgCgtKb2luQ2x1c3RlchInLmZhaXJsZWFkLmNvbnNvbGUudjEuSm9pbkNsdXN0ZXJSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5Kb2luQ2x1c3RlclJlc3BvbnNlEl0KClJlbmV3VG9rZW4SJi5mYWlybGVhZC5jb25zb2xlLnYxLlJlbmV3VG9rZW5SZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5SZW5ld1Rva2VuUmVzcG9uc2USbAoPQ3JlYXRlVXNlclRva2VuEisuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVVc2VyVG9rZW5SZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVVc2VyVG9rZW5SZXNwb25zZRJsCg9DcmVhdGVKb2luVG9rZW4SKy5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEmgKDFJldm9rZVRva2VucxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2tlVG9rZW5zUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2b2tlVG9rZW5zUmVzcG9uc2UiA5ACAhJuCg5HZXRUcnVzdEJ1bmRsZRIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0VHJ1c3RCdW5kbGVSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRUcnVzdEJ1bmRsZVJlc3BvbnNlIgOQAgESbwoQUm90YXRlU2lnbmluZ0tleRIsLmZhaXJsZWFkLmNvbnNvbGUudjEuUm90YXRlU2lnbmluZ0tleVJlcXVlc3QaLS5mYWlybGVhZC5jb25zb2xlLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Token is a credential and how long it lives.
@@ -147,6 +147,13 @@ export type JoinClusterRequest = Message<"fairlead.console.v1.JoinClusterRequest
    * @generated from field: string join_token = 1;
    */
   joinToken: string;
+
+  /**
+   * The key that the agent's tokens are bound to. Its signature is over the join token. Unset: the agent is of before there were keys.
+   *
+   * @generated from field: fairlead.console.v1.AgentKey key = 2;
+   */
+  key?: AgentKey | undefined;
 };
 
 /**
@@ -155,6 +162,40 @@ export type JoinClusterRequest = Message<"fairlead.console.v1.JoinClusterRequest
  */
 export const JoinClusterRequestSchema: GenMessage<JoinClusterRequest> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_identity_service, 4);
+
+/**
+ * AgentKey is an agent's public key, with a signature that shows that the caller has the private one: over a word for what is
+ * done ("fairlead agent join 1", "fairlead agent renewal 1"), a NUL, SHA-256 of the token that the caller has, and the request.
+ *
+ * @generated from message fairlead.console.v1.AgentKey
+ */
+export type AgentKey = Message<"fairlead.console.v1.AgentKey"> & {
+  /**
+   * Ed25519.
+   *
+   * @generated from field: bytes public_key = 1;
+   */
+  publicKey: Uint8Array;
+
+  /**
+   * Of a renewal: random, and the same when it is asked again because the answer was lost.
+   *
+   * @generated from field: bytes request = 2;
+   */
+  request: Uint8Array;
+
+  /**
+   * @generated from field: bytes signature = 3;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message fairlead.console.v1.AgentKey.
+ * Use `create(AgentKeySchema)` to create a new message.
+ */
+export const AgentKeySchema: GenMessage<AgentKey> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_identity_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.JoinClusterResponse
@@ -181,7 +222,7 @@ export type JoinClusterResponse = Message<"fairlead.console.v1.JoinClusterRespon
  * Use `create(JoinClusterResponseSchema)` to create a new message.
  */
 export const JoinClusterResponseSchema: GenMessage<JoinClusterResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 5);
+  messageDesc(file_fairlead_console_v1_identity_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.RenewTokenRequest
@@ -194,6 +235,13 @@ export type RenewTokenRequest = Message<"fairlead.console.v1.RenewTokenRequest">
    * @generated from field: google.protobuf.Duration lifetime = 1;
    */
   lifetime?: Duration | undefined;
+
+  /**
+   * Of an agent: the key that its token is bound to, or is to be bound to from now on if it is bound to none yet.
+   *
+   * @generated from field: fairlead.console.v1.AgentKey key = 2;
+   */
+  key?: AgentKey | undefined;
 };
 
 /**
@@ -201,7 +249,7 @@ export type RenewTokenRequest = Message<"fairlead.console.v1.RenewTokenRequest">
  * Use `create(RenewTokenRequestSchema)` to create a new message.
  */
 export const RenewTokenRequestSchema: GenMessage<RenewTokenRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 6);
+  messageDesc(file_fairlead_console_v1_identity_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.RenewTokenResponse
@@ -223,7 +271,7 @@ export type RenewTokenResponse = Message<"fairlead.console.v1.RenewTokenResponse
  * Use `create(RenewTokenResponseSchema)` to create a new message.
  */
 export const RenewTokenResponseSchema: GenMessage<RenewTokenResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 7);
+  messageDesc(file_fairlead_console_v1_identity_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.CreateUserTokenRequest
@@ -252,7 +300,7 @@ export type CreateUserTokenRequest = Message<"fairlead.console.v1.CreateUserToke
  * Use `create(CreateUserTokenRequestSchema)` to create a new message.
  */
 export const CreateUserTokenRequestSchema: GenMessage<CreateUserTokenRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 8);
+  messageDesc(file_fairlead_console_v1_identity_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.CreateUserTokenResponse
@@ -274,7 +322,7 @@ export type CreateUserTokenResponse = Message<"fairlead.console.v1.CreateUserTok
  * Use `create(CreateUserTokenResponseSchema)` to create a new message.
  */
 export const CreateUserTokenResponseSchema: GenMessage<CreateUserTokenResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 9);
+  messageDesc(file_fairlead_console_v1_identity_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.CreateJoinTokenRequest
@@ -291,7 +339,7 @@ export type CreateJoinTokenRequest = Message<"fairlead.console.v1.CreateJoinToke
  * Use `create(CreateJoinTokenRequestSchema)` to create a new message.
  */
 export const CreateJoinTokenRequestSchema: GenMessage<CreateJoinTokenRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 10);
+  messageDesc(file_fairlead_console_v1_identity_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.CreateJoinTokenResponse
@@ -313,7 +361,7 @@ export type CreateJoinTokenResponse = Message<"fairlead.console.v1.CreateJoinTok
  * Use `create(CreateJoinTokenResponseSchema)` to create a new message.
  */
 export const CreateJoinTokenResponseSchema: GenMessage<CreateJoinTokenResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 11);
+  messageDesc(file_fairlead_console_v1_identity_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.RevokeTokensRequest
@@ -346,7 +394,7 @@ export type RevokeTokensRequest = Message<"fairlead.console.v1.RevokeTokensReque
  * Use `create(RevokeTokensRequestSchema)` to create a new message.
  */
 export const RevokeTokensRequestSchema: GenMessage<RevokeTokensRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 12);
+  messageDesc(file_fairlead_console_v1_identity_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.RevokeTokensResponse
@@ -359,7 +407,7 @@ export type RevokeTokensResponse = Message<"fairlead.console.v1.RevokeTokensResp
  * Use `create(RevokeTokensResponseSchema)` to create a new message.
  */
 export const RevokeTokensResponseSchema: GenMessage<RevokeTokensResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 13);
+  messageDesc(file_fairlead_console_v1_identity_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.GetTrustBundleRequest
@@ -372,7 +420,7 @@ export type GetTrustBundleRequest = Message<"fairlead.console.v1.GetTrustBundleR
  * Use `create(GetTrustBundleRequestSchema)` to create a new message.
  */
 export const GetTrustBundleRequestSchema: GenMessage<GetTrustBundleRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 14);
+  messageDesc(file_fairlead_console_v1_identity_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.GetTrustBundleResponse
@@ -401,7 +449,7 @@ export type GetTrustBundleResponse = Message<"fairlead.console.v1.GetTrustBundle
  * Use `create(GetTrustBundleResponseSchema)` to create a new message.
  */
 export const GetTrustBundleResponseSchema: GenMessage<GetTrustBundleResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 15);
+  messageDesc(file_fairlead_console_v1_identity_service, 16);
 
 /**
  * Revocation makes tokens invalid.
@@ -439,7 +487,7 @@ export type Revocation = Message<"fairlead.console.v1.Revocation"> & {
  * Use `create(RevocationSchema)` to create a new message.
  */
 export const RevocationSchema: GenMessage<Revocation> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 16);
+  messageDesc(file_fairlead_console_v1_identity_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.RotateSigningKeyRequest
@@ -452,7 +500,7 @@ export type RotateSigningKeyRequest = Message<"fairlead.console.v1.RotateSigning
  * Use `create(RotateSigningKeyRequestSchema)` to create a new message.
  */
 export const RotateSigningKeyRequestSchema: GenMessage<RotateSigningKeyRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 17);
+  messageDesc(file_fairlead_console_v1_identity_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.RotateSigningKeyResponse
@@ -469,7 +517,7 @@ export type RotateSigningKeyResponse = Message<"fairlead.console.v1.RotateSignin
  * Use `create(RotateSigningKeyResponseSchema)` to create a new message.
  */
 export const RotateSigningKeyResponseSchema: GenMessage<RotateSigningKeyResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_identity_service, 18);
+  messageDesc(file_fairlead_console_v1_identity_service, 19);
 
 /**
  * IdentityService issues and revokes the tokens that every other endpoint asks for.
@@ -491,9 +539,10 @@ export const IdentityService: GenService<{
     output: typeof ExchangeHubSecretResponseSchema;
   },
   /**
-   * JoinCluster turns a join token into the agent's own credential. The join token is the
+   * JoinCluster turns a join token into the agent's own credential, which is bound to the agent's key. The join token is the
    * caller's credential: no other is needed. It works once, within its 15 minutes.
-   * Errors: Unauthenticated (unknown, used or expired join token: make a new one), ResourceExhausted (throttled).
+   * Errors: Unauthenticated (unknown, used or expired join token: make a new one; or the key is not proved), FailedPrecondition (the
+   * agent has no key, because it is of an earlier version), ResourceExhausted (throttled).
    *
    * @generated from rpc fairlead.console.v1.IdentityService.JoinCluster
    */
@@ -505,7 +554,9 @@ export const IdentityService: GenService<{
   /**
    * RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
    * so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
-   * theirs expires. Errors: Unauthenticated (revoked, or the agent's cluster was deleted).
+   * theirs expires. An agent's token that is bound to a key gets a new id with each renewal, and is renewed once: idempotent for the
+   * same key.request, and for another one an alarm (the cluster's status, token.reuse in the trail), because somebody has a copy.
+   * Errors: Unauthenticated (revoked, renewed before, or the agent's cluster was deleted).
    *
    * @generated from rpc fairlead.console.v1.IdentityService.RenewToken
    */

@@ -281,7 +281,7 @@ export type ServiceDelivery = Message<"fairlead.delivery.v1.ServiceDelivery"> & 
 
   /**
    * Shows that the artifact is meant for this cluster, where that is not known otherwise: to gitcaches, and to
-   * distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket.
+   * distributors that are behind. Sent with the download in the header Fairlead-Artifact-Ticket. It ends after a week.
    *
    * @generated from field: string ticket = 8;
    */
