@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // Procedures that take a credential of their own instead of a token, or tell how to get one.
@@ -204,22 +206,41 @@ func TestAgentsCredentialOpensNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	hc := hubClient(t, s)
-	token, err := os.ReadFile(s.AgentToken(s.Clusters[0]))
+	file := s.AgentToken(s.Clusters[0])
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := identity.ParseAgentKey(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent := strings.TrimSpace(string(token))
-	for _, url := range []string{
-		s.Hub["tunnel"] + "/clusters/" + s.Clusters[1].Name + "/api/v1/secrets",
-		s.Hub["tunnel"] + "/clusters/" + s.Clusters[0].Name + "/api/v1/secrets",
-		s.Hub["console"] + "/metrics",
+	as := func(service string) *http.Client {
+		return &http.Client{Transport: client.Authorize(hc.Transport, identitytest.Prover(agent, key, service))}
+	}
+	for url, service := range map[string]string{
+		s.Hub["tunnel"] + "/clusters/" + s.Clusters[1].Name + "/api/v1/secrets": identity.ServiceTunnel,
+		s.Hub["tunnel"] + "/clusters/" + s.Clusters[0].Name + "/api/v1/secrets": identity.ServiceTunnel,
+		s.Hub["console"] + "/metrics":                                           identity.ServiceConsole,
 	} {
-		if got, body := get(t, hc, url, agent); got != http.StatusForbidden {
+		if got, body := get(t, as(service), url, ""); got != http.StatusForbidden {
 			t.Errorf("%s answers %d: %s", url, got, body)
 		}
 	}
 	unknown := s.Hub["distributor"] + "/v1/artifacts/sha256:" + strings.Repeat("0", 64)
-	if got, body := get(t, hc, unknown, agent); got != http.StatusNotFound {
+	if got, body := get(t, as(identity.ServiceDistributor), unknown, ""); got != http.StatusNotFound {
 		t.Errorf("a digest that no service of the cluster uses answers %d: %s", got, body)
+	}
+	// The token alone opens nothing, nor with a proof that was meant for others.
+	if got, body := get(t, hc, unknown, agent); got != http.StatusUnauthorized {
+		t.Errorf("a copy of the token: %d: %s", got, body)
+	}
+	if got, body := get(t, as(identity.ServiceTunnel), unknown, ""); got != http.StatusUnauthorized {
+		t.Errorf("with a proof for the tunnel: %d: %s", got, body)
 	}
 }

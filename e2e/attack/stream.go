@@ -32,8 +32,8 @@ func (t *Try) stream(ctx context.Context, part, procedure, token, message string
 		return Answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/connect+json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if err := t.authorize(req, token); err != nil {
+		return Answer{}, err
 	}
 	resp, err := t.client.Do(req)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -84,7 +84,9 @@ func (t *Try) listen(ctx context.Context, url, token string, began func()) error
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if err := t.authorize(req, token); err != nil {
+		return err
+	}
 	resp, err := t.client.Do(req)
 	if err != nil {
 		return err

@@ -17,9 +17,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	e2egitcache "fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/postgrestest"
 )
 
@@ -287,7 +292,11 @@ func (w *World) join(ctx context.Context, name string) (cluster, error) {
 
 // joinWith exchanges a join token for an agent's.
 func (t *Try) joinWith(ctx context.Context, joinToken string) (Answer, error) {
-	return t.call(ctx, console, identityService+"JoinCluster", "", map[string]any{"joinToken": joinToken})
+	message, err := protojson.Marshal(&consolev1.JoinClusterRequest{JoinToken: joinToken, Key: identitytest.AgentKey().ForJoin(joinToken)})
+	if err != nil {
+		return Answer{}, err
+	}
+	return t.call(ctx, console, identityService+"JoinCluster", "", string(message))
 }
 
 // victimsRevisions lists what is the victim's, with revisions: these change with each write.
@@ -424,14 +433,42 @@ func (t *Try) newClient(from net.IP, http2 bool) *http.Client {
 // most is how much of an answer is read.
 const most = 16 << 20
 
+// authorize sets a token. That of an agent goes with a proof of the key that it is bound to: what an attacker's own agent may is to be seen behind that door.
+func (w *World) authorize(req *http.Request, token string) error {
+	if token == "" {
+		return nil
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	const longest = 8 << 10 // of a token that is one
+	if len(token) > longest || identity.BoundTo(token) == "" {
+		return nil
+	}
+	key := identitytest.AgentKey()
+	for _, folder := range []string{"agent-a.data", "agent-b.data"} {
+		text, err := os.ReadFile(filepath.Join(w.Dir, folder, "key"))
+		if err != nil {
+			continue
+		}
+		if own, err := identity.ParseAgentKey(text); err == nil && own.Public() == identity.BoundTo(token) {
+			key = own
+		}
+	}
+	for part, url := range w.Hub {
+		if strings.HasPrefix(req.URL.String(), url+"/") {
+			return identitytest.Prover(token, key, part).SetHeader(req.Context(), token, req.Header)
+		}
+	}
+	return nil
+}
+
 // send makes a request. headers are name, value, name, value.
 func (t *Try) send(ctx context.Context, method, url, token string, body io.Reader, headers ...string) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return Answer{}, err
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if err := t.authorize(req, token); err != nil {
+		return Answer{}, err
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])

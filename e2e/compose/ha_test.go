@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // highAvailability kills one of everything while agents ask all the time: no unchanged Sync fails, and commits arrive.
@@ -80,7 +81,7 @@ func (s *composed) startAgents(t *testing.T, n int) *agents {
 	tokens := s.joinAgents(t, n)
 	for _, token := range tokens {
 		hc := s.named(t)
-		hc.Transport = client.Authorize(hc.Transport, identity.StaticToken(token))
+		hc.Transport = client.Authorize(hc.Transport, identitytest.Source(token, identity.ServiceDistributor))
 		distributors := hub.New(hc, nil, client.Options()...)
 		distributors.Set([]string{"https://distributor-1:7402", "https://distributor-2:7402"})
 		s.await(t, "the cluster is known", func(ctx context.Context) error { return syncOnce(ctx, distributors) })
@@ -162,7 +163,9 @@ func (s *composed) joinAgents(t *testing.T, n int) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		joined, err := open.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: created.GetJoinToken()})
+		joined, err := open.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{
+			JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

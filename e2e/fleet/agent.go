@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/platform/delivery"
 	platform "fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/reach"
 )
 
@@ -62,11 +63,13 @@ func newAgent(name, token string, spec *Spec, stats *recorder) (*agent, error) {
 			return nil, err
 		}
 	}
-	authorized.Transport = client.Authorize(authorized.Transport, identity.StaticToken(token))
+	gitcaches := authorized
+	gitcaches.Transport = client.Authorize(authorized.Transport, identitytest.Source(token, identity.ServiceGitcache))
+	authorized.Transport = client.Authorize(authorized.Transport, identitytest.Source(token, identity.ServiceDistributor))
 	a := &agent{name: name, spec: spec, stats: stats, http: &authorized, wake: make(chan struct{}, 1), have: map[string]string{}}
 	a.sources = platform.New(&authorized, nil, append(client.Options(), connect.WithInterceptors(observer{a}))...)
 	a.sources.Set(spec.Distributors)
-	a.content = &platform.Content{Distributors: a.sources, Gitcaches: func() []string { return spec.Gitcaches }, HTTP: &authorized}
+	a.content = &platform.Content{Distributors: a.sources, Gitcaches: func() []string { return spec.Gitcaches }, HTTP: &gitcaches}
 	a.reports = newReporter(a.sources)
 	return a, nil
 }
@@ -231,7 +234,7 @@ func (a *agent) reach(ctx context.Context, token string) error {
 		return err
 	}
 	r, err := reach.New(reach.Config{
-		Endpoints: func() []string { return []string{a.spec.Tunnel} }, HTTPClient: hc, Token: identity.StaticToken(token),
+		Endpoints: func() []string { return []string{a.spec.Tunnel} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
 		Kube: &url.URL{Scheme: "https", Host: "kubernetes.invalid"}, Transport: nobody{}, Version: "simulated", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 const (
@@ -142,7 +143,9 @@ func (r *Run) join(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: created.GetJoinToken()})
+			joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{
+				JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

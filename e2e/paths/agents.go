@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/reach/http1"
 	"fairlead.dev/platform/subprocess"
@@ -61,7 +62,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 		one, err := reach.New(reach.Config{
-			Endpoints: func() []string { return []string{spec.Tunnel} }, HTTPClient: hc, Token: identity.StaticToken(token),
+			Endpoints: func() []string { return []string{spec.Tunnel} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
 			Kube: kube, Transport: transport, Version: "bench", Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // hub is a console, a tunnel and a Redis, each a process of its own. Nothing is encrypted: the peers
@@ -139,7 +140,9 @@ func (h *hub) join(ctx context.Context, names []string) (map[string]string, erro
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			joined, err := h.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: created.GetJoinToken()})
+			joined, err := h.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{
+				JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

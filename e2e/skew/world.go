@@ -95,7 +95,7 @@ func start(ctx context.Context, t *testing.T, commit string) *world {
 	s, _ := stack.Mixed(ctx, t, bins, earlier)
 	w := &world{Stack: s, t: t, earlier: earlier, now: bins.Dir, base: map[string][]string{}, failures: map[string]int{}, switches: map[string][]string{}}
 	for _, kind := range []string{"console", "gitcache", "distributor", "tunnel"} {
-		w.switches[kind] = []string{"--unsigned-members=accept"} // as docs/operate/upgrade.md says: earlier services sign nothing
+		w.switches[kind] = []string{"--unsigned-members=accept"} // as docs/operate/upgrade.md says: earlier services sign nothing, earlier agents have no key
 	}
 	for _, part := range s.Parts() {
 		w.base[part] = slices.Clone(s.Process(part).Args)

@@ -76,7 +76,7 @@ func (f *Refusals) Token(r *http.Request, why error) {
 		remote = r.RemoteAddr
 	}
 	reason := identity.ErrInvalid // without what is wrapped around it, which may quote the token
-	for _, known := range []error{identity.ErrExpired, identity.ErrRevoked} {
+	for _, known := range []error{identity.ErrExpired, identity.ErrRevoked, identity.ErrUnproved, identity.ErrUnbound} {
 		if errors.Is(why, known) {
 			reason = known
 		}

@@ -41,9 +41,9 @@ const (
 	// nobody reads never stop the others; the memory is bounded by the number of streams.
 	connectionWindow = 1 << 30
 	streamWindow     = 4 << 20
-	// So much of what requests have in their fields a server remembers per connection, to not get it again: a token and
-	// what comes with it. What 10,000 agents send would else take 70 MiB of a hub.
-	rememberedFields = 1 << 10
+	// So much of what requests have in their fields a server remembers per connection, to not get it again: an agent's token, its proof and
+	// what comes with them (1.2 KiB; with less room than that nothing of it would be found again). What 10,000 agents send would else take 70 MiB of a hub.
+	rememberedFields = 1536
 	// Far above any other header we send or accept.
 	maxResponseHeaderBytes = 64 << 10
 

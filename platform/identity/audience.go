@@ -111,11 +111,11 @@ func (a *Audience) VerifyAudience(token string, header http.Header) error {
 }
 
 // AcceptsUnsigned is what a service says of itself while it accepts what older versions write and send.
-const AcceptsUnsigned = "members that are not signed and tokens that are for no service in particular are accepted (--unsigned-members=accept): " +
-	"whoever can write to Redis can have tokens sent to them. Remove it once all services of the hub run this version"
+const AcceptsUnsigned = "members that are not signed, tokens that are for no service in particular and agents without a key are accepted (--unsigned-members=accept): " +
+	"whoever can write to Redis can have tokens sent to them, and a copy of such an agent's token works. Remove it once all services of the hub and all agents run this version"
 
-// Unsigned is the switch for one upgrade from versions whose services did not sign what they write to Redis, and whose tokens were for every
-// service. The zero value refuses both.
+// Unsigned is the switch for one upgrade from versions whose services did not sign what they write to Redis, whose tokens were for every
+// service, and whose agents had no key. The zero value refuses both.
 type Unsigned string
 
 // The positions of the switch.
@@ -126,7 +126,7 @@ const (
 
 // RegisterFlags adds --unsigned-members.
 func (u *Unsigned) RegisterFlags(fs *flag.FlagSet) {
-	fs.Func("unsigned-members", "refuse or accept, as `word`: what becomes of members in Redis that are not signed and of services' tokens that are not bound to this service, as older versions write and send them; accept is for the time of one upgrade; default: refuse", func(s string) error {
+	fs.Func("unsigned-members", "refuse or accept, as `word`: what becomes of members in Redis that are not signed, of services' tokens that are not bound to this service and of agents' tokens that are bound to no key, as older versions write and send them; accept is for the time of one upgrade; default: refuse", func(s string) error {
 		switch *u = Unsigned(s); *u {
 		case UnsignedAccept, UnsignedRefuse:
 			return nil

@@ -127,6 +127,14 @@ func (c *console) token(id identity.Identity, ttl time.Duration) string {
 	return token
 }
 
+// withProofs is the console's verifier, which accepts agents without a key.
+func (c *console) withProofs() identity.Verifier {
+	return struct {
+		*identity.BundleVerifier
+		*identity.Proofs
+	}{&c.verifier, &identity.Proofs{Audience: identity.ServiceConsole, AcceptUnbound: true}}
+}
+
 func (c *console) issueLocked(id identity.Identity) (*consolev1.Token, error) {
 	token, signed, err := c.keys.Sign(id, c.lifetime)
 	return &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, err
@@ -181,7 +189,7 @@ func (c *console) serve(t *testing.T) consolev1connect.IdentityServiceClient {
 		consolev1connect.IdentityServiceRevokeTokensProcedure:      identity.RoleNone,
 	}
 	mux := http.NewServeMux()
-	mux.Handle(consolev1connect.NewIdentityServiceHandler(c, connect.WithInterceptors(identity.Interceptor(&c.verifier, policy))))
+	mux.Handle(consolev1connect.NewIdentityServiceHandler(c, connect.WithInterceptors(identity.Interceptor(c.withProofs(), policy))))
 	return consolev1connect.NewIdentityServiceClient(serve(t, mux, true), "http://console")
 }
 

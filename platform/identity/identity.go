@@ -81,13 +81,20 @@ type Identity struct {
 	// Lent says that the token was made of another one, or for somebody else, to be handed on for a while, or that a session was begun with
 	// such a token. See MayMake.
 	Lent bool
-	// Parent is, of a session in a browser, the token that it was begun with, and of a token that an API token was exchanged for,
-	// that: who revokes the parent ends this, too.
+	// Parent is, of a session in a browser, the token that it was begun with; of a token that an API token was exchanged for, the API token; of a
+	// renewed token of an agent, the first of its line. Who revokes the parent ends this, too.
 	Parent string
 	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
 	Until time.Time
 	// Limits is the most that the token may, whatever its owner may; nil: no bound. Never change what is in it.
 	Limits *Limits
+
+	// What follows is of agents.
+
+	// ClusterUID tells the cluster from others that had its name before or get it later; empty: the token is of before there was this claim.
+	ClusterUID string
+	// Key is the public key that the token is bound to, in base64; empty: none. See Proofs.
+	Key string
 }
 
 // Limits bounds what a token may.
@@ -152,6 +159,12 @@ func (id Identity) Validate() error {
 	}
 	if id.Kind != KindUser && (len(id.Groups) > 0 || id.Limits != nil) {
 		return fmt.Errorf("%s: only users have groups and limits", id.Subject())
+	}
+	if id.Kind != KindAgent && (id.Key != "" || id.ClusterUID != "") {
+		return fmt.Errorf("%s: only agents have keys and clusters", id.Subject())
+	}
+	if _, ok := decodeKey(id.Key); !ok && id.Key != "" {
+		return fmt.Errorf("%s: its key is no Ed25519 key", id.Subject())
 	}
 	if len(id.Groups) > MaxGroups {
 		return fmt.Errorf("%s: %d groups: at most %d are possible", id.Subject(), len(id.Groups), MaxGroups)

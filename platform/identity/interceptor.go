@@ -166,8 +166,31 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 		}
 		return nil, refuse(err)
 	}
+	if err := verifyProof(v, id, token, header); err != nil {
+		if call := callOf(ctx); call != nil {
+			call.rejected = err
+		}
+		return nil, refuse(err)
+	}
 	c := &caller{token: token, id: id}
 	return c, c.mayCall(role)
+}
+
+// verifyProof sees to it that the token of an agent is sent by who has its key. It is asked when a call or a stream begins, and not again while
+// a stream runs.
+func verifyProof(v Verifier, id Identity, token string, header http.Header) error {
+	if id.Kind != KindAgent {
+		return nil
+	}
+	proofs, ok := v.(ProofVerifier)
+	if !ok {
+		return ErrUnproved
+	}
+	proof := header[ProofHeader]
+	if len(proof) > 1 {
+		return ErrUnproved
+	}
+	return proofs.VerifyProof(id, token, header.Get(ProofHeader))
 }
 
 func verify(ctx context.Context, v Verifier, token string) (Identity, error) {
@@ -206,7 +229,19 @@ func refuse(err error) *refusal {
 	if errors.Is(err, ErrThrottled) {
 		return &refusal{connect.CodeResourceExhausted, ErrThrottled.Error() + ": wait some seconds, and correct the token"}
 	}
+	if errors.Is(err, ErrUnproved) {
+		return &refusal{connect.CodeUnauthenticated, ErrUnproved.Error() + ". An agent does so by itself, with the key beside its token; if that is lost, it needs a new join token (`fairlead cluster join-token NAME`)"}
+	}
+	if errors.Is(err, ErrUnbound) {
+		return &refusal{connect.CodeUnauthenticated, ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (`fairlead cluster join-token NAME`); for one upgrade the hub accepts it with --unsigned-members=accept"}
+	}
 	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep}
+}
+
+// TokenOf is the token of a request that was let pass; empty: it has none.
+func TokenOf(header http.Header) string {
+	token, _ := bearer(header)
+	return token
 }
 
 // bearer returns the one bearer token of a request.

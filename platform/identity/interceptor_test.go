@@ -354,6 +354,8 @@ type verifierFunc func(token string) (identity.Identity, error)
 
 func (f verifierFunc) Verify(token string) (identity.Identity, error) { return f(token) }
 
+func (f verifierFunc) VerifyProof(identity.Identity, string, string) error { return nil }
+
 // Between the head of a call and the end of its body a minute may pass, and the token may be revoked.
 func TestWhoSendsSlowlyIsLookedAtAgain(t *testing.T) {
 	t.Parallel()

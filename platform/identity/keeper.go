@@ -38,7 +38,7 @@ type KeeperConfig struct {
 	Service string
 	// Secret is the hub secret. Its file is read whenever it is needed, so that it may change.
 	Secret *hubsecret.File
-	// Unbound accepts tokens of services that say not whom they are for, for one upgrade.
+	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that are bound to no key.
 	Unbound bool
 }
 
@@ -55,6 +55,7 @@ type Keeper struct {
 	unknown  chan struct{} // a token with an unknown key was seen: poll now
 	unsaved  bool          // the disk refused the last bundle; poll's own
 	audience Audience
+	proofs   Proofs
 
 	mu      sync.Mutex // guards pollErr
 	pollErr error
@@ -73,6 +74,7 @@ func NewKeeper(cfg KeeperConfig, client consolev1connect.IdentityServiceClient, 
 		tokens:   NewTokenFile(filepath.Join(cfg.Dir, "token")),
 		unknown:  make(chan struct{}, 1),
 		audience: Audience{Service: cfg.Service, Secret: cfg.Secret, Unbound: cfg.Unbound},
+		proofs:   Proofs{Audience: cfg.Service, AcceptUnbound: cfg.Unbound},
 	}
 	k.renewer = NewRenewer(RenewerConfig{Tokens: k.tokens, Client: client, Header: k.SendTo(ServiceConsole), Obtain: k.exchange, Log: log})
 	if err := k.loadBundle(); err != nil {
@@ -154,6 +156,11 @@ func (k *Keeper) BeReplica(id string) { k.audience.Replica = id }
 
 // SendTo is the source of this service's tokens for calls of another one.
 func (k *Keeper) SendTo(service string) HeaderSource { return SendTo(service, k, k.cfg.Secret) }
+
+// VerifyProof implements ProofVerifier.
+func (k *Keeper) VerifyProof(id Identity, token, proof string) error {
+	return k.proofs.VerifyProof(id, token, proof)
+}
 
 // Token implements TokenSource. Before the first token it waits a few seconds.
 func (k *Keeper) Token(ctx context.Context) (string, error) {

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -162,6 +164,14 @@ type claims struct {
 	UntilSeconds int64  `json:"until,omitempty"`
 	// Limits bound an API token and what it was exchanged for.
 	Limits *Limits `json:"lim,omitempty"`
+	// ClusterUID and Confirmation are of agents.
+	ClusterUID   string        `json:"uid,omitempty"`
+	Confirmation *confirmation `json:"cnf,omitempty"`
+}
+
+// confirmation names the key that a token is bound to.
+type confirmation struct {
+	Ed25519 string `json:"ed25519"`
 }
 
 // Sign issues the first token of a line for id, to live for ttl (at most MaxLifetime). The token's id
@@ -195,6 +205,37 @@ func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, sign
 		return "", Identity{}, ErrFinal
 	}
 	return k.sign(verified, ttl)
+}
+
+// RenewAgent issues the token of a generation of an agent's line, bound to the identity's key: the first that is bound, or the one after. Its id is
+// that of the first token of the line and the generation, so that whoever revokes any of a line revokes all. See Family.
+func (k *KeySet) RenewAgent(verified Identity, generation int64, ttl time.Duration) (token string, signed Identity, err error) {
+	if verified.Kind != KindAgent || verified.TokenID == "" || verified.Key == "" || verified.BeganAt.IsZero() {
+		return "", Identity{}, errors.New("renew the agent's token: there is none that is bound to a key")
+	}
+	family := Family(verified.TokenID)
+	verified.Parent, verified.TokenID = family, family+"."+strconv.FormatInt(generation, 10)
+	return k.sign(verified, ttl)
+}
+
+// Family is the id of the first token of a token's line.
+func Family(tokenID string) string {
+	family, _, _ := strings.Cut(tokenID, ".") // ids of first tokens have no dot
+	return family
+}
+
+// Generation counts the renewals up to a token of an agent's line: 0 for the first one, and for tokens that are bound to no key.
+func Generation(tokenID string) int64 {
+	_, text, _ := strings.Cut(tokenID, ".")
+	generation, _ := strconv.ParseInt(text, 10, 64) // of our own making, or 0
+	return max(0, generation)
+}
+
+func confirmationOf(key string) *confirmation {
+	if key == "" {
+		return nil
+	}
+	return &confirmation{key}
 }
 
 // Session issues the token of a session in a browser: a new one, begun with a verified token, or the next one of a
@@ -258,6 +299,8 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		Parent:       id.Parent,
 		UntilSeconds: until,
 		Limits:       id.Limits,
+		ClusterUID:   id.ClusterUID,
+		Confirmation: confirmationOf(id.Key),
 	}).Serialize()
 	if err != nil {
 		return "", Identity{}, fmt.Errorf("sign token: %w", err)

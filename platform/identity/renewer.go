@@ -41,6 +41,9 @@ type RenewerConfig struct {
 	Client consolev1connect.IdentityServiceClient
 	// Header, if set, adds what is sent beside the token.
 	Header HeaderSource
+	// Bind, if set, is an agent's: what a renewal of this token shows of the agent's key. The same token is renewed with the same request until
+	// there is an answer, in another process, too: so a lost answer can be had again, and another request with the same token is a copy's.
+	Bind func(token string) (*consolev1.AgentKey, error)
 	// Obtain gets a first token, and another one when the console refuses to renew: by joining, or
 	// from the hub secret. Nil: there must be a token, and a refused one needs a person.
 	Obtain func(context.Context) (string, error)
@@ -152,8 +155,8 @@ func (r *Renewer) restored(ctx context.Context) dueTime {
 		return dueTime{}
 	}
 	issued, _, err := lifetime(token)
-	if err != nil {
-		return dueTime{}
+	if err != nil || r.cfg.Bind != nil && BoundTo(token) == "" {
+		return dueTime{} // now: a token of before there were keys is bound to one
 	}
 	due := received(token)
 	due.since = due.since.Add(-max(0, time.Since(issued)))
@@ -193,8 +196,12 @@ func (r *Renewer) renew(ctx context.Context) (string, error) {
 	if r.cfg.Obtain == nil || !refused {
 		return "", err
 	}
+	refusal := err
 	token, err = r.cfg.Obtain(ctx)
 	if err != nil {
+		if connect.CodeOf(refusal) == connect.CodeUnauthenticated {
+			err = fmt.Errorf("%w (and before: %v)", err, refusal) //nolint:errorlint // the code is that of the last one
+		}
 		return "", err
 	}
 	return token, r.store(ctx, token)
@@ -207,7 +214,13 @@ func (r *Renewer) ask(ctx context.Context, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	answer, err := r.cfg.Client.RenewToken(ctx, &consolev1.RenewTokenRequest{})
+	req := &consolev1.RenewTokenRequest{}
+	if r.cfg.Bind != nil {
+		if req.Key, err = r.cfg.Bind(token); err != nil {
+			return "", fmt.Errorf("renew token: %w", err)
+		}
+	}
+	answer, err := r.cfg.Client.RenewToken(ctx, req)
 	if err != nil {
 		return "", fmt.Errorf("renew token: %w", err)
 	}

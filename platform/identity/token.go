@@ -133,6 +133,19 @@ func lifetime(token string) (issued time.Time, life time.Duration, err error) {
 	return issued, life, nil
 }
 
+// BoundTo is the key that the caller's own token is bound to, as in Identity.Key; empty: none. Nothing is trusted by it.
+func BoundTo(token string) string {
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil {
+		return ""
+	}
+	var c claims
+	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Confirmation == nil {
+		return ""
+	}
+	return c.Confirmation.Ed25519
+}
+
 // authorized returns a context whose calls carry the token, and what more, if that is not nil, sends beside it.
 func authorized(ctx context.Context, more HeaderSource, token string) (context.Context, error) {
 	ctx, info := connect.NewClientContext(ctx)

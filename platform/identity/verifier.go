@@ -290,7 +290,13 @@ func (c claims) identity() (Identity, error) {
 		Kind: Kind(kind), Name: name, Groups: c.Groups, TokenID: c.ID, Final: c.Final, Parent: c.Parent, Limits: c.Limits,
 		IssuedAt: time.UnixMicro(c.IssuedMicros).UTC(), ExpiresAt: c.Expiry.Time().UTC(),
 		// Consoles of before this claim lent tokens, too.
-		Lent: c.Lent || c.Final && c.UntilSeconds == 0,
+		Lent:       c.Lent || c.Final && c.UntilSeconds == 0,
+		ClusterUID: c.ClusterUID,
+	}
+	if c.Confirmation != nil {
+		if id.Key = c.Confirmation.Ed25519; id.Key == "" {
+			return Identity{}, fmt.Errorf("%w: bound to a key of another kind", ErrInvalid) // and not to none
+		}
 	}
 	if id.IssuedAt.Unix() != c.IssuedAt.Time().Unix() {
 		return Identity{}, fmt.Errorf("%w: its times differ", ErrInvalid)

@@ -13,6 +13,7 @@ import (
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxws"
 )
@@ -98,6 +99,11 @@ func (k *slot) dialWebSocket(ctx context.Context) (mux.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	header := http.Header{"Authorization": {"Bearer " + token}}
+	if more, ok := k.cfg.Token.(identity.HeaderSource); ok {
+		if err := more.SetHeader(ctx, token, header); err != nil {
+			return nil, connect.NewError(connect.CodeUnauthenticated, err)
+		}
+	}
 	conn, err := muxws.Dial(ctx, k.http, k.endpoint+tunnelv1connect.TunnelServiceConnectProcedure, header)
 	if err != nil {
 		return nil, inWords(err)

@@ -291,19 +291,33 @@ func (a *Agent) connectHub() (err error) {
 	if a.joiner, err = join.Open(a.cfg.DataDir, identities, a.log); err != nil {
 		return err
 	}
-	renew := identity.RenewerConfig{Tokens: a.joiner.Tokens(), Client: identities, Renewed: a.moved, Log: a.log}
+	a.http.Transport = a.joiner.Clock().Heed(a.http.Transport)
+	renew := identity.RenewerConfig{
+		Tokens: a.joiner.Tokens(), Client: identities, Header: a.joiner.For(identity.ServiceConsole), Bind: a.joiner.Bind, Renewed: a.moved, Log: a.log,
+	}
 	if a.cfg.JoinTokenFile != "" {
 		// A credential that the hub refuses can be replaced by putting a new join token into the file.
 		renew.Obtain = func(ctx context.Context) (string, error) { return a.joiner.Obtain(ctx, a.cfg.JoinTokenFile) }
 	}
 	a.renewer = identity.NewRenewer(renew)
-	authorized := *a.http
-	authorized.Transport = client.Authorize(a.http.Transport, a.joiner.Tokens())
-	a.distributors = hub.New(&authorized, a.renewer.Kick, client.Options()...)
+	distributors, gitcaches := *a.http, *a.http
+	distributors.Transport = client.Authorize(a.http.Transport, a.joiner.For(identity.ServiceDistributor))
+	gitcaches.Transport = client.Authorize(a.http.Transport, a.joiner.For(identity.ServiceGitcache))
+	a.distributors = hub.New(&distributors, a.renewer.Kick, client.Options()...)
 	a.content = &hub.Content{
-		Distributors: a.distributors, Gitcaches: func() []string { return a.joiner.Endpoints().Gitcaches }, HTTP: &authorized,
+		Distributors: a.distributors, Gitcaches: func() []string { return a.joiner.Endpoints().Gitcaches }, HTTP: &gitcaches,
 	}
 	return nil
+}
+
+// heeding returns a client for the hub by whose answers the agent knows the hub's clock.
+func (a *Agent) heeding() (*http.Client, error) {
+	hc, err := client.New(client.Config{CAFile: a.cfg.HubCAFile})
+	if err != nil {
+		return nil, err
+	}
+	hc.Transport = a.joiner.Clock().Heed(hc.Transport)
+	return hc, nil
 }
 
 // connectTunnel prepares the sessions over which people reach the API server.
@@ -325,14 +339,14 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 	if a.people.Reads, err = reads(config, server); err != nil {
 		return err
 	}
-	if a.tunnels, err = client.New(client.Config{CAFile: a.cfg.HubCAFile}); err != nil {
+	if a.tunnels, err = a.heeding(); err != nil {
 		return fmt.Errorf("prepare connections to the tunnels: %w", err)
 	}
 	a.reach, err = reach.New(reach.Config{
 		Endpoints:  func() []string { return a.joiner.Endpoints().Tunnels },
 		HTTPClient: a.tunnels,
-		Another:    func() (*http.Client, error) { return client.New(client.Config{CAFile: a.cfg.HubCAFile}) },
-		Token:      a.joiner.Tokens(),
+		Another:    a.heeding,
+		Token:      a.joiner.For(identity.ServiceTunnel),
 		Kube:       server,
 		Transport:  a.people,
 		Policy:     a.cfg.Tunnel,

@@ -211,7 +211,7 @@ func TestGuessingIsThrottled(t *testing.T) {
 	r := newHub(t, "").start(t)
 	nobody := r.as(t, "")
 	for i := range 100 {
-		_, err := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: fmt.Sprintf("fairlead-join-%020d", i)})
+		_, err := nobody.identity.JoinCluster(t.Context(), joining(fmt.Sprintf("fairlead-join-%020d", i)))
 		if connect.CodeOf(err) == connect.CodeResourceExhausted {
 			var ce *connect.Error
 			if !errors.As(err, &ce) || ce.Meta().Get("Retry-After") == "" {
@@ -241,7 +241,7 @@ func TestJoinTokenWorksOnceForItsCluster(t *testing.T) {
 	for range 8 {
 		nobody := r.as(t, "")
 		wg.Go(func() {
-			resp, err := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: made.GetJoinToken()})
+			resp, err := nobody.identity.JoinCluster(t.Context(), joining(made.GetJoinToken()))
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -282,8 +282,9 @@ func TestDeletedClusterTakesItsAgentsTokensAway(t *testing.T) {
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
 	admin.putCluster(t, "edge-1")
-	agent := r.as(t, admin.join(t, "edge-1"))
-	renewed, err := agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	token := admin.join(t, "edge-1")
+	agent := r.as(t, token)
+	renewed, err := agent.identity.RenewToken(t.Context(), renewing(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,17 +295,18 @@ func TestDeletedClusterTakesItsAgentsTokensAway(t *testing.T) {
 	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []api{agent, r.as(t, renewed.GetToken().GetToken())} {
-		_, err = a.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	for _, text := range []string{token, renewed.GetToken().GetToken()} {
+		_, err = r.as(t, text).identity.RenewToken(t.Context(), renewing(text))
 		wantCode(t, err, connect.CodeUnauthenticated)
 	}
 	admin.putCluster(t, "edge-1") // another one of the same name
-	_, err = agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	_, err = agent.identity.RenewToken(t.Context(), renewing(token))
 	wantCode(t, err, connect.CodeUnauthenticated)
-	_, err = admin.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: pending.GetJoinToken()})
+	_, err = admin.identity.JoinCluster(t.Context(), joining(pending.GetJoinToken()))
 	wantCode(t, err, connect.CodeUnauthenticated)
 	// And its own agent can join at once.
-	if _, err := r.as(t, admin.join(t, "edge-1")).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); err != nil {
+	own := admin.join(t, "edge-1")
+	if _, err := r.as(t, own).identity.RenewToken(t.Context(), renewing(own)); err != nil {
 		t.Fatal(err)
 	}
 	gitcache := r.service(t, identity.ServiceGitcache)

@@ -172,7 +172,7 @@ func TestManyJoinAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				joined, err := admin.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: token.GetJoinToken()})
+				joined, err := admin.identity.JoinCluster(t.Context(), joining(token.GetJoinToken()))
 				if err != nil || joined.GetCluster() != name {
 					t.Errorf("%s joined as %q: %v", name, joined.GetCluster(), err)
 				}

@@ -205,7 +205,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Unsigned.Accepted() {
 		deps.Log.Warn(identities.AcceptsUnsigned)
 	}
-	s.authority.Refused = refusals.Login
+	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.hub = watch.New(s.store, deps.Log)
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
 	s.hub.Hold = kept.Hold

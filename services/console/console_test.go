@@ -3,6 +3,7 @@ package console_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"io"
 	"log/slog"
@@ -290,7 +291,7 @@ func (h *hub) sign(t testing.TB, id identity.Identity) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := keys.Sign(id, time.Hour)
+	token, _, err := keys.Sign(identitytest.Bind(id), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,13 +343,23 @@ func (a api) putService(t testing.TB, name, cluster string) *consolev1.Service {
 	return resp.GetService()
 }
 
+// joining is what an agent joins with.
+func joining(joinToken string) *consolev1.JoinClusterRequest {
+	return &consolev1.JoinClusterRequest{JoinToken: joinToken, Key: identitytest.AgentKey().ForJoin(joinToken)}
+}
+
+// renewing is what an agent renews its token with.
+func renewing(token string) *consolev1.RenewTokenRequest {
+	return &consolev1.RenewTokenRequest{Key: identitytest.AgentKey().ForRenewal(token, []byte(rand.Text()))}
+}
+
 func (a api) join(t testing.TB, cluster string) string { //nolint:unparam // reads better where it is called
 	t.Helper()
 	resp, err := a.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: cluster})
 	if err != nil {
 		t.Fatal(err)
 	}
-	joined, err := a.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: resp.GetJoinToken()})
+	joined, err := a.identity.JoinCluster(t.Context(), joining(resp.GetJoinToken()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,11 +44,11 @@ func TestAgentManifestJoins(t *testing.T) {
 	}
 	nobody := r.as(t, "")
 	for _, token := range tokens {
-		joined, err := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: token[2]})
+		joined, err := nobody.identity.JoinCluster(t.Context(), joining(token[2]))
 		if err != nil || joined.GetCluster() != "edge-1" {
 			t.Fatalf("join: %v, %v", joined, err)
 		}
-		_, err = nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: token[2]})
+		_, err = nobody.identity.JoinCluster(t.Context(), joining(token[2]))
 		wantCode(t, err, connect.CodeUnauthenticated)
 	}
 	if strings.Contains(r.logs.String(), tokens[0][2]) {

@@ -47,7 +47,7 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 			HubSecret: "planted-secret-that-is-wrong", Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "mallory"},
 		})
 		_, link := nobody.logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{Link: "fairlead-login-planted"})
-		_, join := nobody.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: "fairlead-join-planted-0123456789"})
+		_, join := nobody.identity.JoinCluster(t.Context(), joining("fairlead-join-planted-0123456789"))
 		_, token := nobody.tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{Token: "fairlead_planted_planted"})
 		for _, err := range []error{secret, link, join, token} {
 			wantCode(t, err, connect.CodeUnauthenticated)

@@ -548,7 +548,8 @@ func TestAgentLeaves(t *testing.T) {
 		admin := r.admin(t)
 		admin.putCluster(t, "edge-1")
 		admin.putCluster(t, "edge-2")
-		agent := r.as(t, admin.join(t, "edge-1"))
+		token := admin.join(t, "edge-1")
+		agent := r.as(t, token)
 		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "edge-2"}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("an agent leaves for another cluster: %v", err)
 		}
@@ -559,10 +560,10 @@ func TestAgentLeaves(t *testing.T) {
 		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: unused.GetJoinToken()}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		if _, err := admin.identity.JoinCluster(t.Context(), joining(unused.GetJoinToken())); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("a join token from before: %v", err)
 		}
-		if _, err := agent.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		if _, err := agent.identity.RenewToken(t.Context(), renewing(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("its token is good: %v", err)
 		}
 		left, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -253,7 +254,9 @@ func TestOnlyPeopleHaveSessions(t *testing.T) {
 	b := browse(t)
 	b.exchange(t) // it has started
 	agent := b.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
-	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", "Authorization", "Bearer "+agent)
+	header := http.Header{}
+	identitytest.Authorize(t, header, agent, identity.ServiceConsole)
+	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", "Authorization", header.Get("Authorization"), identity.ProofHeader, header.Get(identity.ProofHeader))
 	many := make([]string, identity.MaxGroups)
 	for i := range many {
 		many[i] = strings.Repeat("g", 100)

@@ -18,8 +18,11 @@ import (
 	"connectrpc.com/connect"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // record keeps what is logged.
@@ -139,7 +142,7 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ship()
-	agentID := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
+	agentID := identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
 	revoked, id, err := w.console.keys.Sign(agentID, time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +245,7 @@ func (a *agent) stall(path string) {
 	if tcp, ok := conn.NetConn().(*net.TCPConn); ok {
 		_ = tcp.SetReadBuffer(4 << 10)
 	}
-	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nAccept-Encoding: zstd\r\n\r\n", path, a.token)
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s: %s\r\nAccept-Encoding: zstd\r\n\r\n", path, a.token, identity.ProofHeader, a.proof())
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -256,4 +259,42 @@ func (a *agent) deaf() {
 		a.t.Fatal(err)
 	}
 	a.t.Cleanup(func() { _ = stream.Close() })
+}
+
+// A copy of an agent's token is worth nothing without the key that it is bound to, and a proof that the agent sent to others is worth nothing here.
+func TestCopiedTokenWithoutItsKeyGetsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ship()
+	e := w.start()
+	a := e.agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	digest := a.got["hello"].GetArtifact().GetDigest()
+	for name, source := range map[string]identity.TokenSource{
+		"the token alone":            identity.StaticToken(a.token),
+		"with a proof for gitcaches": identitytest.Prover(a.token, identitytest.AgentKey(), identity.ServiceGitcache),
+	} {
+		rpc := deliveryv1connect.NewDeliveryServiceClient(w.client, e.url, append(client.Options(), client.WithToken(source))...)
+		if _, err := rpc.Sync(t.Context(), &deliveryv1.SyncRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Errorf("%s: Sync: %v", name, err)
+		}
+		stream, err := rpc.Watch(t.Context(), &deliveryv1.WatchRequest{})
+		if err == nil {
+			stream.Receive()
+			err = stream.Err()
+		}
+		if connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Errorf("%s: Watch: %v", name, err)
+		}
+		hc := &http.Client{Transport: client.Authorize(w.client.Transport, source)}
+		resp, err := hc.Get(e.url + artifact.Path + digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: an artifact: %s", name, resp.Status)
+		}
+	}
+	a.mustHave()
 }

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // cacheFile is where an artifact is in the world's folder.
@@ -207,7 +208,7 @@ func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true}, identity.StaticToken(a.token))}
+	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true}, identitytest.Source(a.token, identity.ServiceDistributor))}
 	w.eventually("the kernel sends it", func() bool { // it is trusted when its file is a second old
 		if got := get(t, line, p.url+artifact.Path+a.got["hello"].GetArtifact().GetDigest()); !bytes.Equal(got, stored) {
 			t.Fatalf("%d bytes of %d", len(got), len(stored))

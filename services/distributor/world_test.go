@@ -263,7 +263,7 @@ func (e *edge) agent(cluster string) *agent {
 
 func (e *edge) as(id identity.Identity) *agent {
 	e.w.t.Helper()
-	token, _, err := e.w.console.keys.Sign(id, time.Hour)
+	token, _, err := e.w.console.keys.Sign(identitytest.Bind(id), time.Hour)
 	if err != nil {
 		e.w.t.Fatal(err)
 	}
@@ -278,6 +278,13 @@ func (e *edge) with(token string) *agent {
 		http: &http.Client{Transport: client.Authorize(e.w.client.Transport, src)},
 		have: map[string]string{}, got: map[string]*deliveryv1.ServiceDelivery{},
 	}
+}
+
+// proof is what goes with the agent's token.
+func (a *agent) proof() string {
+	header := http.Header{}
+	identitytest.Authorize(a.t, header, a.token, identity.ServiceDistributor)
+	return header.Get(identity.ProofHeader)
 }
 
 func (a *agent) digest() string { return delivery.SetDigest(a.have) }

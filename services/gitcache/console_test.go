@@ -20,6 +20,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // console plays the console at the edge of the network: a catalog, epochs, secrets and identities.
@@ -292,7 +293,7 @@ func (c identityService) GetTrustBundle(context.Context, *consolev1.GetTrustBund
 // token is an hour's token for a service of the hub or, with a kind, for somebody else.
 func (c *console) token(t *testing.T, kind identity.Kind, name string) string {
 	t.Helper()
-	token, _, err := c.keys.Sign(identity.Identity{Kind: kind, Name: name}, time.Hour)
+	token, _, err := c.keys.Sign(identitytest.Bind(identity.Identity{Kind: kind, Name: name}), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

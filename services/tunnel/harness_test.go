@@ -73,7 +73,7 @@ type console struct {
 
 func (c *console) sign(t *testing.T, id identity.Identity) string {
 	t.Helper()
-	token, _, err := c.keys.Sign(id, time.Hour)
+	token, _, err := c.keys.Sign(identitytest.Bind(id), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/freeport"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/service"
@@ -180,7 +181,7 @@ func (h *hub) agent(api *httptest.Server, cluster string) {
 	}
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Another: make1,
-		Token: identity.StaticToken(h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster})),
+		Token: identitytest.Source(h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}), identity.ServiceTunnel),
 		Kube:  kube, Transport: api.Client().Transport, Version: "v-test", Log: slog.New(slog.NewTextHandler(h.logs, nil)),
 	})
 	if err != nil {

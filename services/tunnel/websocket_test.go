@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux/muxws"
 	"fairlead.dev/platform/reach"
 )
@@ -74,7 +75,7 @@ func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerF
 	}
 	token := h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster})
 	r, err := reach.New(reach.Config{
-		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc, Token: identity.StaticToken(token),
+		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
 		Kube: kube, Transport: apiServer.Client().Transport, Version: "test", Tracer: h.telemetry().Tracer.Tracer("agent"), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -308,7 +309,9 @@ func TestBusyTunnelTellsWhenToCome(t *testing.T) {
 			}
 			_ = stream.Send(nil) // its header, and it says nothing more
 		}
-		c, err := muxws.Dial(t.Context(), hc, h.url+tunnelv1connect.TunnelServiceConnectProcedure, http.Header{"Authorization": {"Bearer " + token}})
+		header := http.Header{}
+		identitytest.Authorize(t, header, token, identity.ServiceTunnel)
+		c, err := muxws.Dial(t.Context(), hc, h.url+tunnelv1connect.TunnelServiceConnectProcedure, header)
 		if err == nil {
 			_ = c.Close()
 			return false

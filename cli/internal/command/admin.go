@@ -86,13 +86,17 @@ A person may log in again, unless the identity provider refuses. An agent needs 
 		Example: "  fairlead admin revoke user:ada",
 		Args:    wants(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			if kind, name, _ := strings.Cut(args[0], ":"); name == "" || kind != "user" && kind != "agent" && kind != "service" {
-				return fmt.Errorf("subject %q: must be user:NAME, agent:CLUSTER or service:NAME", args[0])
+			kind, name, _ := strings.Cut(args[0], ":")
+			if name == "" || kind != "user" && kind != "agent" && kind != "service" && kind != "token" {
+				return fmt.Errorf("subject %q: must be user:NAME, agent:CLUSTER, service:NAME or token:ID", args[0])
 			}
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
-			which := &consolev1.RevokeTokensRequest_Subject{Subject: args[0]}
-			if _, err := h.Identity.RevokeTokens(ctx, &consolev1.RevokeTokensRequest{Which: which}); err != nil {
+			req := &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: args[0]}}
+			if kind == "token" {
+				req.Which = &consolev1.RevokeTokensRequest_TokenId{TokenId: name}
+			}
+			if _, err := h.Identity.RevokeTokens(ctx, req); err != nil {
 				return err
 			}
 			return a.printf("tokens of %s revoked\n", args[0])

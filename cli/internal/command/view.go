@@ -226,6 +226,11 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 	s, name := c.GetStatus(), c.GetMetadata().GetName()
 	switch {
+	case isSet(s.GetTokenReuseTime()):
+		return "Copied", fmt.Sprintf("%s ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (%s): "+
+			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`", table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
+	case s.GetConnected() && s.GetTokenUnbound():
+		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
 	case s.GetConnected():
 		return "Connected", ""
 	case !isSet(s.GetJoinTime()):

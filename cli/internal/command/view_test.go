@@ -143,15 +143,24 @@ func TestClustersSayWhatToDo(t *testing.T) {
 		&consolev1.Cluster{Metadata: meta("gone"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1", KubernetesVersion: "v1.36.3"}},
 		&consolev1.Cluster{Metadata: meta("well"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true}},
 		&consolev1.Cluster{Metadata: meta("old"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, Skew: "1 major version behind v1"}},
+		&consolev1.Cluster{Metadata: meta("twice"), Status: &consolev1.ClusterStatus{
+			JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true, TokenReuseTime: before(5 * time.Minute), TokenReuse: "from 10.0.0.9: a token",
+		}},
+		&consolev1.Cluster{Metadata: meta("keyless"), Status: &consolev1.ClusterStatus{LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, TokenUnbound: true}},
 	}))
 	want := "NAME STATE LAST-SEEN AGENT KUBERNETES\n" +
 		"new Pending - - -\n" +
 		"gone Disconnected 10m ago v1 v1.36.3\n" +
 		"well Connected 10s ago v1 -\n" +
 		"old Connected 10s ago v0 -\n" +
+		"twice Copied 10s ago v1 -\n" +
+		"keyless Connected 10s ago v0 -\n" +
 		"\nnew: no agent has joined: run `fairlead cluster join-token new`\n" +
 		"gone: not heard of for 10m: is its agent running, and can it reach the hub?\n" +
-		"old: its agent is 1 major version behind v1: `fairlead cluster manifest old | kubectl apply --server-side -f -` upgrades it\n"
+		"old: its agent is 1 major version behind v1: `fairlead cluster manifest old | kubectl apply --server-side -f -` upgrades it\n" +
+		"twice: 5m ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (from 10.0.0.9: a token): " +
+		"`fairlead cluster leave twice` ends it, then let the agent join again with `fairlead cluster join-token twice`\n" +
+		"keyless: its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

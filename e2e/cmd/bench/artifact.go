@@ -18,6 +18,9 @@ import (
 	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 const (
@@ -133,7 +136,6 @@ func (l lane) compare(ctx context.Context, stdout io.Writer, size int) (float64,
 // side is one of two servers of the same bytes.
 type side struct {
 	url    string
-	token  string
 	client *http.Client
 	pid    int
 	used   time.Duration
@@ -150,7 +152,8 @@ func (l lane) side(url string, pid int) (*side, error) {
 	protocols.SetHTTP2(l.two && !l.plaintext)
 	protocols.SetUnencryptedHTTP2(l.two && l.plaintext)
 	transport := &http.Transport{TLSClientConfig: roots, Protocols: protocols, DisableCompression: true, MaxIdleConnsPerHost: artifactReaders, ReadBufferSize: 64 << 10}
-	return &side{url: url, token: l.edge.Token(0), client: &http.Client{Transport: transport}, pid: pid}, nil
+	authorized := client.Authorize(transport, identitytest.Source(l.edge.Token(0), identity.ServiceDistributor))
+	return &side{url: url, client: &http.Client{Transport: authorized}, pid: pid}, nil
 }
 
 func (s *side) close() { s.client.CloseIdleConnections() }
@@ -186,7 +189,6 @@ func (s *side) get(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	req.Header.Set("Accept-Encoding", "zstd")
-	req.Header.Set("Authorization", "Bearer "+s.token)
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return 0, err

@@ -2,6 +2,10 @@
 package identitytest
 
 import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"net/http"
 	"sync"
 	"testing"
@@ -11,12 +15,17 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
+// Audience is the sort of service that an Authority verifies proofs for.
+const Audience = identity.ServiceDistributor
+
 // Authority signs tokens as a console does and verifies them as a hub service does.
 // It is an identity.Verifier.
 type Authority struct {
 	t    testing.TB
 	keys *identity.KeySet
 	*identity.BundleVerifier
+
+	proofs identity.Proofs
 
 	mu      sync.Mutex // guards what follows
 	revoked []identity.Revocation
@@ -29,7 +38,7 @@ func New(t testing.TB) *Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Authority{t: t, keys: keys}
+	a := &Authority{t: t, keys: keys, proofs: identity.Proofs{Audience: Audience, AcceptUnbound: true}}
 	if a.BundleVerifier, err = identity.NewBundleVerifier(a.bundle()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +83,59 @@ func (a *Authority) Admin() string {
 	return a.User("admin", identity.AdminsGroup)
 }
 
+// VerifyProof implements identity.ProofVerifier. Tokens of agents that are bound to no key are good here: tests of what agents may do have no use
+// for keys.
+func (a *Authority) VerifyProof(id identity.Identity, token, proof string) error {
+	return a.proofs.VerifyProof(id, token, proof)
+}
+
+// AgentKey is the key of all agents that tests simulate: the same one in all processes, so that a token is all that one hands to another.
+func AgentKey() *identity.AgentKey {
+	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		panic(err)
+	}
+	key, err := identity.ParseAgentKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// Bind binds the token that an agent's identity is signed into to AgentKey, and to a cluster by its uid. Other identities it returns as they are.
+func Bind(id identity.Identity) identity.Identity {
+	if id.Kind == identity.KindAgent {
+		id.Key, id.ClusterUID = AgentKey().Public(), cmp.Or(id.ClusterUID, "uid of "+id.Name)
+	}
+	return id
+}
+
+// Source is a token as an agent or a person sends it to one sort of service of the hub: with proofs, if it is bound to AgentKey.
+func Source(token, audience string) identity.TokenSource {
+	if identity.BoundTo(token) != AgentKey().Public() {
+		return identity.StaticToken(token)
+	}
+	return Prover(token, AgentKey(), audience)
+}
+
+// Prover is the credential of an agent with a token that is bound to a key.
+func Prover(token string, key *identity.AgentKey, audience string) *identity.Prover {
+	return &identity.Prover{
+		TokenSource: identity.StaticToken(token), Key: func() *identity.AgentKey { return key }, Audience: audience, Clock: new(identity.HubClock),
+	}
+}
+
+// Authorize sets the header of a request that is made by hand, as Source would.
+func Authorize(t testing.TB, header http.Header, token, audience string) {
+	t.Helper()
+	header.Set("Authorization", "Bearer "+token)
+	if more, ok := Source(token, audience).(identity.HeaderSource); ok {
+		if err := more.SetHeader(t.Context(), token, header); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Revoke revokes at once what a subject ("agent:edge-1") got until now.
 func (a *Authority) Revoke(subject string) {
 	a.t.Helper()
@@ -85,8 +147,11 @@ func (a *Authority) Revoke(subject string) {
 	}
 }
 
-// SendTo is the source of a token as a service of the hub sends it to another one.
-func SendTo(service, token, hubSecret string) identity.TokenSource {
+// SendTo is the source of a token as its owner sends it to a service of the hub: an agent, if it is bound to AgentKey, or another service.
+func SendTo(service, token, hubSecret string) identity.HeaderSource {
+	if identity.BoundTo(token) == AgentKey().Public() {
+		return Prover(token, AgentKey(), service)
+	}
 	return identity.SendTo(service, identity.StaticToken(token), hubsecret.Text(hubSecret))
 }
 
@@ -94,7 +159,7 @@ func SendTo(service, token, hubSecret string) identity.TokenSource {
 func Header(t testing.TB, service, token, hubSecret string) http.Header {
 	t.Helper()
 	header := http.Header{"Authorization": {"Bearer " + token}}
-	if err := identity.SendTo(service, identity.StaticToken(token), hubsecret.Text(hubSecret)).SetHeader(t.Context(), token, header); err != nil {
+	if err := SendTo(service, token, hubSecret).SetHeader(t.Context(), token, header); err != nil {
 		t.Fatal(err)
 	}
 	return header

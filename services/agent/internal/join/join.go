@@ -2,7 +2,10 @@
 package join
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +30,11 @@ import (
 const (
 	tokenFile      = "token"
 	membershipFile = "cluster.json"
-	callTimeout    = 30 * time.Second
+	// keyFile holds the key pair that the token is bound to. It is made here and sent nowhere.
+	keyFile = "key"
+	// renewalFile holds the request by which the token is being renewed: the same one until there is an answer.
+	renewalFile = "renewal.json"
+	callTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait for a console that does not answer.
 	retryFloor, retryMax = 200 * time.Millisecond, 30 * time.Second
 	howToMakeOne         = "Make a new one with `fairlead cluster join-token NAME` and give it in --join-token-file"
@@ -46,21 +53,39 @@ type Membership struct {
 	Endpoints Endpoints `json:"endpoints"`
 }
 
-// Joiner keeps the membership and the token in a folder.
+// Joiner keeps the membership, the token and the key that the token is bound to in a folder.
 type Joiner struct {
 	dir    string
 	client consolev1connect.IdentityServiceClient
 	tokens *identity.TokenFile
+	clock  identity.HubClock
 	log    *slog.Logger
 
-	mu sync.Mutex // guards member
+	mu sync.Mutex // guards what follows
 	// member is what the file holds; empty before joining.
 	member Membership
+	// key is nil before joining.
+	key *identity.AgentKey
+	// renewal is what the file holds.
+	renewal renewal
+	// lost is why the token on disk is worth nothing; nil: it is not.
+	lost error
+}
+
+// renewal is a request to renew a token.
+type renewal struct {
+	// Token is SHA-256 of the token.
+	Token []byte `json:"token"`
+	// Request is random.
+	Request []byte `json:"request"`
 }
 
 // Open reads what the folder holds. The client needs no credential.
 func Open(dir string, client consolev1connect.IdentityServiceClient, log *slog.Logger) (*Joiner, error) {
 	j := &Joiner{dir: dir, client: client, tokens: identity.NewTokenFile(filepath.Join(dir, tokenFile)), log: log}
+	if err := j.readKey(); err != nil {
+		return nil, err
+	}
 	data, err := os.ReadFile(filepath.Join(dir, membershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -74,8 +99,90 @@ func Open(dir string, client consolev1connect.IdentityServiceClient, log *slog.L
 	return j, nil
 }
 
-// Tokens is the agent's credential.
+// readKey reads the key, and looks whether it is the one which the token is bound to. An agent of before there were keys gets one.
+func (j *Joiner) readKey() error {
+	data, err := os.ReadFile(filepath.Join(j.dir, keyFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read credential: %w", err)
+	}
+	if err == nil {
+		if j.key, err = identity.ParseAgentKey(data); err != nil {
+			j.log.Error("the agent's key is damaged", "file", filepath.Join(j.dir, keyFile), "err", err)
+		}
+	}
+	if data, err = os.ReadFile(filepath.Join(j.dir, renewalFile)); err == nil {
+		_ = json.Unmarshal(data, &j.renewal) // a damaged one is none
+	}
+	token, err := j.tokens.Token(context.Background())
+	if err != nil {
+		return nil //nolint:nilerr // it joins
+	}
+	switch bound := identity.BoundTo(token); {
+	case bound == "" && j.key == nil:
+		return j.makeKey()
+	case bound != "" && (j.key == nil || j.key.Public() != bound):
+		j.lost = fmt.Errorf("the agent's token is bound to a key that is not in %s any more: without the key the hub takes the token for a copy, so the agent has to join again",
+			filepath.Join(j.dir, keyFile))
+	}
+	return nil
+}
+
+// makeKey makes the key. What is not on the disk is not used: a token that is bound to it would be lost with the process.
+func (j *Joiner) makeKey() error {
+	key, err := identity.NewAgentKey()
+	if err != nil {
+		return err
+	}
+	text, err := key.Marshal()
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(filepath.Join(j.dir, keyFile), text, 0o600); err != nil {
+		return fmt.Errorf("keep the agent's key: %w", err)
+	}
+	j.key = key
+	return nil
+}
+
+// Tokens is the agent's token, without proofs.
 func (j *Joiner) Tokens() *identity.TokenFile { return j.tokens }
+
+// For is the agent's credential for a sort of service of the hub: its token, with proofs that the agent has the key.
+func (j *Joiner) For(service string) *identity.Prover {
+	return &identity.Prover{TokenSource: j.tokens, Key: j.agentKey, Audience: service, Clock: &j.clock}
+}
+
+// Clock is the hub's, as far as the agent knows it.
+func (j *Joiner) Clock() *identity.HubClock { return &j.clock }
+
+func (j *Joiner) agentKey() *identity.AgentKey {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.key
+}
+
+// Bind returns what a renewal of a token shows of the key. It is on the disk before it is sent: who repeats it gets the same answer, and who asks
+// for another renewal of the same token has a copy of it.
+func (j *Joiner) Bind(token string) (*consolev1.AgentKey, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.key == nil {
+		return nil, fmt.Errorf("the agent has no key. %s", howToMakeOne)
+	}
+	sum := sha256.Sum256([]byte(token))
+	if !bytes.Equal(j.renewal.Token, sum[:]) {
+		next := renewal{Token: sum[:], Request: []byte(rand.Text())}
+		data, err := json.Marshal(next)
+		if err != nil {
+			return nil, fmt.Errorf("keep the renewal: %w", err)
+		}
+		if err := durable.WriteFile(filepath.Join(j.dir, renewalFile), data, 0o600); err != nil {
+			return nil, fmt.Errorf("keep the renewal: %w", err)
+		}
+		j.renewal = next
+	}
+	return j.key.ForRenewal(token, j.renewal.Request), nil
+}
 
 // Cluster is the hub's name for the cluster; empty before joining.
 func (j *Joiner) Cluster() string {
@@ -95,9 +202,9 @@ func (j *Joiner) Endpoints() Endpoints {
 // waits for a console that does not answer, and fails when only a person can help.
 func (j *Joiner) Join(ctx context.Context, joinTokenFile string) (Membership, error) {
 	j.mu.Lock()
-	member := j.member
+	member, lost := j.member, j.lost
 	j.mu.Unlock()
-	if _, err := j.tokens.Token(ctx); err == nil && member.Cluster != "" {
+	if _, err := j.tokens.Token(ctx); err == nil && member.Cluster != "" && lost == nil {
 		return member, nil
 	}
 	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
@@ -109,6 +216,9 @@ func (j *Joiner) Join(ctx context.Context, joinTokenFile string) (Membership, er
 			return j.member, nil
 		}
 		if !temporary(err) || ctx.Err() != nil {
+			if lost != nil {
+				err = fmt.Errorf("%w: %w", lost, err)
+			}
 			return Membership{}, err
 		}
 		wait := backoff.Next()
@@ -138,7 +248,11 @@ func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := j.client.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: secret})
+	key, err := j.newKey()
+	if err != nil {
+		return "", err
+	}
+	answer, err := j.client.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: secret, Key: key.ForJoin(secret)})
 	if connect.CodeOf(err) == connect.CodeUnauthenticated || connect.CodeOf(err) == connect.CodeInvalidArgument {
 		return "", fmt.Errorf("join cluster: the join token in %s is unknown, used or expired: it works once, for 15 minutes. %s", joinTokenFile, howToMakeOne)
 	}
@@ -153,11 +267,24 @@ func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, erro
 	if err := j.keep(Membership{Cluster: answer.GetCluster(), Endpoints: endpoints(answer.GetEndpoints())}); err != nil {
 		return "", err
 	}
+	j.lost = nil
 	// The token last: with it on disk the join token is not asked for again.
 	if err := j.tokens.Store(answer.GetToken().GetToken()); err != nil {
 		return "", fmt.Errorf("keep credential: %w", err)
 	}
 	return answer.GetToken().GetToken(), nil
+}
+
+// newKey is the key that the agent joins with: the one that it has.
+func (j *Joiner) newKey() (*identity.AgentKey, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.key == nil {
+		if err := j.makeKey(); err != nil {
+			return nil, fmt.Errorf("join cluster: %w", err)
+		}
+	}
+	return j.key, nil
 }
 
 // Moved takes note of where the hub is now, and tells whether that is new.

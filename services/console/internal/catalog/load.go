@@ -63,7 +63,7 @@ func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resou
 		if !ok {
 			continue
 		}
-		status := ClusterStatus{JoinTime: s.JoinTime, LeaveTime: s.LeaveTime, LastSeen: s.SeenTime}
+		status := ClusterStatus{JoinTime: s.JoinTime, LeaveTime: s.LeaveTime, LastSeen: s.SeenTime, ReuseTime: s.ReuseTime, Reuse: s.Reuse}
 		if err := json.Unmarshal(s.State, &status.Agent); err != nil {
 			return nil, fmt.Errorf("decode agent of cluster %q: %w", r.Name, err)
 		}

@@ -130,6 +130,10 @@ type ClusterStatus struct {
 	JoinTime time.Time
 	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
 	LeaveTime time.Time
+	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero: none was since the
+	// cluster's credentials were taken away last.
+	ReuseTime time.Time
+	Reuse     string
 	LastSeen  time.Time
 	Agent     AgentInfo
 	// Connected is true while LastSeen is recent enough to trust what the cluster said.
@@ -144,6 +148,8 @@ type AgentInfo struct {
 	Tests bool `json:"tests,omitempty"`
 	// NextPoll is about when it asks again if nothing nudges before.
 	NextPoll time.Time `json:"nextPoll,omitzero"`
+	// Unbound: its token is bound to no key.
+	Unbound bool `json:"unbound,omitempty"`
 }
 
 // Service is a folder of a source that is kept applied in a cluster.

@@ -53,6 +53,8 @@ const (
 	ClusterLost   = "cluster.lost"
 	ClusterBack   = "cluster.back"
 	ClusterLeft   = "cluster.left"
+	// TokenReused: somebody may have a copy of an agent's data folder.
+	TokenReused = "cluster.token_reused"
 
 	CatalogRestored   = "catalog.restored"
 	RemovalsHeld      = "removals.held"
@@ -155,6 +157,14 @@ func cut(text string, most int) string {
 		most--
 	}
 	return text[:most] + "…"
+}
+
+// Reused is the event of a token that was used although it had been renewed.
+func Reused(cluster, how string, at time.Time) store.Event {
+	return stored(&consolev1.Event{
+		Type: TokenReused, Severity: failing, Cluster: cluster,
+		Message: fmt.Sprintf("Somebody may have a copy of its agent's data folder: %s. If nobody restored that folder, run fairlead cluster leave %s, which ends the credentials of its agents, and let it join again.", how, cluster),
+	}, at)
 }
 
 // Decode reads an event. Of a later version, after a rollback, there may be more fields.

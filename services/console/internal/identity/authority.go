@@ -90,8 +90,12 @@ type Authority struct {
 	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
 	tokens    *apiTokens
 	verifier  identity.BundleVerifier
-	// Unbound accepts tokens of services that say not whom they are for, for one upgrade.
+	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that are bound to no key.
 	Unbound bool
+	// ReuseEvent makes the event of a token that was used although it had been renewed; nil: there is none.
+	ReuseEvent func(cluster, how string, at time.Time) store.Event
+	proofs     identity.Proofs
+	renewals   *throttle // of agents, each of which is written down
 	// Refused is told of each wrong credential, before anything runs; nil: nobody is.
 	Refused func(ctx context.Context, peer, what string)
 
@@ -112,7 +116,10 @@ func New(s *store.Store, box *seal.Box, hubSecret *hubsecret.File, log *slog.Log
 	if now == nil {
 		now = time.Now
 	}
-	return &Authority{store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens()}
+	return &Authority{
+		store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens(),
+		proofs: identity.Proofs{Audience: identity.ServiceConsole}, renewals: newThrottle(),
+	}
 }
 
 // Load reads the keys, and makes the first one if there is none. Call it before anything else.
@@ -364,8 +371,8 @@ func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster 
 	return token, expire, nil
 }
 
-// JoinCluster uses a join token up and gives its owner a token as the cluster's agent.
-func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinToken string) (token Token, cluster string, err error) {
+// JoinCluster uses a join token up and gives its owner a token as the cluster's agent, bound to a key; empty: the agent has none.
+func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinToken, key string) (token Token, cluster string, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, "", err
 	}
@@ -374,10 +381,18 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 		if err != nil {
 			return err
 		}
+		if key == "" && !a.Unbound {
+			return refuse(Precondition, "this agent is of a version without keys: upgrade it (or, for one upgrade, start the hub with --unsigned-members=accept); its join token is still good")
+		}
 		// Before the commit: a token that can't be signed must not cost the join token.
 		cluster = r.Name
-		if token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name}); err != nil {
+		if token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name, ClusterUID: r.UID, Key: key}); err != nil {
 			return err
+		}
+		if key != "" {
+			if err := a.keepLine(ctx, tx, store.AgentToken{Family: token.Identity.TokenID, Cluster: r.UID, Key: key}); err != nil {
+				return err
+			}
 		}
 		who.Identity = token.Identity
 		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "cluster.join", Cluster: cluster, Name: cluster}))
@@ -454,19 +469,11 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Du
 // ask asks the database whether the owner of a valid token may have another one, and how long it may live.
 func (a *Authority) ask(ctx context.Context, id identity.Identity) (life time.Duration, err error) {
 	err = a.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		revocations, err := v.Revocations(ctx, a.now())
-		if err != nil {
+		if err := a.covered(ctx, v, id); err != nil {
 			return err
 		}
-		for _, r := range revocations {
-			if published(r).Covers(id) {
-				return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
-			}
-		}
 		if id.Kind == identity.KindAgent {
-			if _, err := v.Get(ctx, store.KindCluster, id.Name); errors.Is(err, store.ErrNotFound) {
-				return refuse(Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
-			} else if err != nil {
+			if _, err := clusterOf(ctx, v, id); err != nil {
 				return err
 			}
 		}
@@ -474,6 +481,20 @@ func (a *Authority) ask(ctx context.Context, id identity.Identity) (life time.Du
 		return err
 	})
 	return life, err
+}
+
+// covered refuses a token that is revoked.
+func (a *Authority) covered(ctx context.Context, v store.View, id identity.Identity) error {
+	revocations, err := v.Revocations(ctx, a.now())
+	if err != nil {
+		return err
+	}
+	for _, r := range revocations {
+		if published(r).Covers(id) {
+			return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
+		}
+	}
+	return nil
 }
 
 func (a *Authority) lend(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {
@@ -514,8 +535,8 @@ func (a *Authority) Revoke(ctx context.Context, who audit.Who, tokenID, subject 
 	}
 	err := a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		r := Revocation(subject, tx.Now())
-		r.TokenID = tokenID
-		return errors.Join(tx.Revoke(ctx, r), tx.RevokeAPITokens(ctx, tokenID, subject),
+		r.TokenID = identity.Family(tokenID)
+		return errors.Join(tx.Revoke(ctx, r), tx.RevokeAPITokens(ctx, tokenID, subject), endLines(ctx, tx, r),
 			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "token.revoke", Name: tokenID, Reason: cmp.Or(subject, "and what it was renewed to")})))
 	})
 	if err != nil {

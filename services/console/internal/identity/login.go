@@ -247,7 +247,7 @@ func (a *Authority) Leave(ctx context.Context, who audit.Who, cluster string) er
 		} else if err != nil {
 			return err
 		}
-		return errors.Join(tx.Revoke(ctx, Revocation(AgentSubject(cluster), tx.Now())), tx.DropJoinTokens(ctx, r.UID), tx.Leave(ctx, r.UID),
+		return errors.Join(tx.Revoke(ctx, Revocation(AgentSubject(cluster), tx.Now())), tx.DropJoinTokens(ctx, r.UID), tx.Leave(ctx, r.UID), tx.EndAgentTokens(ctx, r.UID, ""),
 			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "cluster.leave", Cluster: cluster, Name: cluster})))
 	})
 	if err != nil {

@@ -166,7 +166,8 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
 			NextPollTime: stamp(c.Status.Agent.NextPoll), LeaveTime: stamp(c.Status.LeaveTime),
-			Skew: skew(c.Status.Agent.Version, version.String()),
+			Skew:           skew(c.Status.Agent.Version, version.String()),
+			TokenReuseTime: stamp(c.Status.ReuseTime), TokenReuse: c.Status.Reuse, TokenUnbound: c.Status.Agent.Unbound,
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -78,9 +79,21 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		if c.GetAgent() != nil {
 			agent.NextPoll = moment(c.GetNextPollTime())
 		}
+		for _, token := range c.GetTokens() {
+			agent.Unbound = agent.Unbound || token.GetUnbound()
+		}
 		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
 	}))
 	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	var uses []identity.TokenUse
+	for _, c := range req.GetClusters() {
+		for _, token := range c.GetTokens() {
+			uses = append(uses, identity.TokenUse{Cluster: c.GetCluster(), TokenID: token.GetId(), Time: moment(c.GetTime())})
+		}
+	}
+	if err := s.Authority.Used(ctx, who(ctx), uses); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RecordSeenResponse{}, nil

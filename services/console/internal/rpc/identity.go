@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"connectrpc.com/connect"
@@ -31,7 +32,14 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 }
 
 func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
-	token, cluster, err := s.Authority.JoinCluster(ctx, who(ctx), peer(ctx), req.GetJoinToken())
+	key := ""
+	if m := req.GetKey(); m != nil {
+		var ok bool
+		if key, ok = platform.JoinKey(m, req.GetJoinToken()); !ok {
+			return nil, connect.NewError(connect.CodeUnauthenticated, errNotProved)
+		}
+	}
+	token, cluster, err := s.Authority.JoinCluster(ctx, who(ctx), peer(ctx), req.GetJoinToken(), key)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -40,7 +48,7 @@ func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinCluster
 
 func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
-	token, err := s.Authority.Renew(ctx, caller, req.GetLifetime().AsDuration())
+	token, err := s.renew(ctx, caller, req)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -50,6 +58,25 @@ func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRe
 		s.tellToken(ctx, token, "token.renew", "until "+token.Identity.ExpiresAt.Format(time.RFC3339))
 	}
 	return &consolev1.RenewTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
+}
+
+var errNotProved = errors.New("key: its signature does not show that the caller has the private key")
+
+// renew renews a token; that of an agent with a key as the next of its line.
+func (s *identities) renew(ctx context.Context, caller platform.Identity, req *consolev1.RenewTokenRequest) (identity.Token, error) {
+	lifetime := req.GetLifetime().AsDuration()
+	switch {
+	case caller.Kind != platform.KindAgent || lifetime > 0 || req.GetKey() == nil && (caller.Key == "" || s.Authority.Unbound):
+		return s.Authority.Renew(ctx, caller, lifetime)
+	case req.GetKey() == nil:
+		return identity.Token{}, connect.NewError(connect.CodeInvalidArgument, errors.New("key: a token that is bound to a key is renewed with it"))
+	}
+	call, _ := connect.CallInfoForHandlerContext(ctx) // there is one in a handler
+	key, ok := platform.RenewalKey(req.GetKey(), platform.TokenOf(call.RequestHeader()))
+	if !ok {
+		return identity.Token{}, connect.NewError(connect.CodeUnauthenticated, errNotProved)
+	}
+	return s.Authority.RenewAgent(ctx, who(ctx), caller, key, req.GetKey().GetRequest())
 }
 
 func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateUserTokenRequest) (*consolev1.CreateUserTokenResponse, error) {

@@ -40,6 +40,9 @@ type Seen struct {
 	LostTime time.Time
 	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
 	LeaveTime time.Time
+	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero: none was.
+	ReuseTime time.Time
+	Reuse     string
 	// State is JSON.
 	State []byte
 }
@@ -67,11 +70,12 @@ func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Rep
 
 // Seen returns the signs of life of clusters, by uid.
 func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) {
-	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, leave_time, state FROM seen WHERE cluster_uid IN ", uids,
+	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, leave_time, reuse_time, reuse, state FROM seen WHERE cluster_uid IN ", uids,
 		func(rows *sql.Rows) (uid string, s Seen, err error) {
-			var joined, seen, lost, left int64
-			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &left, &s.State)
+			var joined, seen, lost, left, reused int64
+			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &left, &reused, &s.Reuse, &s.State)
 			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = FromMicros(joined), FromMicros(seen), FromMicros(lost), FromMicros(left)
+			s.ReuseTime = FromMicros(reused)
 			return s.Cluster, s, err
 		})
 }

@@ -97,6 +97,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM deployments WHERE service_uid = $1",
 		"DELETE FROM test_runs WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
+		"DELETE FROM agent_tokens WHERE cluster_uid = $1",
 		"DELETE FROM held_removals WHERE cluster_uid = $1",
 		"DELETE FROM declared WHERE uid = $1",
 	} {

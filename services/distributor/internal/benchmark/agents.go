@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/identity/identitytest"
 )
 
 // connections is how many agents ask, each over one of its own, with one call at a time.
@@ -26,7 +27,7 @@ type agent struct {
 }
 
 func newAgent(i int, keys *identity.KeySet, url string, ca string) (*agent, error) {
-	token, _, err := keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: clusterName(i)}, time.Hour)
+	token, _, err := keys.Sign(identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: clusterName(i)}), time.Hour)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func newAgent(i int, keys *identity.KeySet, url string, ca string) (*agent, erro
 	if err != nil {
 		return nil, err
 	}
-	opts := append(client.Options(), client.WithToken(identity.StaticToken(token)))
+	opts := append(client.Options(), client.WithToken(identitytest.Source(token, identity.ServiceDistributor)))
 	return &agent{rpc: deliveryv1connect.NewDeliveryServiceClient(hc, url, opts...), http: hc}, nil
 }
 

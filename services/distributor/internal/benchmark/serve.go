@@ -128,10 +128,14 @@ func serveEmpty(ctx context.Context, stdout io.Writer) error {
 
 // serveDelivery is the distributor's own listener and handler, over a catalog that is there at once.
 func serveDelivery(ctx context.Context, stdout io.Writer) error {
-	verifier, err := identity.NewBundleVerifier(identity.Bundle{Keys: []byte(os.Getenv(envKeys))})
+	tokens, err := identity.NewBundleVerifier(identity.Bundle{Keys: []byte(os.Getenv(envKeys))})
 	if err != nil {
 		return err
 	}
+	verifier := struct {
+		*identity.BundleVerifier
+		*identity.Proofs
+	}{tokens, &identity.Proofs{Audience: identity.ServiceDistributor}}
 	tel, flush, err := telemetry.Setup(ctx, telemetry.Config{Service: "distributor"})
 	if err != nil {
 		return err

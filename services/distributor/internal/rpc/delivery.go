@@ -105,7 +105,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if missing || diff.Behind {
 		diff.Revision = 0
 	}
-	d.deps.Seen.Polled(cluster, now, now.Add(wait), req.GetAgent())
+	by, _ := identity.FromContext(ctx) // as above
+	d.deps.Seen.Polled(by, now, now.Add(wait), req.GetAgent())
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision}
 	switch {
 	case diff.None:
@@ -163,7 +164,8 @@ func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found 
 }
 
 func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Difference, configured map[string]*deliveryv1.Configuration) *deliveryv1.Changes {
-	ticket, err := d.deps.Tickets.For(cluster)
+	by, _ := identity.FromContext(ctx)
+	ticket, err := d.deps.Tickets.For(by.ClusterUID)
 	if err != nil {
 		// It works without, as long as distributors give out the artifacts themselves.
 		d.deps.Log.WarnContext(ctx, "services are delivered without tickets for gitcaches", "err", err)

@@ -12,11 +12,14 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/identity"
 )
 
 const (
 	// seenPause is between two batches: soon enough for somebody who waits for a new cluster.
 	seenPause = 2 * time.Second
+	// maxTokens bounds the tokens of a cluster that are told at a time: one per replica of its agent, and copies.
+	maxTokens = 8
 	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is
 	// 10,000 for both).
 	maxSeen = 5000
@@ -30,8 +33,9 @@ type Seen struct {
 
 	mu      sync.Mutex // guards what follows
 	pending map[string]*consolev1.ClusterSeen
-	lost    map[string]time.Time // when the stream of an agent broke that was not seen since
-	agents  map[string]agent     // what is known of each since its last Sync
+	tokens  map[string][]*consolev1.TokenUse // of pending
+	lost    map[string]time.Time             // when the stream of an agent broke that was not seen since
+	agents  map[string]agent                 // what is known of each since its last Sync
 }
 
 // agent is what it said of itself last, and about when it asks again.
@@ -44,7 +48,7 @@ type agent struct {
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
 		console: c, log: log, signal: make(chan struct{}, 1),
-		pending: map[string]*consolev1.ClusterSeen{}, lost: map[string]time.Time{}, agents: map[string]agent{},
+		pending: map[string]*consolev1.ClusterSeen{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{},
 	}
 }
 
@@ -55,19 +59,22 @@ func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mark(cluster, at)
 }
 
-// Polled notes a Sync: what the agent says of itself, and when it was told to ask again.
-func (s *Seen) Polled(cluster string, at, next time.Time, info *deliveryv1.AgentInfo) {
+// Polled notes a Sync: whose it was, what the agent says of itself, and when it was told to ask again.
+func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1.AgentInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if info != nil {
-		s.agents[cluster] = agent{info, next}
+		s.agents[by.Name] = agent{info, next}
 	}
-	s.mark(cluster, at)
+	if used := s.tokens[by.Name]; len(used) < maxTokens && !slices.ContainsFunc(used, func(t *consolev1.TokenUse) bool { return t.GetId() == by.TokenID }) {
+		s.tokens[by.Name] = append(used, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
+	}
+	s.mark(by.Name, at)
 }
 
 // mark notes a sign of life. What was known before still holds. mu is held.
 func (s *Seen) mark(cluster string, at time.Time) {
-	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at)}
+	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
 	if a := s.agents[cluster]; a.info != nil {
 		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
 	}
@@ -145,7 +152,11 @@ func (s *Seen) tell(ctx context.Context, some map[string]*consolev1.ClusterSeen,
 func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return some(s.pending), some(s.lost)
+	taken := some(s.pending)
+	for cluster := range taken {
+		delete(s.tokens, cluster)
+	}
+	return taken, some(s.lost)
 }
 
 // some takes as many out as one call may have.
@@ -180,6 +191,7 @@ func (s *Seen) Forget(exists func(cluster string) bool) {
 		if !exists(cluster) {
 			delete(s.agents, cluster)
 			delete(s.pending, cluster)
+			delete(s.tokens, cluster)
 			delete(s.lost, cluster)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/status"
 )
@@ -367,7 +368,7 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled("a", time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
 		synctest.Wait()
 		s.Mark("a", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))
@@ -396,7 +397,7 @@ func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled("a", time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"})
 		s.Lost("a", time.Unix(2, 0))
 		s.Lost("b", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))

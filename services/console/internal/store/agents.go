@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// AgentToken is a line of tokens of an agent, as of its newest one.
+type AgentToken struct {
+	// Family is the id of the line's first token.
+	Family  string
+	Cluster string // uid
+	// Key is the public key that the tokens are bound to.
+	Key string
+	// Generation is that of the newest token.
+	Generation int64
+	// Request is SHA-256 of the request for the newest token, in hex.
+	Request   string
+	RenewTime time.Time
+	// UseTime is when the newest token was first seen in use; zero: it was not.
+	UseTime time.Time
+}
+
+const agentTokenColumns = "family, cluster_uid, key, generation, request, renew_time, use_time" //nolint:gosec // names of columns, no credentials
+
+func scanAgentToken(row scanner) (t AgentToken, err error) {
+	var renewed, used int64
+	err = row.Scan(&t.Family, &t.Cluster, &t.Key, &t.Generation, &t.Request, &renewed, &used)
+	t.RenewTime, t.UseTime = FromMicros(renewed), FromMicros(used)
+	return t, notFound(err)
+}
+
+// AgentToken returns a line of tokens, or ErrNotFound.
+func (v View) AgentToken(ctx context.Context, family string) (AgentToken, error) {
+	return scanAgentToken(v.q.QueryRowContext(ctx, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family = $1", family))
+}
+
+// AgentTokens returns lines of tokens by their families.
+func (v View) AgentTokens(ctx context.Context, families []string) (map[string]AgentToken, error) {
+	return byKey(ctx, v, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family IN ", families, func(rows *sql.Rows) (string, AgentToken, error) {
+		t, err := scanAgentToken(rows)
+		return t.Family, t, err
+	})
+}
+
+// PutAgentToken keeps a line of tokens, and forgets those whose newest token was made before a time at which it has expired.
+func (t *Tx) PutAgentToken(ctx context.Context, a AgentToken, expired time.Time) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE renew_time < $1", Micros(expired)); err != nil {
+		return fmt.Errorf("trim tokens of agents: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO agent_tokens ("+agentTokenColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7)"+
+		" ON CONFLICT (family) DO UPDATE SET cluster_uid = excluded.cluster_uid, key = excluded.key, generation = excluded.generation,"+
+		" request = excluded.request, renew_time = excluded.renew_time, use_time = excluded.use_time",
+		a.Family, a.Cluster, a.Key, a.Generation, a.Request, Micros(a.RenewTime), Micros(a.UseTime)); err != nil {
+		return fmt.Errorf("keep the agent's token: %w", err)
+	}
+	return nil
+}
+
+// UseAgentToken notes when a line's newest token was first seen in use.
+func (t *Tx) UseAgentToken(ctx context.Context, family string, generation int64, at time.Time) error {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE agent_tokens SET use_time = $1 WHERE family = $2 AND generation = $3 AND use_time = 0", Micros(at), family, generation); err != nil {
+		return fmt.Errorf("note use of the agent's token: %w", err)
+	}
+	return nil
+}
+
+// Reused notes that a token of a cluster's agents was used which had been renewed before. first: nothing was noted since the cluster's credentials
+// were taken away last.
+func (t *Tx) Reused(ctx context.Context, cluster, how string) (first bool, err error) {
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET reuse_time = excluded.reuse_time, reuse = excluded.reuse, touch_time = excluded.touch_time WHERE seen.reuse_time = 0", cluster, Micros(t.now), how)
+	if err != nil {
+		return false, fmt.Errorf("note reuse of a token: %w", err)
+	}
+	n, err := res.RowsAffected()
+	if n > 0 {
+		t.touched.Clusters = append(t.touched.Clusters, cluster)
+	}
+	return n > 0, err
+}
+
+// EndAgentTokens forgets one line of a cluster's tokens, or all of them if family is empty, and what was noted of their reuse: they are revoked.
+func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE cluster_uid = $1 AND ($2 = '' OR family = $2)", cluster, family); err != nil {
+		return fmt.Errorf("forget tokens of agents: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE seen SET reuse_time = 0, reuse = '', touch_time = "+t.dialect.now+" WHERE cluster_uid = $1", cluster); err != nil { //nolint:gosec // one of two constants
+		return fmt.Errorf("forget reuse of tokens: %w", err)
+	}
+	t.touched.Clusters = append(t.touched.Clusters, cluster)
+	return nil
+}
