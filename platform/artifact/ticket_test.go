@@ -4,16 +4,19 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/hubsecret"
 )
 
-// A ticket opens one artifact to one cluster, where the same secret is known.
+// A ticket opens one artifact to one cluster for a while, where the same secret is known.
 func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 	t.Parallel()
-	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret")}
+	now := time.Now()
+	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret"), Now: func() time.Time { return now }}
 	mine, other := digestOf([]byte("mine")), digestOf([]byte("other"))
 	ticket := func(cluster string) func(artifact.Digest) string {
 		f, err := tickets.For(cluster)
@@ -47,11 +50,25 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 		"no ticket":        valid("", "edge-1", mine),
 		"cut":              valid(good[:20], "edge-1", mine),
 		"more":             valid(good+"A", "edge-1", mine),
+		"a later end":      valid("9"+good, "edge-1", mine),
+		"no end":           valid(good[strings.Index(good, "."):], "edge-1", mine),
+		"without its end":  valid(good[strings.Index(good, ".")+1:], "edge-1", mine),
 	} {
 		if ok {
 			t.Errorf("opened by %s", name)
 		}
 	}
+	if text := ticket("")(mine); text != "" {
+		t.Errorf("a ticket for no cluster: %s", text)
+	}
+	const day = 24 * time.Hour
+	if now = now.Add(7*day - time.Minute); !valid(good, "edge-1", mine) {
+		t.Error("it ends before the agent's token")
+	}
+	if now = now.Add(day + 2*time.Minute); valid(good, "edge-1", mine) {
+		t.Error("it does not end")
+	}
+	now = now.Add(-8 * day)
 	tickets.Secret = hubsecret.Text("another secret of the hub\nthe hub's secret")
 	if !valid(good, "edge-1", mine) {
 		t.Error("not opened while the secret before is accepted")

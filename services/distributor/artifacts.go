@@ -33,8 +33,8 @@ func (s *Service) artifacts(origin *edge.Edge) http.Handler {
 // this one may not know yet. All else does not exist for it. Who asks for that is written down, in log and audit trail:
 // an agent is told its digests, and has no need to guess.
 func (s *Service) authorize(r *http.Request, d artifact.Digest) error {
-	cluster, ok := identity.Cluster(r.Context())
-	if ok && (s.plan.Uses(cluster, d) || s.replica.Tickets().Valid(r, cluster, d)) {
+	id, _ := identity.FromContext(r.Context())
+	if id.Kind == identity.KindAgent && (s.plan.Uses(id.Name, d) || s.replica.Tickets().Valid(r, id.ClusterUID, d)) {
 		return nil
 	}
 	return artifact.ErrNotFound

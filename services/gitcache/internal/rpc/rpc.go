@@ -71,8 +71,8 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 // Tickets gives agents what they have tickets for, and the hub's services all. What is refused is not found.
 func Tickets(tickets artifact.Tickets, refused func(r *http.Request, digest, reason string)) artifact.AuthorizeFunc {
 	return func(r *http.Request, d artifact.Digest) error {
-		cluster, agent := identity.Cluster(r.Context())
-		if !agent || tickets.Valid(r, cluster, d) {
+		id, _ := identity.FromContext(r.Context())
+		if id.Kind != identity.KindAgent || tickets.Valid(r, id.ClusterUID, d) {
 			return nil // the mount asks for the role
 		}
 		refused(r, string(d), "it came with no valid ticket")
