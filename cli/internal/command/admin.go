@@ -79,7 +79,8 @@ func (a *app) adminRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke SUBJECT",
 		Short: "Make all tokens that somebody has invalid everywhere within 30 s",
-		Long: `Make all tokens that somebody has invalid everywhere within 30 s, and end what runs with them: of user:NAME, agent:CLUSTER or service:NAME.
+		Long: `Make all tokens that somebody has invalid everywhere within 30 s, and end what runs with them: of user:NAME, agent:CLUSTER or service:NAME; or one
+token and what it was renewed to, by the id that the audit trail has, as token:ID.
 
 A person may log in again, unless the identity provider refuses. An agent needs a new join token, see "fairlead cluster join";
 "fairlead token revoke" ends one API token.`,
