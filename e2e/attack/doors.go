@@ -11,10 +11,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	redis9 "github.com/redis/go-redis/v9"
+
+	"fairlead.dev/platform/identity"
 )
 
 // doors are attacks on webhooks, on what agents are served, on the catalog, on where the hub connects to, and by a writer to Redis.
@@ -47,8 +52,12 @@ func doors() []Attack {
 		{Name: "reports with numbers and texts beyond all bounds", Part: distributor, Run: func(ctx context.Context, t *Try) (string, error) {
 			var last Answer
 			for _, report := range []any{
-				map[string]any{"service": "x", "sequence": "18446744073709551616"}, map[string]any{"service": strings.Repeat("x", 64)}, map[string]any{"service": "x", "message": strings.Repeat("x", 8193)},
-				map[string]any{"service": "x", "phase": "PHASE_NONE"}, map[string]any{"service": "x", "objects": make([]map[string]any, 101)}, map[string]any{"service": "x\u0000"},
+				map[string]any{"service": "x", "sequence": "18446744073709551616"},
+				map[string]any{"service": strings.Repeat("x", 64)},
+				map[string]any{"service": "x", "message": strings.Repeat("x", 8193)},
+				map[string]any{"service": "x", "phase": "PHASE_NONE"},
+				map[string]any{"service": "x", "objects": make([]map[string]any, 101)},
+				map[string]any{"service": "x\u0000"},
 			} {
 				var err error
 				if last, err = t.call(ctx, distributor, deliveryService+"Report", t.evil.token, map[string]any{"reports": []any{report}}); err != nil {
@@ -100,6 +109,8 @@ func doors() []Attack {
 		{Name: "catalog: filters that cost much", Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.costlyFilters(ctx) }},
 		{Name: "sink: addresses inside", Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.inwardSink(ctx) }},
 		{Name: "page: session by a form of another site", CVE: []string{"CVE-2025-24358"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.forgedForm(ctx) }},
+		{Name: "agent's token, copied without its key", Part: distributor, Run: func(ctx context.Context, t *Try) (string, error) { return t.copied(ctx) }},
+		{Name: "Redis: members at the attacker's address", CVE: []string{"CVE-2024-31989"}, Part: redis, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) { return t.forgedMembers(ctx) }},
 		{Name: "Redis: emptied, and filled with other types", CVE: []string{"CVE-2024-31989"}, Part: redis, Alone: true, Run: func(ctx context.Context, t *Try) (string, error) { return t.spoiledRedis(ctx) }},
 	}
 }
@@ -151,9 +162,19 @@ func (t *Try) webhooks(ctx context.Context) (string, error) {
 	_, _ = io.WriteString(weak, body) // never fails
 	var last Answer
 	for _, headers := range [][]string{
-		nil, {"X-Hub-Signature-256", ""}, {"X-Hub-Signature-256", "sha256="}, {"X-Hub-Signature-256", "sha256=" + strings.Repeat("0", 64)}, {"X-Hub-Signature", "sha1=" + hex.EncodeToString(weak.Sum(nil))},
-		{"X-Hub-Signature-256", "sha256=" + mac("")}, {"X-Hub-Signature-256", "sha256=" + mac("another's")}, {"X-Gitlab-Token", ""}, {"X-Gitlab-Token", hookToken + "x"}, {"X-Gitlab-Token", hookToken[:8]},
-		{"X-Hub-Signature-256", "sha256=" + mac("") + "," + mac(hookToken)}, {"X-Hub-Signature-256", "none"}, {"X-Github-Event", "ping"},
+		nil,
+		{"X-Hub-Signature-256", ""},
+		{"X-Hub-Signature-256", "sha256="},
+		{"X-Hub-Signature-256", "sha256=" + strings.Repeat("0", 64)},
+		{"X-Hub-Signature", "sha1=" + hex.EncodeToString(weak.Sum(nil))},
+		{"X-Hub-Signature-256", "sha256=" + mac("")},
+		{"X-Hub-Signature-256", "sha256=" + mac("another's")},
+		{"X-Gitlab-Token", ""},
+		{"X-Gitlab-Token", hookToken + "x"},
+		{"X-Gitlab-Token", hookToken[:8]},
+		{"X-Hub-Signature-256", "sha256=" + mac("") + "," + mac(hookToken)},
+		{"X-Hub-Signature-256", "none"},
+		{"X-Github-Event", "ping"},
 	} {
 		known, err := t.hook(ctx, "hooked", body, headers...)
 		if err != nil {
@@ -404,9 +425,15 @@ func (t *Try) forgedForm(ctx context.Context) (string, error) {
 	grant := `{"allowMissing":true,"grant":{"metadata":{"name":"by-csrf"},"spec":{"role":"admin","subjects":[{"user":"mallory"}],"clusters":{"all":true}}}}`
 	var last Answer
 	for _, headers := range [][]string{
-		{"Content-Type", "text/plain", "Origin", "https://evil.example"}, {"Content-Type", "application/json", "Origin", "https://evil.example", "Fairlead-Csrf", "1"}, {"Content-Type", "application/json", "Origin", "null", "Fairlead-Csrf", "1"},
-		{"Content-Type", "application/json"}, {"Content-Type", "application/json", "Sec-Fetch-Site", "same-site", "Fairlead-Csrf", "1"}, {"Content-Type", "application/x-www-form-urlencoded", "Origin", t.Hub[console]},
-		{"Content-Type", "application/json", "Origin", t.Hub[console]}, {"Content-Type", "application/json", "Origin", t.Hub[console] + ".evil.example", "Fairlead-Csrf", "1"}, {"Content-Type", "application/json", "Origin", strings.Replace(t.Hub[console], "https", "http", 1), "Fairlead-Csrf", "1"},
+		{"Content-Type", "text/plain", "Origin", "https://evil.example"},
+		{"Content-Type", "application/json", "Origin", "https://evil.example", "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/json", "Origin", "null", "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/json"},
+		{"Content-Type", "application/json", "Sec-Fetch-Site", "same-site", "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/x-www-form-urlencoded", "Origin", t.Hub[console]},
+		{"Content-Type", "application/json", "Origin", t.Hub[console]},
+		{"Content-Type", "application/json", "Origin", t.Hub[console] + ".evil.example", "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/json", "Origin", strings.Replace(t.Hub[console], "https", "http", 1), "Fairlead-Csrf", "1"},
 	} {
 		if last, err = t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"GrantService/UpdateGrant", "", strings.NewReader(grant), append(headers, "Cookie", cookie)...); err != nil {
 			return "", err
@@ -460,4 +487,123 @@ func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%d keys were spoiled, all parts served on", len(keys)), nil
+}
+
+// copied uses the token of a real agent without the key that it is bound to.
+func (t *Try) copied(ctx context.Context) (string, error) {
+	token, err := t.agentToken("b")
+	if err != nil {
+		return "", err
+	}
+	if err := t.twin(ctx, distributor); err != nil {
+		return "", fmt.Errorf("with its key it is refused, so that this tries nothing: %w", err)
+	}
+	var words []string
+	for _, try := range []struct{ part, path string }{
+		{distributor, deliveryService + "Sync"},
+		{distributor, deliveryService + "Report"},
+		{console, identityService + "RenewToken"},
+		{console, loginService + "LeaveCluster"},
+		{tunnel, tunnelSessions + "ListReplicas"},
+		{gitcache, "/v1/artifacts/sha256:" + strings.Repeat("0", 64)},
+	} {
+		for _, proof := range []string{"", "x", strings.Repeat("A", 86), "e30.e30.e30"} {
+			headers := []string{"Content-Type", contentTypeProtocol, "Authorization", "Bearer " + token}
+			if proof != "" {
+				headers = append(headers, identity.ProofHeader, proof)
+			}
+			method := http.MethodPost
+			if strings.HasPrefix(try.path, "/v1/") {
+				method = http.MethodGet
+			}
+			a, err := t.send(ctx, method, t.Hub[try.part]+try.path, "", strings.NewReader("{}"), headers...)
+			if err != nil {
+				return "", err
+			}
+			if a.Code != http.StatusUnauthorized {
+				return a.String(), fmt.Errorf("%s takes it at %s", try.part, try.path)
+			}
+			words = append(words, fmt.Sprint(a.Code))
+		}
+	}
+	return fmt.Sprintf("%d uses without the key, answered with %s", len(words), strings.Join(slices.Compact(words), ", ")), nil
+}
+
+// forgedMembers puts copies of the hub's members into Redis whose addresses are the attacker's, over TLS and without. No part may send
+// a credential there.
+func (t *Try) forgedMembers(ctx context.Context) (string, error) {
+	options, err := redis9.ParseURL(t.redis.URL())
+	if err != nil {
+		return "", err
+	}
+	client := redis9.NewClient(options)
+	defer func() { _ = client.Close() }()
+	plain := newGitHost()
+	defer plain.Close()
+	secured := &gitHost{answers: map[string]http.HandlerFunc{}, seen: map[string][]string{}}
+	secured.Server = httptest.NewTLSServer(secured)
+	defer secured.Close()
+	groups, err := client.Keys(ctx, "fairlead:{group/*}:members").Result()
+	if err != nil || len(groups) == 0 {
+		return "", errors.Join(err, errors.New("there are no members in Redis, so that this tries nothing"))
+	}
+	forged := 0
+	const living = 12 * time.Second
+	for _, group := range groups {
+		alive := strings.TrimSuffix(group, ":members") + ":alive"
+		members, err := client.HGetAll(ctx, group).Result()
+		if err != nil {
+			return "", err
+		}
+		lives, err := client.ZRangeWithScores(ctx, alive, 0, -1).Result()
+		if err != nil || len(lives) == 0 {
+			return "", errors.Join(err, fmt.Errorf("nobody lives in %s, so that this tries nothing", alive))
+		}
+		for id, data := range members {
+			for i, at := range []string{plain.URL, secured.URL} {
+				// A new member, and in place of the one that was copied.
+				changed := regexp.MustCompile(`https?://[0-9a-z.\[\]:]+`).ReplaceAllString(data, at)
+				if changed == data {
+					continue
+				}
+				as := fmt.Sprintf("forged-%d-%s", i, id)
+				err := errors.Join(client.HSet(ctx, group, as, strings.ReplaceAll(changed, id, as)).Err(), client.ZAdd(ctx, alive, redis9.Z{Score: lives[0].Score + float64(living.Milliseconds()), Member: as}).Err(),
+					client.HSet(ctx, group, id, changed).Err())
+				if err != nil {
+					return "", err
+				}
+				forged++
+			}
+		}
+	}
+	if forged == 0 {
+		return "", errors.New("no member has an address, so that this tries nothing")
+	}
+	end := time.NewTimer(living)
+	defer end.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-end.C:
+			waiting = false
+		case <-tick.C: // what asks other replicas: a cluster without a session, a source
+			_, _ = t.get(ctx, t.Hub[tunnel]+"/clusters/joined-once/version", t.callers.admin)                                                    // its answer is not what counts
+			_, _ = t.call(ctx, gitcache, gitcacheSources+"RefreshSource", t.callers.admin, map[string]any{"source": "sample", "name": "sample"}) // as above
+		}
+	}
+	for _, host := range []*gitHost{plain, secured} {
+		host.mu.Lock()
+		defer host.mu.Unlock()
+		for path, seen := range host.seen {
+			for _, authorization := range seen {
+				if authorization != "" {
+					return path, fmt.Errorf("%s was sent a credential", host.URL)
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("%d forged members got no credential", forged), nil
 }

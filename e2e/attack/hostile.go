@@ -56,7 +56,14 @@ func (t *Try) carrier(ctx context.Context, token string) (*muxws.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return muxws.Dial(ctx, hc, t.Hub[tunnel]+tunnelSessions+"Connect", http.Header{"Authorization": {"Bearer " + token}})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Hub[tunnel]+tunnelSessions+"Connect", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.authorize(req, token); err != nil {
+		return nil, err
+	}
+	return muxws.Dial(ctx, hc, req.URL.String(), req.Header)
 }
 
 // beHostile opens the session of the attacker's cluster, and keeps it until the world stops.

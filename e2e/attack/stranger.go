@@ -314,6 +314,8 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 		return f.Name() == "overrides"
 	case "fairlead.console.v1.GitSource":
 		return f.Name() == "verification"
+	case "fairlead.console.v1.RenewTokenRequest", "fairlead.console.v1.JoinClusterRequest":
+		return f.Name() == "key"
 	default:
 		return false
 	}
