@@ -231,7 +231,7 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
 	e.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if path, ok := strings.CutPrefix(r.URL.RequestURI(), "/old.git"); ok {
+		if path, ok := strings.CutPrefix(r.URL.RequestURI(), "/old/shop.git"); ok {
 			http.Redirect(w, r, "/shop.git"+path, http.StatusFound)
 			return true
 		}
@@ -242,14 +242,14 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 	var n atomic.Int64
 	ctx := fetch.WithCounter(t.Context(), &n)
 	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(ctx, e.remote("/old.git"), fetch.Names{})
+	l, err := f.List(ctx, e.remote("/old/shop.git"), fetch.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := n.Load(); got != 4 { // token, redirect, what the host can do, list
 		t.Errorf("%d requests were counted", got)
 	}
-	if _, err := f.Fetch(ctx, e.remote("/old.git"), l, []plumbing.Hash{id}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(ctx, e.remote("/old/shop.git"), l, []plumbing.Hash{id}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.Load(); got != 5 || int(got) != len(e.Log()) {
