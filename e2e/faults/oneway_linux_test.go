@@ -54,7 +54,7 @@ func cuts() []cut {
 	var all []cut
 	for _, c := range []cut{
 		{way: way{part: "console", peer: "postgres", port: postgresPort}, says: "database does not answer", unready: true},
-		{way: way{part: "agent-a", peer: "tunnel"}, delivers: true, says: "nothing heard from the peer for two heartbeats", short: true},
+		{way: way{part: "agent-a", peer: "tunnel"}, delivers: true, says: "tunnel session ended; dialling again", short: true},
 		{way: way{part: "agent-a", peer: "console"}, delivers: true},
 		{way: way{part: "agent-a", peer: inUse}, delivers: true, says: "the stream of nudges ended|the hub did not say what to apply"},
 		{way: way{part: "agent-a", peer: "kubernetes"}},

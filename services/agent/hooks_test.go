@@ -386,7 +386,7 @@ func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
 	w.hub.remove(name)
 	first := w.found("batch/v1", "Job", "cleanup")
 	w.end("cleanup", "Complete")
-	w.found("batch/v1", "Job", "later")
+	later := w.found("batch/v1", "Job", "later")
 	if again := w.hub.push(t, name, w.namespace, files); again != digest {
 		t.Fatal("the same content has another digest")
 	}
@@ -394,6 +394,7 @@ func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
 	w.hub.remove(name)
 	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
 	w.end("cleanup", "Complete")
+	w.awaitAnother("batch/v1", "Job", "later", later.GetUID())
 	w.end("later", "Complete")
 	w.hub.await(t, name, gone)
 	if made := w.api.patches("/jobs/cleanup"); made != 2 {
