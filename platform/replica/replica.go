@@ -95,7 +95,7 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 		r.close = r.Coordinator.Close
 	}
 	if cfg.Unsigned.Accepted() {
-		deps.Log.Warn(identity.AcceptsUnsigned)
+		deps.Log.Warn("older versions are accepted", "detail", identity.AcceptsUnsigned)
 	}
 	r.Coordinator = members.Authenticate(r.Coordinator, members.Config{Secret: r.secret, Unsigned: cfg.Unsigned.Accepted(), Plain: r.plain, Log: deps.Log})
 	return r, nil

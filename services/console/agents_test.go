@@ -28,9 +28,9 @@ func (r *running) renewal(t *testing.T, token string, key *identity.AgentKey, re
 	return resp.GetToken(), err
 }
 
-func (a api) cluster(t *testing.T, name string) *consolev1.ClusterStatus {
+func (a api) edge(t *testing.T) *consolev1.ClusterStatus {
 	t.Helper()
-	resp, err := a.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: name})
+	resp, err := a.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +59,14 @@ func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 		if err != nil || third.GetId() == second.GetId() {
 			t.Fatalf("renewed to %v, %v", third, err)
 		}
-		if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil {
+		if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 			t.Fatalf("an alarm before anything happened: %v", s)
 		}
 		for _, copied := range []string{first, second.GetToken()} {
 			_, err = r.renewal(t, copied, key, rand.Text())
 			wantCode(t, err, connect.CodeUnauthenticated, "renewed before", "fairlead cluster leave edge-1")
 		}
-		if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() == nil || !strings.Contains(s.GetTokenReuse(), "from 127.0.0.1") {
+		if s := admin.edge(t); s.GetTokenReuseTime() == nil || !strings.Contains(s.GetTokenReuse(), "from 127.0.0.1") {
 			t.Errorf("status %v", s)
 		}
 		if told := listEvents(t, r.events(t, r.adminToken(t)), "type = cluster.token_reused"); len(told) != 1 || told[0].GetCluster() != "edge-1" || told[0].GetSeverity() != consolev1.Severity_SEVERITY_ERROR {
@@ -88,7 +88,7 @@ func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 			_, err = r.renewal(t, token, key, rand.Text())
 			wantCode(t, err, connect.CodeUnauthenticated, "revoked")
 		}
-		if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil {
+		if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 			t.Errorf("the alarm goes on: %v", s)
 		}
 	})
@@ -109,7 +109,7 @@ func TestLeavingEndsTheAlarmAndTheCopies(t *testing.T) {
 	if _, err := admin.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "edge-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil || s.GetTokenReuse() != "" {
+	if s := admin.edge(t); s.GetTokenReuseTime() != nil || s.GetTokenReuse() != "" {
 		t.Errorf("status %v", s)
 	}
 	_, err = r.renewal(t, next.GetToken(), key, rand.Text())
@@ -119,7 +119,7 @@ func TestLeavingEndsTheAlarmAndTheCopies(t *testing.T) {
 	if _, err := r.renewal(t, own, key, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil {
+	if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 		t.Errorf("status %v", s)
 	}
 }
@@ -150,7 +150,7 @@ func TestCopiedTokenWithoutItsKeyRenewsNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil {
+	if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 		t.Errorf("strangers raise the alarm: %v", s)
 	}
 	if _, err := r.renewal(t, token, identitytest.AgentKey(), rand.Text()); err != nil {
@@ -175,7 +175,7 @@ func TestReplicasOfAnAgentRaiseNoAlarm(t *testing.T) {
 			tokens[i] = next.GetToken()
 		}
 	}
-	if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() != nil {
+	if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 		t.Errorf("status %v", s)
 	}
 }
@@ -215,7 +215,7 @@ func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 	}
 	_, err = r.renewal(t, old, thief, request)
 	wantCode(t, err, connect.CodeUnauthenticated, "renewed before")
-	if s := admin.cluster(t, "edge-1"); s.GetTokenReuseTime() == nil {
+	if s := admin.edge(t); s.GetTokenReuseTime() == nil {
 		t.Error("nobody is told of the copy")
 	}
 	// The agent is put back to the version of before, and upgraded again.

@@ -1,13 +1,12 @@
 package console_test
 
 import (
-	"connectrpc.com/connect"
-
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"

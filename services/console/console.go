@@ -203,7 +203,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.authority = identity.New(s.store, box, hubsecret.Open(cfg.HubSecretFile), deps.Log, nil)
 	s.authority.Unbound = cfg.Unsigned.Accepted()
 	if cfg.Unsigned.Accepted() {
-		deps.Log.Warn(identities.AcceptsUnsigned)
+		deps.Log.Warn("older versions are accepted", "detail", identities.AcceptsUnsigned)
 	}
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.hub = watch.New(s.store, deps.Log)

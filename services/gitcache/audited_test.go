@@ -3,6 +3,7 @@ package gitcache_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,10 +109,8 @@ func TestEveryProcedureThatChangesOrReadsARepositoryLeavesAnEvent(t *testing.T) 
 		}
 		eventually(t, "the trail has "+tc.want, func() error {
 			lines := f.console.trail.lines(tc.action)
-			for _, line := range lines {
-				if line == tc.want {
-					return nil
-				}
+			if slices.Contains(lines, tc.want) {
+				return nil
 			}
 			return fmt.Errorf("it has %q", lines)
 		})

@@ -264,8 +264,16 @@ func TestATrailThatWasPutBackIsExportedAgain(t *testing.T) {
 func TestDestinationsThatCanNotBeAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{
-		{To: "audit.jsonl"}, {To: "file://relative/name"}, {To: "https://"}, {To: "https://ada:s3cret@siem.example/"}, {To: "syslog+tls://siem.example"}, {To: "syslog+udp://siem.example:514"},
-		{To: "syslog+tcp://siem.example:514/path"}, {To: "ftp://siem.example/"}, {TokenFile: "token"}, {To: "https://siem.example/", CAFile: "/nowhere"},
+		{To: "audit.jsonl"},
+		{To: "file://relative/name"},
+		{To: "https://"},
+		{To: "https://ada:s3cret@siem.example/"},
+		{To: "syslog+tls://siem.example"},
+		{To: "syslog+udp://siem.example:514"},
+		{To: "syslog+tcp://siem.example:514/path"},
+		{To: "ftp://siem.example/"},
+		{TokenFile: "token"},
+		{To: "https://siem.example/", CAFile: "/nowhere"},
 	} {
 		if _, err := c.Open(); err == nil || !strings.Contains(err.Error(), "--audit-export") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%+v: %v", c, err)

@@ -40,7 +40,7 @@ func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesReq
 	defer func() {
 		cancel()
 		for range w.followers {
-			_ = <-w.ended // The stream ends anyway.
+			<-w.ended //nolint:errcheck // the stream ends anyway
 		}
 	}()
 	if err := w.begin(ctx, req.GetQueries()); err != nil {

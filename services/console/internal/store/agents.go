@@ -23,7 +23,7 @@ type AgentToken struct {
 	UseTime time.Time
 }
 
-const agentTokenColumns = "family, cluster_uid, key, generation, request, renew_time, use_time" //nolint:gosec // names of columns, no credentials
+const agentTokenColumns = "family, cluster_uid, key, generation, request, renew_time, use_time"
 
 func scanAgentToken(row scanner) (t AgentToken, err error) {
 	var renewed, used int64
