@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -115,7 +116,7 @@ func doors() []Attack {
 	}
 }
 
-const hookToken = "a-token-of-a-webhook-that-nobody-guesses"
+const hookToken = "a-token-of-a-webhook-that-nobody-guesses" //nolint:gosec // of this run
 
 // hook sends a webhook.
 func (t *Try) hook(ctx context.Context, name, body string, headers ...string) (Answer, error) {
@@ -286,9 +287,7 @@ func (t *Try) lyingReport(ctx context.Context) (string, error) {
 // shop is the deployer's own service with something else in its spec.
 func (t *Try) shop(change map[string]any) map[string]any {
 	spec := map[string]any{"source": "sample", "path": "shop", "cluster": "b", "namespace": "shop", "project": "shop"}
-	for key, value := range change {
-		spec[key] = value
-	}
+	maps.Copy(spec, change)
 	return map[string]any{"service": map[string]any{"metadata": map[string]any{"name": "shop"}, "spec": spec}}
 }
 

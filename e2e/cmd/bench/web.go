@@ -135,7 +135,7 @@ func webPages(ctx context.Context, bins stack.Binaries, c *seeded.Console, stdou
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/bench.mjs"), chromium, strings.TrimSpace(link)) //nolint:gosec // a program of ours
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/bench.mjs"), chromium, strings.TrimSpace(link))
 	cmd.Env = append(os.Environ(), "NODE_MODULES="+filepath.Join(root, "tools/node_modules"))
 	cmd.Stderr = os.Stderr
 	answers, err := cmd.StdinPipe()

@@ -90,7 +90,7 @@ func shoot(ctx context.Context, bins stack.Binaries, link, dir string, stdout io
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/screenshots.mjs"), chromium, strings.TrimSpace(link), dir) //nolint:gosec // a program of ours
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/screenshots.mjs"), chromium, strings.TrimSpace(link), dir)
 	cmd.Env = append(os.Environ(), "NODE_MODULES="+filepath.Join(root, "tools/node_modules"))
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd.Run()
