@@ -125,7 +125,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	case status != http.StatusOK:
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
-	note := strings.TrimPrefix(strings.TrimSpace(text), "ok") // what is not well, though there is an answer for everybody
+	note := strings.TrimPrefix(strings.TrimSpace(text), "ok") // the reason, which only observers get, though everybody gets an answer
 	status, text, err = fetch(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {

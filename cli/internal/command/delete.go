@@ -154,7 +154,7 @@ func (d *deletion) objects(ctx context.Context, service string) (all []*delivery
 	}
 }
 
-// goingText lists objects that go: what takes others along by name, and of the rest how many there are of each kind.
+// goingText lists objects that go: CRDs and namespaces, which take others along, by name, and the others as a count of each kind.
 func goingText(objects []*deliveryv1.ManagedObject) string {
 	var b strings.Builder
 	counts := map[string]int{}
