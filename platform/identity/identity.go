@@ -222,13 +222,16 @@ type contextKey struct{}
 
 // NewContext returns a context that carries the caller's identity.
 func NewContext(ctx context.Context, id Identity) context.Context {
-	return context.WithValue(ctx, contextKey{}, id)
+	return context.WithValue(ctx, contextKey{}, &id)
 }
 
 // FromContext returns the caller's identity, as Interceptor or Middleware put it there.
 func FromContext(ctx context.Context) (Identity, bool) {
-	id, ok := ctx.Value(contextKey{}).(Identity)
-	return id, ok
+	id, ok := ctx.Value(contextKey{}).(*Identity) // which nobody changes
+	if !ok {
+		return Identity{}, false
+	}
+	return *id, true
 }
 
 // Cluster returns the cluster of the agent that calls; false for everybody else. It is the only

@@ -133,7 +133,7 @@ func (c *caller) context(ctx context.Context) context.Context {
 	if c.open {
 		return ctx
 	}
-	return NewContext(ctx, c.id)
+	return context.WithValue(ctx, contextKey{}, &c.id)
 }
 
 // refusal is why somebody may not pass, in words that tell a caller what to do and no more.
@@ -186,11 +186,15 @@ func verifyProof(v Verifier, id Identity, token string, header http.Header) erro
 	if !ok {
 		return ErrUnproved
 	}
-	proof := header[ProofHeader]
-	if len(proof) > 1 {
+	proof := ""
+	switch all := header[ProofHeader]; len(all) {
+	case 0:
+	case 1:
+		proof = all[0]
+	default:
 		return ErrUnproved
 	}
-	return proofs.VerifyProof(id, token, header.Get(ProofHeader))
+	return proofs.VerifyProof(id, token, proof)
 }
 
 func verify(ctx context.Context, v Verifier, token string) (Identity, error) {

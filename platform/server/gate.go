@@ -56,9 +56,6 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if p.unary() {
-		growStack(false)
-	}
 	if err := identity.Admit(g.verifier, p.Role, r); err != nil {
 		g.refuse(w, r, err)
 		return
@@ -74,7 +71,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.unary() {
 		defer boundBodyTime(w, r, bodyTime).stop()
 	}
-	if !p.ClientStreaming {
+	// net/http lets a body be no longer than its head says.
+	if !p.ClientStreaming && (r.ContentLength < 0 || r.ContentLength > g.maxBody) {
 		r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
 	}
 	if p.unary() || g.lingers {

@@ -250,7 +250,7 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           identity.Abortable(s.track(handler)),
+		Handler:           s.roomy(identity.Abortable(s.track(handler))),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -263,7 +263,7 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 			MaxReceiveBufferPerStream:     streamWindow,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingWait,
-			WriteByteTimeout:              writeStall,
+			WriteByteTimeout:              unwrittenLimit,
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateHijacked {

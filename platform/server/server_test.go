@@ -573,7 +573,7 @@ func TestLimits(t *testing.T) {
 	if h.ReadTimeout != 0 || h.WriteTimeout != 0 {
 		t.Error("streams would be ended by a timeout of the HTTP server")
 	}
-	if h.HTTP2.MaxConcurrentStreams == 0 || h.HTTP2.PingTimeout == 0 || h.HTTP2.SendPingTimeout == 0 || h.HTTP2.WriteByteTimeout == 0 {
+	if h.HTTP2.MaxConcurrentStreams == 0 || h.HTTP2.PingTimeout == 0 || h.HTTP2.SendPingTimeout == 0 {
 		t.Errorf("limits of HTTP/2: %+v", h.HTTP2)
 	}
 }

@@ -13,6 +13,10 @@ const (
 	tcpNotSentLowat = 0x19 // TCP_NOTSENT_LOWAT
 )
 
+// unwrittenLimit is none: boundSilence has the kernel give up a peer that takes no byte, and a deadline of net/http's for each write would
+// cost a short call a fiftieth of its time for the same.
+const unwrittenLimit = 0
+
 // boundSilence has the kernel give up a peer that takes nothing of what it is sent: keep-alives find those only
 // to whom nothing is under way. Accepted connections inherit it.
 func boundSilence(_, _ string, c syscall.RawConn) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
 )
@@ -56,6 +57,44 @@ func TestUpgradedConnectionMayPause(t *testing.T) {
 		}
 		if millis := <-patience; millis != 0 {
 			t.Errorf("%s: given up after %d ms", s.URL(), millis)
+		}
+	}
+}
+
+// The kernel's bound is the only one on a peer that takes no byte.
+func TestKernelGivesUpAPeerThatTakesNothing(t *testing.T) {
+	t.Parallel()
+	patience := make(chan int, 1)
+	ask := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		g, ok := r.Context().Value(guestKey{}).(*guest)
+		if !ok {
+			t.Error("the connection is not known")
+			return
+		}
+		raw, err := g.SyscallConn()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := raw.Control(func(fd uintptr) {
+			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+			if err != nil {
+				t.Error(err)
+			}
+			patience <- millis
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	s := start(t, Config{}, HTTP("GET /ask", ask, identity.RoleOpen))
+	for name, hc := range map[string]*http.Client{"HTTP/1.1": http1Client(t, nil), "HTTP/2": httpClient(t, client.Config{})} {
+		resp, err := hc.Get(s.URL() + "/ask")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if millis := <-patience; millis != int(writeStall.Milliseconds()) {
+			t.Errorf("%s: given up after %d ms", name, millis)
 		}
 	}
 }

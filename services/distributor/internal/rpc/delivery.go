@@ -126,6 +126,9 @@ func (d *Delivery) behind() bool {
 }
 
 func have(list []*deliveryv1.ServiceDigest) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
 	m := make(map[string]string, len(list))
 	for _, s := range list {
 		m[s.GetService()] = s.GetDigest()

@@ -31,8 +31,8 @@ type Seen struct {
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
 
-	mu      sync.Mutex // guards what follows
-	pending map[string]*consolev1.ClusterSeen
+	mu      sync.Mutex                       // guards what follows
+	pending map[string]time.Time             // when each was seen last that the console is to be told of
 	tokens  map[string][]*consolev1.TokenUse // of pending
 	lost    map[string]time.Time             // when the stream of an agent broke that was not seen since
 	agents  map[string]agent                 // what is known of each since its last Sync
@@ -48,7 +48,7 @@ type agent struct {
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
 		console: c, log: log, signal: make(chan struct{}, 1),
-		pending: map[string]*consolev1.ClusterSeen{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{},
+		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{},
 	}
 }
 
@@ -66,20 +66,30 @@ func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1
 	if info != nil {
 		s.agents[by.Name] = agent{info, next}
 	}
-	if used := s.tokens[by.Name]; len(used) < maxTokens && !slices.ContainsFunc(used, func(t *consolev1.TokenUse) bool { return t.GetId() == by.TokenID }) {
-		s.tokens[by.Name] = append(used, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
+	if !s.used(by.Name, by.TokenID) {
+		s.use(by.Name, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
 	}
 	s.mark(by.Name, at)
 }
 
-// mark notes a sign of life. What was known before still holds. mu is held.
-func (s *Seen) mark(cluster string, at time.Time) {
-	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
-	if a := s.agents[cluster]; a.info != nil {
-		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
+// used says whether the use of a token is noted. mu is held.
+func (s *Seen) used(cluster, token string) bool {
+	return slices.ContainsFunc(s.tokens[cluster], func(t *consolev1.TokenUse) bool { return t.GetId() == token })
+}
+
+// use notes the use of a token, if there is room. mu is held.
+func (s *Seen) use(cluster string, token *consolev1.TokenUse) {
+	if all := s.tokens[cluster]; len(all) < maxTokens {
+		s.tokens[cluster] = append(all, token)
 	}
-	s.pending[cluster] = seen
-	delete(s.lost, cluster)
+}
+
+// mark notes a sign of life; take makes a message of it, for most are followed by a later one before that. mu is held.
+func (s *Seen) mark(cluster string, at time.Time) {
+	s.pending[cluster] = at
+	if len(s.lost) > 0 {
+		delete(s.lost, cluster)
+	}
 	s.wake()
 }
 
@@ -152,11 +162,21 @@ func (s *Seen) tell(ctx context.Context, some map[string]*consolev1.ClusterSeen,
 func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := some(s.pending)
-	for cluster := range taken {
+	taken := map[string]*consolev1.ClusterSeen{}
+	for cluster, at := range some(s.pending) {
+		taken[cluster] = s.message(cluster, at)
 		delete(s.tokens, cluster)
 	}
 	return taken, some(s.lost)
+}
+
+// message tells all that is known of a cluster. mu is held.
+func (s *Seen) message(cluster string, at time.Time) *consolev1.ClusterSeen {
+	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
+	if a := s.agents[cluster]; a.info != nil {
+		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
+	}
+	return seen
 }
 
 // some takes as many out as one call may have.
@@ -177,9 +197,18 @@ func some[V any](m map[string]V) map[string]V {
 func (s *Seen) putBack(some map[string]*consolev1.ClusterSeen, lost map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(some, s.pending)
+	for cluster, seen := range some {
+		if _, later := s.pending[cluster]; !later {
+			s.pending[cluster] = seen.GetTime().AsTime()
+		}
+		for _, token := range seen.GetTokens() {
+			if !s.used(cluster, token.GetId()) {
+				s.use(cluster, token)
+			}
+		}
+	}
 	maps.Copy(lost, s.lost)
-	s.pending, s.lost = some, lost
+	s.lost = lost
 	s.wake()
 }
 
