@@ -6,13 +6,16 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
 
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -34,6 +37,7 @@ type loop struct {
 	o      *Owner
 	uid    string
 	wake   chan struct{} // one place: any number of nudges during a poll cause one more poll
+	back   chan struct{} // one place: the host has answered a poll of another source
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -43,11 +47,12 @@ type loop struct {
 	source Source
 	now    State
 	good   time.Time // end of the last good poll, or begin of the tenure
+	away   bool      // the last poll failed because the host did not answer as it should
 	asked  hourly    // requests to upstream
 }
 
 func newLoop(o *Owner, s Source) *loop {
-	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), done: make(chan struct{}), place: newHandover()}
+	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), done: make(chan struct{}), place: newHandover()}
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -238,13 +243,63 @@ func (t *tenure) wait(ctx context.Context) error {
 	case s := <-t.place.late:
 		t.adopt(s)
 	case <-t.wake:
-		if t.planned.IsZero() {
-			t.planned = t.pollAt
+		t.soon()
+	case <-t.back:
+		if t.isAway() { // else its own poll has met the host since
+			t.soon()
 		}
-		t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
-		t.set(func(s *State) { s.NextPoll = t.pollAt })
 	}
 	return nil
+}
+
+// soon brings the next poll forward, as somebody asks. If it fails, the one that was planned stays where it was.
+func (t *tenure) soon() {
+	if t.planned.IsZero() {
+		t.planned = t.pollAt
+	}
+	t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
+	t.set(func(s *State) { s.NextPoll = t.pollAt })
+}
+
+// met notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
+// now; the budget of the host spreads their polls.
+func (t *tenure) met(s Source, err error) {
+	t.mu.Lock()
+	was := t.away
+	t.away = unanswered(err)
+	t.mu.Unlock()
+	if was && err == nil {
+		t.o.wakeHost(hostOf(s.URL), t.loop)
+	}
+}
+
+func (l *loop) isAway() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.away
+}
+
+// unanswered says whether an error of a poll is the host's, so that its other sources have it, too.
+func unanswered(err error) bool {
+	known, ok := errors.AsType[*fetch.Error](err)
+	if !ok {
+		return false
+	}
+	switch known.Kind {
+	case fetch.KindUnreachable, fetch.KindTimeout, fetch.KindThrottled, fetch.KindServer:
+		return true
+	default:
+		return false
+	}
+}
+
+// hostOf is the host and port of a repository's URL; empty: it can't be read.
+func hostOf(text string) string {
+	u, err := giturl.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
 }
 
 // schedule sets the time of the next poll.

@@ -197,6 +197,19 @@ func (o *Owner) Refresh(uid string) bool {
 	return l != nil && l.refresh()
 }
 
+// wakeHost has the sources of a host polled whose last poll did not get through to it.
+func (o *Owner) wakeHost(host string, but *loop) {
+	for _, l := range o.all() {
+		if l == but || host == "" || !l.isAway() || hostOf(l.current().URL) != host {
+			continue
+		}
+		select {
+		case l.back <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // State tells what is known of a source; false if it is not in the catalog.
 func (o *Owner) State(uid string) (State, bool) {
 	l := o.loop(uid)

@@ -95,6 +95,55 @@ func TestPollsThatAreAskedForDoNotLengthenThePause(t *testing.T) {
 	})
 }
 
+// The first poll that meets a host again wakes the host's other sources, and no others: their pauses may be minutes by now.
+func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(Config{}, Deps{})
+		source := func(uid, url string, err error) *tenure {
+			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
+			o.loops[uid] = tn.loop
+			for range 10 {
+				tn.schedule(tn.current(), err, 0)
+				tn.met(tn.current(), err)
+				if err != nil {
+					<-time.After(time.Until(tn.pollAt) - time.Millisecond)
+					tn.pollAt = time.Now().Add(-time.Second)
+				}
+			}
+			return tn
+		}
+		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		first := source("first", "https://git.example.com/a.git", down)
+		same := source("same", "ssh://git@GIT.example.com/b.git", down)
+		other := source("other", "https://git.example.org/c.git", down)
+		refused := source("refused", "https://git.example.com/d.git", &fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
+		first.schedule(first.current(), nil, 0)
+		first.met(first.current(), nil)
+		if len(same.back) != 1 || len(other.back) != 0 || len(refused.back) != 0 || len(first.back) != 0 {
+			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.back), len(other.back), len(refused.back), len(first.back))
+		}
+		planned := time.Now().Add(2 * time.Minute)
+		same.pollAt = planned
+		if err := same.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if wait := time.Until(same.pollAt); wait > minPause {
+			t.Errorf("it is polled in %s", wait)
+		}
+		failures := same.failures
+		same.schedule(same.current(), down, 0)
+		if same.failures != failures || !same.pollAt.Equal(planned) {
+			t.Errorf("a failure of that poll counts: %d failures, next in %s", same.failures, time.Until(same.pollAt))
+		}
+		same.schedule(same.current(), nil, 0)
+		same.met(same.current(), nil)
+		if len(first.back) != 0 {
+			t.Error("a source that is well is woken")
+		}
+	})
+}
+
 func TestManyNudgesAreOne(t *testing.T) {
 	t.Parallel()
 	l := newLoop(New(Config{}, Deps{}), Source{})
