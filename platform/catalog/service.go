@@ -19,11 +19,12 @@ type Service struct {
 	cluster, namespace, project unique.Handle[string]
 	options, config             unique.Handle[string]
 	folder                      FolderID
-	release                     *release
+	pinned                      *pinned
 }
 
-// release is what the pin of a service waits for: its ref points to another commit. nil: it stays.
-type release struct{ ref, after string }
+// pinned is the ref of a service with a pin, which is fetched all the same: people want to know what waits there, and a pin may end when it
+// points to another commit than after. nil: there is no pin.
+type pinned struct{ ref, after string }
 
 // Folder is which files are delivered. Services with equal folders get equal content.
 type Folder struct {
@@ -63,8 +64,8 @@ func NewService(s *consolev1.Service) *Service {
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
 		}),
 	}
-	if spec.GetSync().GetPin() != "" && spec.GetUnpinAfter() != "" {
-		is.release = &release{spec.GetRef(), spec.GetUnpinAfter()}
+	if spec.GetSync().GetPin() != "" {
+		is.pinned = &pinned{spec.GetRef(), spec.GetUnpinAfter()}
 	}
 	return is
 }
@@ -87,9 +88,9 @@ func (s *Service) Folder() Folder { return s.folder.Value() }
 // FolderID is the id of Folder.
 func (s *Service) FolderID() FolderID { return s.folder }
 
-// Follows says whether the service is made of a ref, or its pin waits for what comes there. The ref is a canonical one.
+// Follows says whether the service is made of a ref, or would be without its pin. The ref is a canonical one.
 func (s *Service) Follows(ref string) bool {
-	return CanonicalRef(s.Folder().Ref) == ref || s.release != nil && CanonicalRef(s.release.ref) == ref
+	return CanonicalRef(s.Folder().Ref) == ref || s.pinned != nil && CanonicalRef(s.pinned.ref) == ref
 }
 
 // message is the service as a stream would bring it.
@@ -103,11 +104,11 @@ func (s *Service) message() *consolev1.Service {
 			Tests: options.GetTests(), TestRequest: options.GetTestRequest(),
 		},
 	}
-	if s.release != nil {
+	if s.pinned != nil {
 		if out.Spec.Sync == nil {
 			out.Spec.Sync = &deliveryv1.SyncSpec{}
 		}
-		out.Spec.Ref, out.Spec.Sync.Pin, out.Spec.UnpinAfter = s.release.ref, f.Ref, s.release.after
+		out.Spec.Ref, out.Spec.Sync.Pin, out.Spec.UnpinAfter = s.pinned.ref, f.Ref, s.pinned.after
 	}
 	if s.Config() != "" {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: s.Config()}

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// uses are the services of a source. Which folders they want, and which refs their pins wait for, is counted, so that
+// uses are the services of a source. Which folders they want, and which refs they would follow without their pins, is counted, so that
 // nobody who asks for that has to look at all services, of which there may be hundreds of thousands.
 type uses struct {
 	services map[*Service]struct{}
@@ -24,8 +24,8 @@ func (s *state) use(is *Service) {
 	}
 	u.services[is] = struct{}{}
 	u.folders[is.folder]++
-	if is.release != nil {
-		u.awaited[is.release.ref]++
+	if is.pinned != nil {
+		u.awaited[is.pinned.ref]++
 	}
 }
 
@@ -36,9 +36,9 @@ func (s *state) disuse(is *Service) {
 	if u.folders[is.folder]--; u.folders[is.folder] == 0 {
 		delete(u.folders, is.folder)
 	}
-	if is.release != nil {
-		if u.awaited[is.release.ref]--; u.awaited[is.release.ref] == 0 {
-			delete(u.awaited, is.release.ref)
+	if is.pinned != nil {
+		if u.awaited[is.pinned.ref]--; u.awaited[is.pinned.ref] == 0 {
+			delete(u.awaited, is.pinned.ref)
 		}
 	}
 	if len(u.services) == 0 {

@@ -233,7 +233,7 @@ func TestAPinUntilTheNextCommitIsReleasedByIt(t *testing.T) {
 		if err := pin(commitA, false); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, pin(commitA, true), connect.CodeFailedPrecondition, "not followed while the service is pinned for good: hold the service, release the pin, and pin it again")
+		wantCode(t, pin(commitA, true), connect.CodeFailedPrecondition, "does not know where HEAD of source \"shop\" points")
 		if err := pin("", false); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
@@ -312,4 +313,101 @@ func TestALeverEndsByItsOwnTime(t *testing.T) {
 		}
 		p.wantEvents(t, "hold.released", "It is not held any more: what is pushed is applied.")
 	})
+}
+
+// handOut hands a service out from a commit with an artifact, and applied has the cluster report on it.
+func (p *past) handOut(t *testing.T, commit, digest string) {
+	t.Helper()
+	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{
+		Digest: digest, Revision: &artifactv1.Revision{Commit: commit}, Artifact: &artifactv1.Artifact{Digest: "sha256:" + (commit + commit)[:64], Size: 1, Files: 1},
+	}}}})
+}
+
+func (p *past) applied(t *testing.T, commit, digest string) {
+	t.Helper()
+	p.sequence++
+	now := timestamppb.Now()
+	report(t, p.distributor, &deliveryv1.ServiceReport{
+		Service: p.service, Sequence: p.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: digest, Commit: commit,
+		AppliedDigest: digest, AppliedCommit: commit, AppliedTime: now, ObservedTime: now,
+	})
+}
+
+// seen makes the cluster one that is heard of.
+func (p *past) seen(t *testing.T) {
+	t.Helper()
+	if _, err := p.distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{}}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *past) wantState(t *testing.T, when string, want consolev1.ServiceState) {
+	t.Helper()
+	if got := p.admin.service(t, "web").GetStatus(); got.GetState() != want {
+		t.Errorf("%s: %v (%s), want %v", when, got.GetState(), got.GetStateMessage(), want)
+	}
+}
+
+func TestALeverIsNoDeliveryAndTheStateDoesNotFlicker(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.seen(t)
+		p.push(t, commitA)
+		p.handOut(t, commitA, "d1")
+		p.applied(t, commitA, "d1")
+		healthy := consolev1.ServiceState_SERVICE_STATE_HEALTHY
+		p.wantState(t, "applied", healthy)
+		p.hold(t, "incident 7")
+		p.handOut(t, commitA, "d2")
+		p.wantState(t, "held, before the cluster knows", healthy)
+		p.hold(t, "incident 8")
+		p.handOut(t, commitA, "d3")
+		p.wantState(t, "held again, before the cluster knows", healthy)
+		p.applied(t, commitA, "d3")
+		p.wantState(t, "held", healthy)
+		p.wantEvents(t, "service.delivered", "aaaaaaaa is ready for the cluster.")
+		p.wantEvents(t, "service.applied", "aaaaaaaa is applied: 0 objects.")
+		p.push(t, commitB)
+		p.handOut(t, commitB, "d4")
+		p.wantState(t, "another content, before the cluster knows", consolev1.ServiceState_SERVICE_STATE_PROGRESSING)
+		p.applied(t, commitB, "d4")
+		p.wantEvents(t, "service.delivered", "aaaaaaaa is ready for the cluster.", "bbbbbbbb is ready for the cluster.")
+		p.wantEvents(t, "service.applied", "aaaaaaaa is applied: 0 objects.", "bbbbbbbb is applied: 0 objects.")
+	})
+}
+
+func TestGitIsTheNewestOfTheRefAlsoUnderAPin(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.seen(t)
+		p.push(t, commitA)
+		p.handOut(t, commitA, "d1")
+		p.applied(t, commitA, "d1")
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA, Reason: "2 is broken"}); err != nil {
+			t.Fatal(err)
+		}
+		p.publish(t, "HEAD", commitB, commitA)
+		p.handOut(t, commitA, "d2")
+		p.applied(t, commitA, "d2")
+		status := p.admin.service(t, "web").GetStatus()
+		if got := status.GetGit().GetRevision().GetCommit(); got != commitB {
+			t.Errorf("GIT is %q, want the ref's newest %q", got, commitB)
+		}
+		if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || status.GetHub().GetRevision().GetCommit() != commitA {
+			t.Errorf("%v", status)
+		}
+	})
+}
+
+// publish has a gitcache publish where a ref points, and commits that pins name.
+func (p *past) publish(t *testing.T, ref, commit string, pins ...string) {
+	t.Helper()
+	req := publishRequest(p.source, p.epoch, commit)
+	req.Heads[0].Ref = ref
+	for _, pin := range pins {
+		req.Heads = append(req.Heads, &consolev1.Head{Ref: pin, Revision: &artifactv1.Revision{Commit: pin}})
+	}
+	if _, err := p.gitcache.heads.PublishHeads(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
 }

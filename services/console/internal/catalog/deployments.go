@@ -63,8 +63,14 @@ type delivery struct {
 	revision int64
 }
 
-// deployments are those that deliveries begin, and the commit of each by the service's uid. refs are what is said with them.
-func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, map[string]Revision, error) {
+// deployed is what became of a delivery.
+type deployed struct {
+	commit Revision
+	again  bool // it has the content of the one before: it begins no deployment
+}
+
+// deployments are those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
+func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, map[string]deployed, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -108,7 +114,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 		return nil, nil, err
 	}
 	var out []store.Deployment
-	commits := make(map[string]Revision, len(list))
+	became := make(map[string]deployed, len(list))
 	for _, d := range list {
 		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
 		var status SourceStatus
@@ -125,7 +131,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 				next.Commit, next.FetchTime = h.Revision, h.FetchTime
 			}
 		}
-		commits[d.service.UID] = next.Commit
+		commit := next.Commit
 		if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
 			return nil, nil, err
 		}
@@ -141,6 +147,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 				next = was
 			}
 		}
+		became[d.service.UID] = deployed{commit, same}
 		if !same {
 			if err := next.explain(d, before, written[d.service.UID]); err != nil {
 				return nil, nil, err
@@ -152,7 +159,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 		}
 		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content, Replaces: replaces, State: state, DeliverTime: c.now()})
 	}
-	return out, commits, nil
+	return out, became, nil
 }
 
 // contentAt names the content of a delivery, of the spec that it was made of.

@@ -56,8 +56,8 @@ func (s *Service) Essence() Essence {
 	}
 	if report != nil {
 		e.set(hasReport, true)
-		e.set(reportsDigest, report.Digest == hub.Digest)
-		e.set(appliedDigest, report.AppliedDigest == hub.Digest)
+		e.set(reportsDigest, hub.reportedBy(report))
+		e.set(appliedDigest, hub.appliedBy(report))
 		e.phase, e.reported = unique.Make(string(report.Phase)), store.Micros(report.ObservedTime)
 		if e.reported == 0 {
 			e.reported = store.Micros(s.Status.Cluster.ReceiveTime)

@@ -135,7 +135,7 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 		return s, a, err
 	}
 	s = list[0]
-	head := s.Status.Git.Head
+	head := s.followed().Head
 	if !s.Spec.Catalog || row.Revision != d.ServiceRevision || head == nil || head.Revision.Commit != d.Revision.Commit || s.Status.Hub.Digest != d.Digest {
 		return s, Answer{Retry: folderSoon}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
@@ -72,24 +73,29 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if after.Digest != "" && after.Digest != before.Digest {
 				moved = append(moved, delivery{service: services[s.Service], hub: after, revision: s.Revision})
 			}
-			if states[s.UID], err = json.Marshal(after); err != nil {
-				return fmt.Errorf("encode hub truth of service %q: %w", s.Service, err)
+			service := Service{Meta: metaOf(services[s.Service])}
+			if err := decode(services[s.Service], &service.Spec); err != nil {
+				return err
 			}
-			if c.observer != nil {
-				service := Service{Meta: metaOf(services[s.Service])}
-				if err := decode(services[s.Service], &service.Spec); err != nil {
-					return err
-				}
-				news = append(news, said{service, before, after})
-			}
+			news = append(news, said{service, before, after})
 		}
-		var commits map[string]Revision
-		if begun, commits, err = c.deployments(ctx, v, moved, refs); err != nil {
+		var deployed map[string]deployed
+		if begun, deployed, err = c.deployments(ctx, v, moved, refs); err != nil {
 			return err
 		}
 		for _, n := range news {
+			of := deployed[n.service.Meta.UID]
+			if of.again && n.before.Digest != "" {
+				n.after.succeed(n.before)
+			}
+			if states[n.service.Meta.UID], err = json.Marshal(n.after); err != nil {
+				return fmt.Errorf("encode hub truth of service %q: %w", n.service.Meta.Name, err)
+			}
+			if c.observer == nil {
+				continue
+			}
 			if n.after.follows() {
-				n.after.Revision = commits[n.service.Meta.UID]
+				n.after.Revision = of.commit
 			}
 			events = append(events, c.observer.HubSaid(n.service, n.before, n.after)...)
 		}
@@ -127,6 +133,9 @@ func (c *Catalog) mergeHub(before, now HubTruth) (HubTruth, bool) {
 	}
 	if now.ResolveTime.IsZero() && now.Digest != "" {
 		now.ResolveTime = c.now().UTC()
+	}
+	if before.Digest == now.Digest {
+		now.Alike = before.Alike
 	}
 	now.Problem = problem
 	return now, true
@@ -222,6 +231,34 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 		}
 	}
 	return truths, nil
+}
+
+// maxAlike is how many digests of the same content are kept: a cluster that is connected reports on one within seconds.
+const maxAlike = 8
+
+// succeed notes that a truth has the content of the one before it.
+func (h *HubTruth) succeed(before HubTruth) {
+	h.Alike = append(slices.DeleteFunc(slices.Clone(before.Alike), func(d string) bool { return d == h.Digest || d == before.Digest }), before.Digest)
+	if over := len(h.Alike) - maxAlike; over > 0 {
+		h.Alike = h.Alike[over:]
+	}
+}
+
+// reportedBy says whether a report is on what is handed out. One on the same content before a lever was pulled is, if nothing waited then:
+// the service does not become another one for the seconds until the cluster knows of the lever.
+func (h *HubTruth) reportedBy(r *Report) bool {
+	settled := (r.Phase == PhaseHealthy || r.Phase == PhaseDegraded) && r.AppliedDigest == r.Digest
+	return r.Digest == h.Digest || settled && slices.Contains(h.Alike, r.Digest)
+}
+
+// appliedBy says whether what is handed out is applied, by a report on it.
+func (h *HubTruth) appliedBy(r *Report) bool {
+	return r.AppliedDigest == h.Digest || h.reportedBy(r) && r.AppliedDigest == r.Digest
+}
+
+// Repeats says whether a truth hands out what the one before it did.
+func (h *HubTruth) Repeats(before HubTruth) bool {
+	return h.SameContent(before.Digest, before.Content) || slices.Contains(h.Alike, before.Digest)
 }
 
 // SameContent says whether what had these digests differs in what is said of tests at most.

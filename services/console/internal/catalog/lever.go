@@ -179,9 +179,6 @@ func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 		return head.Revision.Commit, nil
 	}
 	ref, next := cmp.Or(s.Spec.Ref, "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
-	if s.Spec.wishes().Pin != "" {
-		next = "it is not followed while the service is pinned for good: hold the service, release the pin, and pin it again"
-	}
 	return "", refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 

@@ -112,7 +112,11 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
-		s.Status.Git = gitTruth(&source, s.Spec.EffectiveRef())
+		s.Status.Git = gitTruth(&source, s.Spec.Ref)
+		if ref := s.Spec.EffectiveRef(); ref != s.Spec.Ref {
+			pinned := gitTruth(&source, ref)
+			s.Status.Pinned = &pinned
+		}
 		if err := truths.tell(s, cluster.Meta.UID); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
 		}
@@ -179,6 +183,14 @@ func gitTruth(source *Source, ref string) GitTruth {
 		}
 	}
 	return truth
+}
+
+// followed is what Git says of the commits that are delivered: those of the pin, or else of the ref.
+func (s *Service) followed() *GitTruth {
+	if s.Status.Pinned != nil {
+		return s.Status.Pinned
+	}
+	return &s.Status.Git
 }
 
 // SameTruth says whether two statuses of a source say the same of a ref.

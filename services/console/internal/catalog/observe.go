@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -30,11 +32,12 @@ func (c *Catalog) Watch(o Observer) { c.observer = o }
 type reporting struct {
 	*Catalog
 	last   map[store.ReportKey]*Report
+	hubs   map[string][]byte // what is handed out of services that have another digest applied, by uid
 	events []store.Event
 }
 
 // reporting begins with what is kept about services.
-func (c *Catalog) reporting(ctx context.Context, v store.View, services map[string]Service) (*reporting, error) {
+func (c *Catalog) reporting(ctx context.Context, v store.View, services map[string]Service, in []ClusterReports) (*reporting, error) {
 	out := &reporting{Catalog: c, last: map[store.ReportKey]*Report{}}
 	var uids []string
 	for _, s := range services {
@@ -51,17 +54,55 @@ func (c *Catalog) reporting(ctx context.Context, v store.View, services map[stri
 		}
 		out.last[key] = &r
 	}
-	return out, nil
+	out.hubs, err = v.Hub(ctx, out.applying(services, in))
+	return out, err
+}
+
+// applying are the services, by uid, of which reports say that another digest is applied than before.
+func (p *reporting) applying(services map[string]Service, in []ClusterReports) (uids []string) {
+	was := map[string]string{}
+	for key, r := range p.last {
+		was[key.Service] = r.AppliedDigest
+	}
+	for _, cr := range in {
+		for _, r := range cr.Reports {
+			uid := services[r.Service].Meta.UID
+			if digest, known := was[uid]; known && digest != "" && digest != r.AppliedDigest {
+				uids = append(uids, uid)
+			}
+		}
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}
+
+// again says whether a service has the same content applied as before, under another digest: a lever was pulled in between.
+func (p *reporting) again(s Service, before *Report, r Report) (bool, error) {
+	state := p.hubs[s.Meta.UID]
+	if before == nil || state == nil || before.AppliedDigest == r.AppliedDigest {
+		return false, nil
+	}
+	hub, _, err := decodeHub(state)
+	return slices.Contains(append(hub.Alike, hub.Digest), r.AppliedDigest) && slices.Contains(hub.Alike, before.AppliedDigest), err
 }
 
 // tell notes what is new in a report.
-func (p *reporting) tell(s Service, key store.ReportKey, r Report) {
+func (p *reporting) tell(s Service, key store.ReportKey, r Report) error {
 	before := p.last[key]
 	if before != nil && r.Sequence <= before.Sequence {
-		return
+		return nil
 	}
 	p.last[key] = &r
+	again, err := p.again(s, before, r)
+	if err != nil {
+		return fmt.Errorf("service %q: %w", s.Meta.Name, err)
+	}
+	if again {
+		same := *before
+		same.AppliedDigest, before = r.AppliedDigest, &same
+	}
 	if p.observer != nil {
 		p.events = append(p.events, p.observer.ClusterSaid(s, before, r)...)
 	}
+	return nil
 }

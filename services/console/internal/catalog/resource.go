@@ -195,7 +195,10 @@ type ServiceStatus struct {
 	State   State
 	Message string
 	Since   time.Time
-	Git     GitTruth
+	// Git is where the ref points, also of a service with a pin.
+	Git GitTruth
+	// Pinned is what is known of the pin's commit; nil: there is no pin.
+	Pinned  *GitTruth
 	Hub     HubTruth
 	Cluster ClusterTruth
 	// ConfigRevision is of the configuration that is delivered; empty: there is none.
@@ -224,6 +227,9 @@ type HubTruth struct {
 	Artifact    Artifact  `json:"artifact,omitzero"`
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 	Problem     *Problem  `json:"problem,omitempty"`
+	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since, or tests were asked for.
+	// What the cluster said of them counts until it reports on Digest.
+	Alike []string `json:"alike,omitempty"`
 
 	ofRef bool // the revision was taken from what is kept of the ref
 }

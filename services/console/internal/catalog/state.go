@@ -30,8 +30,8 @@ const (
 func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time) {
 	v := verdictOn(&s, &cluster)
 	message := v.message(&s, &cluster, now)
-	if p := s.Status.Git.Problem; p != nil && s.Status.Git.Head != nil {
-		message = join(message, fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", clock(p.Since), p.Message))
+	if git := s.followed(); git.Problem != nil && git.Head != nil {
+		message = join(message, fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", clock(git.Problem.Since), git.Problem.Message))
 	}
 	if p := s.Status.Hub.Problem; p != nil && v.state != Failed {
 		message = join(message, "Hub: "+p.Message)
@@ -49,7 +49,7 @@ type verdict struct {
 type message func(s *Service, cluster *Cluster, now time.Time) string
 
 func verdictOn(s *Service, cluster *Cluster) verdict {
-	git, hub, status := &s.Status.Git, &s.Status.Hub, &cluster.Status
+	git, hub, status := s.followed(), &s.Status.Hub, &cluster.Status
 	switch {
 	case !status.LastSeen.IsZero() && !status.Connected:
 		return verdict{Unknown, status.LastSeen, sayAway}
@@ -83,7 +83,7 @@ func applied(s *Service) verdict {
 	if r == nil {
 		return verdict{Progressing, hub.ResolveTime, sayNoReport}
 	}
-	if r.Digest != hub.Digest {
+	if !hub.reportedBy(r) {
 		return verdict{Progressing, hub.ResolveTime, sayOlderReport}
 	}
 	since := r.ObservedTime
@@ -96,7 +96,7 @@ func applied(s *Service) verdict {
 	case PhaseDegraded:
 		return verdict{Degraded, since, sayDegraded}
 	case PhaseHealthy:
-		if r.AppliedDigest == hub.Digest {
+		if hub.appliedBy(r) {
 			return verdict{Healthy, since, sayHealthy}
 		}
 	case PhaseHeld:

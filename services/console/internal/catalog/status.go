@@ -32,7 +32,7 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 		if err != nil {
 			return err
 		}
-		if news, err = c.reporting(ctx, v, services); err != nil {
+		if news, err = c.reporting(ctx, v, services, in); err != nil {
 			return err
 		}
 		for i, cr := range in {
@@ -54,7 +54,9 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 				if before := news.last[key]; before != nil { // it may be ahead of what is reported
 					acks[i][r.Service] = max(acks[i][r.Service], before.Sequence)
 				}
-				news.tell(service, key, r)
+				if err := news.tell(service, key, r); err != nil {
+					return err
+				}
 				steps = append(steps, stepsOf(row.Service, r)...)
 			}
 		}

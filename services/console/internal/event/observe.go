@@ -79,7 +79,7 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []store.Event {
 	now := r.Now()
 	var out []store.Event
-	if after.Digest != "" && !after.SameContent(before.Digest, before.Content) {
+	if after.Digest != "" && !after.Repeats(before) {
 		commit := after.Revision.Commit
 		message := fmt.Sprintf("%s is ready for the %s.", cmp.Or(short(commit), "It"), destination(s.Spec))
 		out = append(out, about(s, &consolev1.Event{

@@ -41,13 +41,14 @@ func (b *Board) derive(now time.Time) {
 		essence := *r.essence
 		follows := essence.Follow(m.refs)
 		if was, ok := m.sources[r.source]; ok && !follows && !m.clusters[r.cluster] {
-			at := place{r.source, essence.Ref()}
-			other, known := fetched[at]
-			if !known {
-				other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
-				fetched[at] = other
+			for _, at := range []place{{r.source, essence.Ref()}, {r.source, r.ref.Value()}} { // of a pin and of the ref, which are both shown
+				other, known := fetched[at]
+				if !known {
+					other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
+					fetched[at] = other
+				}
+				follows = follows || other
 			}
-			follows = other
 		}
 		if !follows && !m.clusters[r.cluster] {
 			continue

@@ -1,0 +1,95 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// A lever that ends by its own time is announced once, however often and by however many consoles it is looked at; a short one is not.
+func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		_, s := openLog(t, url)
+		box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now().UTC().Truncate(time.Second)
+		now, said := begin, "web: The hold of user:ada (the sale) ends at "+begin.Add(2*time.Hour).Format(time.RFC3339)+"."
+		clock := func() time.Time { return now }
+		c := catalog.New(s, box, slog.New(slog.DiscardHandler), clock)
+		c.Watch(&Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock})
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		create := catalog.Expectation{AllowMissing: true}
+		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
+		source.Spec.Git.URL = "https://git.example.com/shop"
+		if _, _, err := c.UpdateSource(ctx, by, source, create); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create); err != nil {
+			t.Fatal(err)
+		}
+		for name, until := range map[string]time.Duration{"web": 2 * time.Hour, "short": 15 * time.Minute, "long": 24 * time.Hour} {
+			if _, _, err := c.UpdateService(ctx, by, catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Hold(ctx, by, name, "SYNC_MODE_HOLD", "the sale", now.Add(until)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  []string
+		}{
+			{10 * time.Minute, nil},
+			{109 * time.Minute, nil},
+			{111 * time.Minute, []string{said}},
+			{119 * time.Minute, []string{said}},
+		} {
+			now = begin.Add(step.after)
+			for range 2 {
+				if err := c.EndLevers(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := announced(t, s); !slices.Equal(got, step.want) {
+				t.Errorf("after %s: got %q, want %q", step.after, got, step.want)
+			}
+		}
+	})
+}
+
+// announced are the ends of levers that events tell of.
+func announced(t *testing.T, s *store.Store) (out []string) {
+	t.Helper()
+	err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		rows, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 100)
+		for _, row := range rows {
+			var e consolev1.Event
+			if row.Type == LeverEnding {
+				if err := protojson.Unmarshal(row.Event, &e); err != nil {
+					return err
+				}
+				out = append(out, fmt.Sprintf("%s: %s", row.Service, e.GetMessage()))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
