@@ -14,8 +14,6 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/version"
 )
@@ -34,7 +32,11 @@ func (a *app) check() *cobra.Command {
 		Use:   "check",
 		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
 		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
-connected, and that sources can be fetched. Ends with exit code 1 if something is wrong.`,
+connected, that sources can be fetched, sinks take events and backends can be read, and that services are what Git says: those that failed, wait
+for a person, or are on their way for more than 15 minutes are wrong. Ends with exit code 1 if something is wrong.
+
+What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
+certificates that end within two weeks, and disks that are nearly full.`,
 		Args: wants(0, 0),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.runChecks(ctx, h) }),
 	}
@@ -45,26 +47,36 @@ type finding struct {
 	about string
 	text  string
 	wrong bool
+	// warns: it is no fault, and somebody should know of it all the same.
+	warns bool
 }
 
 func ok(about, format string, args ...any) finding {
-	return finding{about, fmt.Sprintf(format, args...), false}
+	return finding{about: about, text: fmt.Sprintf(format, args...)}
 }
 
 func wrong(about, format string, args ...any) finding {
-	return finding{about, fmt.Sprintf(format, args...), true}
+	return finding{about: about, text: fmt.Sprintf(format, args...), wrong: true}
+}
+
+func warn(about, format string, args ...any) finding {
+	return finding{about: about, text: fmt.Sprintf(format, args...), warns: true}
 }
 
 func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
 	findings := []finding{ok("client", "%s", version.String()), a.checkToken(h)}
 	findings = append(findings, checkServices(ctx, h)...)
 	findings = append(findings, a.checkCatalog(ctx, h)...)
+	findings = append(findings, checkRemovals(ctx, h)...)
 	bad := 0
 	for _, f := range findings {
 		mark := "ok  "
-		if f.wrong {
+		switch {
+		case f.wrong:
 			mark = "FAIL"
 			bad++
+		case f.warns:
+			mark = "warn"
 		}
 		if err := a.printf("%s  %s: %s\n", mark, f.about, table.Clean(f.text)); err != nil {
 			return err
@@ -158,56 +170,4 @@ func fetch(ctx context.Context, hc *http.Client, url string) (status int, body s
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	return resp.StatusCode, string(text), err
-}
-
-// checkCatalog looks at clusters, sources and services.
-func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
-	v := view{now: a.Now()}
-	var findings []finding
-	for _, part := range []struct {
-		kind  kind
-		wrong func(manifest.Message) string
-	}{{clusterKind(), v.clusterTrouble}, {sourceKind(), v.sourceTrouble}, {serviceKind(), v.serviceTrouble}} {
-		all, err := part.kind.all(ctx, h)
-		if err != nil {
-			return append(findings, wrong(part.kind.plural(), "not known: %v", err))
-		}
-		before := len(findings)
-		for _, m := range all {
-			if text := part.wrong(m); text != "" {
-				findings = append(findings, wrong(part.kind.singular()+" "+m.GetMetadata().GetName(), "%s", text))
-			}
-		}
-		if len(findings) == before {
-			findings = append(findings, ok(part.kind.plural(), "%d, all well", len(all)))
-		}
-	}
-	return findings
-}
-
-func (v view) clusterTrouble(m manifest.Message) string {
-	_, message := v.cluster(m.(*consolev1.Cluster))
-	return message
-}
-
-func (v view) sourceTrouble(m manifest.Message) string {
-	s := m.(*consolev1.Source)
-	if s.GetStatus().GetProblem().GetMessage() == "" {
-		return ""
-	}
-	return v.say(sourceNote(s))
-}
-
-func (v view) serviceTrouble(m manifest.Message) string {
-	s := m.(*consolev1.Service)
-	switch state := s.GetStatus().GetState(); state {
-	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED, consolev1.ServiceState_SERVICE_STATE_UNKNOWN:
-		var parts []string
-		for _, n := range serviceNotes(s) {
-			parts = append(parts, v.say(n))
-		}
-		return strings.ToLower(stateName(state)) + " " + strings.Join(parts, "; ")
-	default:
-		return ""
-	}
 }

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -28,7 +30,7 @@ func (a *app) history() *cobra.Command {
 		Short: "Show what was delivered of a service, and how long each step took",
 		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
 each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went.
-Levers stand between them, on lines without a number. "fairlead rollback service NAME NUMBER" goes back to one.
+Levers stand between them, on lines without a number, and those that stand now below. "fairlead rollback service NAME NUMBER" goes back to one.
 
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
@@ -91,7 +93,16 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
 		})
 	}
-	return t.Write(a.Stdout)
+	if err := t.Write(a.Stdout); err != nil {
+		return err
+	}
+	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil // it was deleted
+	} else if err != nil {
+		return err
+	}
+	return a.printf("%s", v.notes(v.pullNotes(now.GetService())))
 }
 
 // leversBetween are what operators pulled since the oldest of the deployments, the newest first.
@@ -122,7 +133,8 @@ const leverPage = 200
 
 // leverCells are a lever as a line between deployments: without a number, an outcome and steps.
 func leverCells(v view, r *consolev1.Revision) []string {
-	sync := r.GetResource().GetService().GetSpec().GetSync()
+	s := r.GetResource().GetService()
+	sync, lever := s.GetSpec().GetSync(), s.GetLevers().GetMode()
 	what, commit := r.GetAction(), ""
 	if mode := sync.GetMode(); what == "held" {
 		switch mode {
@@ -133,12 +145,15 @@ func leverCells(v view, r *consolev1.Revision) []string {
 		}
 	}
 	if what == "pinned" || what == "rolled back" {
-		commit = short(sync.GetPin())
+		commit, lever = short(sync.GetPin()), s.GetLevers().GetPin()
 	}
 	what += ", " + r.GetAuthor()
 	switch r.GetAction() {
 	case "held", "pinned", "rolled back":
-		what += because(sync.GetReason())
+		what += because(cmp.Or(lever.GetReason(), sync.GetReason()))
+		if at := lever.GetUntilTime(); isSet(at) {
+			what += ", until " + at.AsTime().Local().Format(time.RFC3339)
+		}
 	}
 	return []string{"", commit, what, "", v.ago(r.GetTime()), "", "", "", "", ""}
 }

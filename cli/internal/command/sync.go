@@ -43,13 +43,19 @@ func (a *app) hold() *cobra.Command {
 What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
 is applied, and the agent tells what would be: see "fairlead diff service NAME". The reason is shown to everybody
 who wonders why nothing happens. "fairlead resume service NAME" ends it; with --for or --until it also ends by itself. What is applied
-by "fairlead apply" does not end it, unless the file says something new of the mode.`, `  fairlead hold service shop --reason "incident 7"
+by "fairlead apply" does not end it, unless the file says something new of the mode.
+
+Several services are held at once by --filter, --cluster or --global, or by the name of their global service: which ones is shown, and
+asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairlead hold service shop --reason "incident 7"
   fairlead hold service shop --reason "the sale" --for 2h
-  fairlead hold service shop --mode dry-run --reason "before the migration"`, wants(2, 2))
+  fairlead hold service shop --mode dry-run --reason "before the migration"
+  fairlead hold services --filter 'labels.env = prod' --reason "freeze" --until 2026-01-07T06:00:00Z
+  fairlead hold services --cluster edge-1 --reason "the disks are replaced"
+  fairlead hold globalservice logs --reason "incident 8"`, wants(1, 2))
 	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend or dry-run")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := a.endFlags(cmd)
-	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return a.pullMany(cmd, "hold", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		chosen, ok := modes()[mode]
 		until, err := ends.time()
 		switch {
@@ -66,9 +72,14 @@ by "fairlead apply" does not end it, unless the file says something new of the m
 }
 
 func (a *app) resume() *cobra.Command {
-	cmd := a.lever("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.`,
-		`  fairlead resume service shop --wait`, wants(2, 2))
-	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	cmd := a.lever("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.
+
+Several services are resumed at once by --filter, --cluster or --global, or by the name of their global service: those of them that are held.`,
+		`  fairlead resume service shop --wait
+  fairlead resume services --filter 'labels.env = prod'
+  fairlead resume globalservice logs`, wants(1, 2))
+	running := func(s *consolev1.Service) bool { return modeWord(s.GetSpec().GetSync().GetMode()) == "" }
+	return a.pullMany(cmd, "resume", running, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.ResumeService(ctx, &consolev1.ResumeServiceRequest{Name: args[0]})
 		return out.GetService(), err
 	})
@@ -142,8 +153,9 @@ func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, 
 func (a *app) sync() *cobra.Command {
 	cmd := a.lever("sync service NAME", "Render and compare a service anew", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
 Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself.`,
-		`  fairlead sync service shop --wait`, wants(2, 2))
-	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		`  fairlead sync service shop --wait
+  fairlead sync services --cluster edge-1`, wants(1, 2))
+	return a.pullMany(cmd, "sync", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0]})
 		return out.GetService(), err
 	})
@@ -240,24 +252,47 @@ func (a *app) pull(cmd *cobra.Command, do puller) *cobra.Command {
 	return cmd
 }
 
+// pullMany is a command that may be about several services. skip leaves those out of which there is nothing to pull.
+func (a *app) pullMany(cmd *cobra.Command, verb string, skip func(*consolev1.Service) bool, do puller) *cobra.Command {
+	wait, several := waitFlags(cmd), a.manyFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service && k.kind != manifest.Global {
+			return usage(cmd)
+		}
+		all, err := several.asked(args)
+		if err != nil {
+			return err
+		}
+		if !all {
+			return a.change(wait, do)(cmd, args[1:])
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			return several.pull(ctx, h, verb, skip, wait, do)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
 // change pulls a lever and says what the service is like then.
 func (a *app) change(wait *waiting, do puller) func(*cobra.Command, []string) error {
-	return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
-		if err != nil {
+	return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.changeOne(ctx, h, wait, do, args) })
+}
+
+func (a *app) changeOne(ctx context.Context, h *hub.Hub, wait *waiting, do puller, args []string) error {
+	before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+	if err != nil {
+		return err
+	}
+	service, err := do(ctx, h, args)
+	if err != nil {
+		return err
+	}
+	if wait.wait {
+		if service, err = a.settled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
 			return err
 		}
-		service, err := do(ctx, h, args)
-		if err != nil {
-			return err
-		}
-		if wait.wait {
-			if service, err = a.settled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
-				return err
-			}
-		}
-		return a.printf("service/%s %s\n", args[0], stands(service, wait.wait))
-	})
+	}
+	return a.printf("service/%s %s\n", args[0], stands(service, wait.wait))
 }
 
 // stands is a service's sync in words.

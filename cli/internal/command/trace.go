@@ -22,8 +22,9 @@ func (a *app) trace() *cobra.Command {
 		Short: "Follow a service from its commit in Git to its objects in the cluster",
 		Long: `Follow a service from its commit in Git to its objects in the cluster.
 
-Each step says how it is (ok, wait, stale, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
-repository and when; COMMIT, what the ref points to; HUB, what is handed out; DELIVERY, whether the cluster's
+Each step says how it is (ok, wait, stale, held, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
+repository and when; COMMIT, what the ref points to; LEVERS, where there are any: who holds, pins or rolled back, why, since when and until
+when; HUB, what is handed out; DELIVERY, whether the cluster's
 agent asks; CLUSTER, what it applied and how the objects are; TESTS, how their latest run went, if there was one. The last line says where the service stands, and
 what to do next.
 
@@ -172,7 +173,7 @@ func (t *trail) silent() []any {
 func (t *trail) text(steps []step) string {
 	var b strings.Builder
 	status := t.service.GetStatus()
-	fmt.Fprintf(&b, "%s: %s", t.service.GetMetadata().GetName(), stateName(status.GetState()))
+	fmt.Fprintf(&b, "%s: %s", t.service.GetMetadata().GetName(), stateOf(t.service))
 	if isSet(status.GetStateSince()) {
 		fmt.Fprintf(&b, " for %s", table.Age(t.now, status.GetStateSince().AsTime()))
 	}

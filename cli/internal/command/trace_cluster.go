@@ -186,6 +186,11 @@ func (t *trail) verdict(steps []step) string {
 			return fmt.Sprintf("%s; but nobody answers for %s. Next: run `fairlead check`.", runs, s.name)
 		}
 	}
+	for _, s := range steps {
+		if s.mark == markHeld {
+			return fmt.Sprintf("%s; but it is %s. Next: %s.", runs, s.cause, s.next)
+		}
+	}
 	return runs + ": nothing to do."
 }
 

@@ -20,7 +20,8 @@ const (
 	markWait  mark = "wait"  // On its way, or not begun.
 	markStale mark = "stale" // Served, and nothing newer can be had.
 	markFail  mark = "FAIL"
-	markNone  mark = "?" // Nobody knows.
+	markHeld  mark = "held" // Somebody pulled a lever.
+	markNone  mark = "?"    // Nobody knows.
 )
 
 // step is one part of the way from a commit to objects.
@@ -35,7 +36,11 @@ type step struct {
 }
 
 func (t *trail) steps() []step {
-	steps := []step{t.sourceStep(), t.commitStep(), t.hubStep(), t.deliveryStep(), t.clusterStep()}
+	steps := []step{t.sourceStep(), t.commitStep()}
+	if s, any := t.leversStep(); any {
+		steps = append(steps, s)
+	}
+	steps = append(steps, t.hubStep(), t.deliveryStep(), t.clusterStep())
 	if t.service.GetStatus().GetCluster().GetReport().GetTests().GetId() != "" {
 		steps = append(steps, t.testsStep())
 	}
@@ -54,6 +59,9 @@ func (s *step) wrong(v view, m mark, p *consolev1.Problem, next string) {
 
 func (t *trail) git() *consolev1.GitTruth { return t.service.GetStatus().GetGit() }
 func (t *trail) fetched() string          { return t.git().GetRevision().GetCommit() }
+
+// wanted is the commit that is to be handed out: the pin, or else the newest one.
+func (t *trail) wanted() string { return cmp.Or(t.service.GetSpec().GetSync().GetPin(), t.fetched()) }
 
 // sourceStep is who polls the repository, and whether it answers.
 func (t *trail) sourceStep() step {
@@ -171,14 +179,14 @@ func (t *trail) hubStep() step {
 	case p.GetMessage() != "":
 		words := withoutName("service", t.service.GetMetadata().GetName(), p.GetMessage())
 		s.wrong(t.view, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()}, "put that right and push, or change the service")
-	case t.fetched() == "" && truth.GetDigest() == "":
+	case t.wanted() == "" && truth.GetDigest() == "":
 		s.mark = markWait
 		s.say("waits for a commit")
 	case truth.GetDigest() == "":
-		s.mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", short(t.fetched())), wait
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", short(t.wanted())), wait
 		s.say("%s", s.cause)
-	case truth.GetRevision().GetCommit() != t.fetched():
-		s.mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", short(t.fetched())), wait
+	case truth.GetRevision().GetCommit() != t.wanted():
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", short(t.wanted())), wait
 		s.say("%s", s.cause)
 	}
 	for _, text := range t.distributors {

@@ -21,7 +21,7 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 		spec, status := s.GetSpec(), s.GetStatus()
 		report := status.GetCluster().GetReport()
 		cells := []string{
-			s.GetMetadata().GetName(), destination(s), stateName(status.GetState()),
+			s.GetMetadata().GetName(), destination(s), stateOf(s),
 			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
 			v.commit(bare(status.GetHub().GetDigest()), status.GetHub().GetResolveTime()),
 			v.commit(appliedCommit(report), report.GetAppliedTime()),
@@ -31,7 +31,7 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 		}
 		v.row(t, cells, v.health(s), v.tests(s), v.ago(v.seen[spec.GetCluster()]),
 			spec.GetSource(), refOf(spec), spec.GetPath(), spec.GetNamespace())
-		notes = append(notes, serviceNotes(s)...)
+		notes = append(append(notes, serviceNotes(s)...), v.pullNotes(s)...)
 	}
 	return t, notes
 }

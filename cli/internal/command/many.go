@@ -1,0 +1,115 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// globalLabel is on services that come of a global service.
+const globalLabel = "fairlead.dev/global"
+
+// many chooses the services of a lever that is pulled of several at once.
+type many struct {
+	*app
+	filter, cluster, global string
+	yes, dryRun             bool
+}
+
+// manyFlags are those of a lever that several services can have.
+func (a *app) manyFlags(cmd *cobra.Command) *many {
+	m := &many{app: a}
+	cmd.Flags().StringVar(&m.filter, "filter", "", "of all services that fit, such as 'labels.env = prod'; see docs/catalog.md")
+	cmd.Flags().StringVar(&m.cluster, "cluster", "", "of all services of this `cluster`")
+	cmd.Flags().StringVar(&m.global, "global", "", "of all services that come of this `globalservice`")
+	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "of several services: go on without asking")
+	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "of several services: only show which ones")
+	return m
+}
+
+// asked says whether a command line is about several services; global service is one of its ways to name them.
+func (m *many) asked(args []string) (bool, error) {
+	chooses := m.filter != "" || m.cluster != "" || m.global != ""
+	if k, err := findKind(args[0]); err == nil && k.kind == manifest.Global && len(args) == 2 {
+		if m.global != "" {
+			return false, errors.New("name the global service once: as an argument, or by --global")
+		}
+		m.global = args[1]
+		return true, nil
+	}
+	switch {
+	case chooses && len(args) > 1:
+		return false, fmt.Errorf("--filter, --cluster and --global choose services: leave %q out", args[1])
+	case !chooses && len(args) == 1:
+		return false, errors.New("name a service, or choose several by --filter, --cluster or --global")
+	case !chooses && (m.yes || m.dryRun):
+		return false, errors.New("--yes and --dry-run go with --filter, --cluster or --global")
+	}
+	return chooses, nil
+}
+
+// question is the filter of the hub that chooses them.
+func (m *many) question() string {
+	var parts []string
+	if m.filter != "" {
+		parts = append(parts, "("+m.filter+")")
+	}
+	if m.cluster != "" {
+		parts = append(parts, "cluster = "+strconv.Quote(m.cluster))
+	}
+	if m.global != "" {
+		parts = append(parts, "labels."+globalLabel+" = "+strconv.Quote(m.global))
+	}
+	return strings.Join(parts, " AND ")
+}
+
+// pull shows which services a lever is about, asks, and pulls it of each. One that fails does not keep the others from it.
+func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
+	found, err := serviceKind().those(ctx, h, question{filter: m.question()})
+	if err != nil {
+		return err
+	}
+	found = slices.DeleteFunc(found, func(s manifest.Message) bool { return skip != nil && skip(s.(*consolev1.Service)) })
+	if len(found) == 0 {
+		return fmt.Errorf("there is no service to %s among those that are chosen", verb)
+	}
+	v := view{now: m.Now()}
+	t := v.newTable([]string{"NAME", "CLUSTER", "STATE"})
+	for _, f := range found {
+		s := f.(*consolev1.Service)
+		v.row(t, []string{s.GetMetadata().GetName(), destination(s), stateOf(s)})
+	}
+	if m.dryRun {
+		return t.Write(m.Stdout)
+	}
+	if !m.yes {
+		m.notef("%s these %d services:\n", verb, len(found))
+		if err := t.Write(m.Stderr); err != nil {
+			return err
+		}
+		if !m.agreed() {
+			return errors.New("nothing was done: say --yes to go on")
+		}
+	}
+	failed := 0
+	for _, f := range found {
+		name := f.GetMetadata().GetName()
+		if err := m.changeOne(ctx, h, wait, do, []string{name}); err != nil {
+			m.notef("service/%s: %v\n", name, err)
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d services failed, as said above", failed, len(found))
+	}
+	return nil
+}
