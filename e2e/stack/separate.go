@@ -60,7 +60,9 @@ type Network interface {
 // with two clusters. It ends with the test.
 func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
 	t.Helper()
-	return run(ctx, t, bins, plan{hub: services(), clusters: []string{"a", "b"}})
+	return run(ctx, t, bins, plan{
+		hub: services(), clusters: []string{"a", "b"}, kindFlags: map[string][]string{"console": {"--allow-addresses", "127.0.0.0/8"}}, // backends are there
+	})
 }
 
 // Observed is Separate with all that there is to observe: two gitcaches and two tunnels, of which agents know the first

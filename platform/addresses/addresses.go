@@ -1,12 +1,14 @@
 // Package addresses says which network addresses may be dialled on behalf of somebody who names a host: public ones, and of the special
-// ones (private, loopback, link-local with the clouds' metadata, and so on) those that the operator allows. Ask it with the address that
-// is really dialled, so that a name which resolves to another one later gains nothing.
+// ones (private, loopback, link-local with the clouds' metadata, and so on) those that the operator allows. Where administrators
+// name the host, private ones are allowed, too. Ask it with the address that is really dialled, so that a name which resolves to another
+// one later gains nothing.
 package addresses
 
 import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 )
 
 // Flag allows special addresses, with the services that dial.
@@ -15,10 +17,15 @@ const Flag = "--allow-addresses"
 // Policy is what may be dialled. The nil Policy allows public addresses only. Immutable.
 type Policy struct {
 	allowed []netip.Prefix
+	private bool // The addresses of private networks count as public ones.
 }
 
 // New allows these special addresses besides all public ones.
 func New(allow []netip.Prefix) *Policy { return &Policy{allowed: allow} }
+
+// NewPrivate allows the addresses of private networks, too: administrators name what is there. The metadata servers of
+// clouds in these networks stay special.
+func NewPrivate(allow []netip.Prefix) *Policy { return &Policy{allowed: allow, private: true} }
 
 // Parse reads the values of Flag.
 func Parse(texts []string) ([]netip.Prefix, error) {
@@ -45,17 +52,28 @@ func (r *Refused) Error() string { return fmt.Sprintf("the address %s is %s", r.
 // Check returns a *Refused, or nil.
 func (p *Policy) Check(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
-	kind := special(a)
-	if kind == "" {
+	found, ok := special(a)
+	if !ok || p != nil && p.private && found.private {
 		return nil
 	}
 	if !p.Lists(a) {
-		return &Refused{Addr: a, Kind: kind}
+		return &Refused{Addr: a, Kind: found.kind}
 	}
 	if inner, ok := embedded(a); ok {
 		return p.Check(inner)
 	}
 	return nil
+}
+
+// Control is for net.Dialer: judge, such as Check, is asked with the address that is dialled, after names are resolved.
+func Control(judge func(netip.Addr) error) func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		a, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q can't be judged", address)
+		}
+		return judge(a.Addr())
+	}
 }
 
 // CheckHost judges a host that is an address, for when a proxy dials and we don't. Names pass.
@@ -86,21 +104,28 @@ func (p *Policy) Lists(a netip.Addr) bool {
 
 // specialRange is a range that is not part of the public internet.
 type specialRange struct {
-	prefix netip.Prefix
-	kind   string
+	prefix  netip.Prefix
+	kind    string
+	private bool // Companies number their own machines with it.
 }
 
 // specials are IANA's registries of special-purpose addresses, and Azure's public-looking door to the
 // machine's own host. The first that fits names the kind.
 func specials() []specialRange {
-	r := func(prefix, kind string) specialRange { return specialRange{netip.MustParsePrefix(prefix), kind} }
+	r := func(prefix, kind string) specialRange {
+		return specialRange{prefix: netip.MustParsePrefix(prefix), kind: kind}
+	}
+	private := func(prefix, kind string) specialRange {
+		return specialRange{prefix: netip.MustParsePrefix(prefix), kind: "private (" + kind + ")", private: true}
+	}
 	return []specialRange{
 		r("127.0.0.0/8", "loopback (the hub's own machine)"),
-		r("10.0.0.0/8", "private (RFC 1918)"),
-		r("172.16.0.0/12", "private (RFC 1918)"),
-		r("192.168.0.0/16", "private (RFC 1918)"),
+		private("10.0.0.0/8", "RFC 1918"),
+		private("172.16.0.0/12", "RFC 1918"),
+		private("192.168.0.0/16", "RFC 1918"),
 		r("169.254.0.0/16", "link-local (cloud metadata is there)"),
-		r("100.64.0.0/10", "private (carrier-grade NAT)"),
+		r("100.100.100.200/32", "the cloud platform's (metadata is there)"),
+		private("100.64.0.0/10", "carrier-grade NAT"),
 		r("0.0.0.0/8", "unspecified (the hub's own machine)"),
 		r("168.63.129.16/32", "the cloud platform's"),
 		r("224.0.0.0/4", "multicast"),
@@ -114,7 +139,10 @@ func specials() []specialRange {
 
 		r("::1/128", "loopback (the hub's own machine)"),
 		r("::/128", "unspecified (the hub's own machine)"),
-		r("fc00::/7", "private (unique local)"),
+		r("fd00:ec2::/32", "the cloud platform's (metadata is there)"),
+		r("fd00:c1::/32", "the cloud platform's (metadata is there)"),
+		r("fd20:ce::/32", "the cloud platform's (metadata is there)"),
+		private("fc00::/7", "unique local"),
 		r("fe80::/10", "link-local"),
 		r("fec0::/10", "private (site-local)"),
 		r("ff00::/8", "multicast"),
@@ -127,17 +155,17 @@ func specials() []specialRange {
 	}
 }
 
-// special is the kind of range that an address is in; "" if it is public.
-func special(a netip.Addr) string {
+// special is the range that an address is in; false: it is public.
+func special(a netip.Addr) (specialRange, bool) {
 	for _, s := range specials() {
 		if s.prefix.Contains(a) {
-			return s.kind
+			return s, true
 		}
 	}
 	if a.Is6() && a.As16()[0]>>5 != 1 { // all that was ever given out is in 2000::/3
-		return "reserved"
+		return specialRange{kind: "reserved"}, true
 	}
-	return ""
+	return specialRange{}, false
 }
 
 // embedded is the IPv4 address that a translator on the way would dial. It is judged, too.

@@ -315,6 +315,13 @@ func TestBackendsAreTried(t *testing.T) {
 			t.Errorf("got %v, want %s", resp, want)
 		}
 	}
+	inside := func(b *consolev1.Backend) {
+		b.Spec.At = &consolev1.BackendSpec_Vault{Vault: &consolev1.VaultBackend{Address: "http://127.0.0.1:1", Secret: "vault"}}
+	}
+	admin.must(t, &consolev1.Secret{Metadata: meta("vault"), Data: map[string]string{"token": "hunter2"}})
+	if resp := check(inside, ""); !strings.Contains(resp.GetProblem(), "127.0.0.1:1: the address 127.0.0.1 is loopback") || !strings.Contains(resp.GetProblem(), "--allow-addresses") {
+		t.Errorf("got %v of an address inside", resp)
+	}
 	for want, b := range map[string]*consolev1.BackendSpec{
 		"spec.vault.address: must have no user": {At: &consolev1.BackendSpec_Vault{Vault: &consolev1.VaultBackend{Address: "https://u:hunter2@x", Secret: "bad"}}},
 		"spec.kubernetes.secret: is missing":    {At: &consolev1.BackendSpec_Kubernetes{Kubernetes: &consolev1.KubernetesBackend{Server: "https://x"}}},

@@ -77,7 +77,8 @@ type Config struct {
 	OIDC login.Config
 	// ConfigDir is the folder of the files that backends may read; empty: there are none.
 	ConfigDir string
-	// AllowAddresses are ranges of special addresses that sinks may be at, besides all public ones.
+	// AllowAddresses are ranges of special addresses that sinks may be at, besides all public ones, and backends, besides those of private
+	// networks, too.
 	AllowAddresses []string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
@@ -108,7 +109,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the user's groups")
 	fs.StringVar(&c.OIDC.AdminGroup, "oidc-admin-group", "", "`group` there whose members are administrators here")
 	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
-	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that events may be sent to although they are not public", flags.List(&c.AllowAddresses))
+	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 127.0.0.0/8: sinks may be there although they are not public, and backends although they are neither public nor private", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
 	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
@@ -226,7 +227,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)
-	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir)
+	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir, addresses.NewPrivate(allowed))
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Declarations{Catalog: resources}, catalog.Dependencies{}, catalog.Releases{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})

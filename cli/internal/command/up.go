@@ -45,7 +45,7 @@ one while it runs.`,
 	f.StringVar(&o.CertFile, "tls-cert", "", "PEM file with a certificate for --advertise-host; default: one of the hub's own authority")
 	f.StringVar(&o.KeyFile, "tls-key", "", "PEM file with the key of the certificate")
 	f.StringVar(&o.CAFile, "tls-ca", "", "PEM file with the authority of the certificate; default: one that this system trusts")
-	f.StringSliceVar(&o.AllowAddresses, "allow-addresses", nil, "ranges such as 10.0.0.0/8 that Git hosts and sinks may be in, besides public addresses and this machine; default: none")
+	f.StringSliceVar(&o.AllowAddresses, "allow-addresses", nil, "ranges such as 10.0.0.0/8 that Git hosts, sinks and backends may be in, besides public addresses and this machine; default: none")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "file that gets, as JSON, where everything is once it is up")
 	f.TextVar(&o.LogLevel, "log-level", o.LogLevel, "least level that goes to the hub's log file: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -145,7 +145,7 @@ func (b *builder) console(ctx context.Context) (part, error) {
 	return part{"console", u.Console, s}, err
 }
 
-// allowed are the addresses of Git hosts and sinks that are not public: the local Git server is on this machine.
+// allowed are the addresses of Git hosts, sinks and backends that are not public: the local Git server is on this machine.
 func (b *builder) allowed() []string {
 	return append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...)
 }

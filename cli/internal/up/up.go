@@ -64,7 +64,7 @@ type Options struct {
 	Empty         bool
 	ReadyFile     string
 	LogLevel      slog.Level
-	// AllowAddresses are ranges that Git hosts and sinks may have besides public addresses and this machine.
+	// AllowAddresses are ranges that Git hosts, sinks and backends may have besides public addresses and this machine.
 	AllowAddresses []string
 
 	User   string          // Of the local context.

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
+
+	"fairlead.dev/platform/addresses"
 )
 
 const (
@@ -19,6 +22,8 @@ const (
 	requestTimeout = 10 * time.Second
 	// maxAnswer bounds what is read of an answer: base64 and envelopes around MaxBytes.
 	maxAnswer = 2*MaxBytes + 64<<10
+	// maxHead bounds the head of an answer, in bytes.
+	maxHead = 64 << 10
 )
 
 // api is an HTTP API that speaks JSON.
@@ -27,8 +32,9 @@ type api struct {
 	client *http.Client
 }
 
-// newAPI checks an address. ca is PEM; empty: the authorities of the system. certs identify the client, if there are some.
-func newAPI(address, ca string, certs ...tls.Certificate) (*api, error) {
+// newAPI checks an address; allowed judges what is dialled. ca is PEM; empty: the authorities of the system. certs identify the client, if
+// there are some.
+func newAPI(address, ca string, allowed *addresses.Policy, certs ...tls.Certificate) (*api, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, errors.New("address: must be https://host[:port]") // the parser would quote what may be a password
@@ -43,15 +49,43 @@ func newAPI(address, ca string, certs ...tls.Certificate) (*api, error) {
 			return nil, errors.New("ca.crt of its Secret: holds no certificate in PEM form")
 		}
 	}
+	transport := &http.Transport{
+		TLSClientConfig: config, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHead,
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: requestTimeout, ResponseHeaderTimeout: requestTimeout,
+	}
+	if err := route(transport, base, allowed); err != nil {
+		return nil, err
+	}
 	return &api{base: base, client: &http.Client{
 		Timeout: requestTimeout,
 		// A redirect would carry the token elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: requestTimeout, ResponseHeaderTimeout: requestTimeout,
-		},
+		Transport:     transport,
 	}}, nil
+}
+
+// route leads a transport through the proxy of the console's environment, which the operator chose, or to addresses that are allowed.
+func route(transport *http.Transport, base *url.URL, allowed *addresses.Policy) error {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
+	switch {
+	case err != nil:
+		return errors.New("the proxy in the console's environment can't be used: correct its HTTPS_PROXY") // the error quotes it
+	case proxy != nil:
+		transport.Proxy = http.ProxyURL(proxy)
+		// It resolves names, and may reach more than we do.
+		return refusedAddress(base, allowed.CheckHost(base.Hostname()))
+	}
+	dialer := &net.Dialer{Timeout: requestTimeout, Control: addresses.Control(allowed.Check)}
+	transport.DialContext = dialer.DialContext
+	return nil
+}
+
+// refusedAddress says what to do about an address that is not allowed. Other errors, and none, stay as they are.
+func refusedAddress(to *url.URL, err error) error {
+	if refused, ok := errors.AsType[*addresses.Refused](err); ok {
+		return fmt.Errorf("%s: %s, and the console must not connect there: correct the backend's address, or let the hub's operator add it to %s of the console", to.Host, refused, addresses.Flag)
+	}
+	return err
 }
 
 // call sends in (nil: nothing) as JSON, decodes an answer of success into out, and returns the status.
@@ -98,6 +132,9 @@ func transport(ctx context.Context, to *url.URL, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if _, ok := errors.AsType[*addresses.Refused](err); ok {
+		return refusedAddress(to, err)
+	}
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
@@ -111,6 +148,8 @@ func (a *api) refused(status int, what string) error {
 		return fmt.Errorf("%s does not let us %s (%d): look at its Secret and at what that may do there", a.base.Host, what, status)
 	case http.StatusTooManyRequests:
 		return fmt.Errorf("%s has too much to do (%d): it is asked again later", a.base.Host, status)
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return fmt.Errorf("%s leads elsewhere (%d), and redirects are not followed: write the address that it leads to", a.base.Host, status)
 	}
 	return fmt.Errorf("%s answers %d %s when asked to %s", a.base.Host, status, http.StatusText(status), what)
 }

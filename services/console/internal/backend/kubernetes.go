@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/platform/addresses"
 )
 
 // serviceAccount is where Kubernetes puts the credentials of a pod.
@@ -29,6 +32,8 @@ type Kubernetes struct {
 	Server      string
 	Namespaces  []string
 	Credentials map[string]string
+	// Addresses judges where Server, or that of the kubeconfig, leads to.
+	Addresses *addresses.Policy
 }
 
 type kubernetes struct {
@@ -50,7 +55,7 @@ func NewKubernetes(at Kubernetes) (Backend, error) {
 	case at.Credentials["token"] == "":
 		return nil, errors.New("its Secret has neither token nor kubeconfig")
 	}
-	k.api, err = newAPI(at.Server, at.Credentials["ca.crt"])
+	k.api, err = newAPI(at.Server, at.Credentials["ca.crt"], at.Addresses)
 	return k, err
 }
 
@@ -70,7 +75,9 @@ func (k *kubernetes) useServiceAccount() error {
 		}
 		return strings.TrimSpace(string(token)), nil
 	}
-	k.api, err = newAPI("https://"+net.JoinHostPort(host, port), string(ca))
+	// Kubernetes says where its API is, and not the backend's author.
+	anywhere := addresses.New([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")})
+	k.api, err = newAPI("https://"+net.JoinHostPort(host, port), string(ca), anywhere)
 	return err
 }
 
@@ -141,7 +148,7 @@ func (k *kubernetes) useKubeconfig(at Kubernetes) error {
 	}
 	k.token = func() (string, error) { return token, nil }
 	var err error
-	k.api, err = newAPI(server, ca, certs...)
+	k.api, err = newAPI(server, ca, at.Addresses, certs...)
 	return err
 }
 

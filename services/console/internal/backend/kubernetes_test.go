@@ -88,7 +88,7 @@ func TestKubernetesKeepsTheContract(t *testing.T) {
 				t.Helper()
 				namespace := "contract-" + kind
 				token := account(t, namespace, "get,create,update,delete")
-				b, err := backend.NewKubernetes(backend.Kubernetes{Server: kube.Cluster(t).Server, Credentials: map[string]string{"token": token, "ca.crt": authority(t)}})
+				b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Server: kube.Cluster(t).Server, Credentials: map[string]string{"token": token, "ca.crt": authority(t)}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +124,7 @@ func TestKubernetesIsReadByAKubeconfig(t *testing.T) {
 	}
 	kubectl(t, "", "create", "namespace", "config")
 	kubectl(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "config"}, "data": {"password": "aHVudGVyMg==", "binary": "/w=="}}`, "create", "-f", "-")
-	b, err := backend.NewKubernetes(backend.Kubernetes{Namespaces: []string{"config"}, Credentials: map[string]string{"kubeconfig": string(kubeconfig)}})
+	b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Namespaces: []string{"config"}, Credentials: map[string]string{"kubeconfig": string(kubeconfig)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestKubernetesSaysWhatItMayNot(t *testing.T) {
 	server := kube.Cluster(t).Server
 	open := func(token, ca string) backend.Backend {
 		t.Helper()
-		b, err := backend.NewKubernetes(backend.Kubernetes{Server: server, Credentials: map[string]string{"token": token, "ca.crt": ca}})
+		b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Server: server, Credentials: map[string]string{"token": token, "ca.crt": ca}})
 		if err != nil {
 			t.Fatal(err)
 		}

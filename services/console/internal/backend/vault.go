@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/addresses"
 )
 
 // Vault says where a KV engine of version 2 is. Credentials are token, or roleID and secretID, and ca.crt if need be.
@@ -16,6 +18,8 @@ type Vault struct {
 	Mount       string // empty: secret
 	Namespace   string
 	Credentials map[string]string
+	// Addresses judges where Address leads to.
+	Addresses *addresses.Policy
 }
 
 type vault struct {
@@ -44,7 +48,7 @@ func NewVault(at Vault, now func() time.Time) (Backend, error) {
 	}
 	v := &vault{Vault: at, now: now, token: at.Credentials["token"]}
 	var err error
-	v.api, err = newAPI(at.Address, at.Credentials["ca.crt"])
+	v.api, err = newAPI(at.Address, at.Credentials["ca.crt"], at.Addresses)
 	return v, err
 }
 

@@ -142,7 +142,7 @@ func TestVaultKeepsTheContract(t *testing.T) {
 				engine := "contract-" + name
 				s.engine(t, engine)
 				of := credentials(t, engine)
-				b, err := backend.NewVault(backend.Vault{Address: s.Address, Mount: engine, Credentials: of}, time.Now)
+				b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Mount: engine, Credentials: of}, time.Now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +168,7 @@ func TestVaultReadsWhatIsNested(t *testing.T) {
 	if err := s.do(t.Context(), http.MethodPost, "nested/data/a", map[string]any{"data": data}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := backend.NewVault(backend.Vault{Address: s.Address, Mount: "nested", Credentials: map[string]string{"token": s.Token, "ca.crt": s.CA}}, time.Now)
+	b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Mount: "nested", Credentials: map[string]string{"token": s.Token, "ca.crt": s.CA}}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	count, clock := &seen{}, &clock{}
-	b, err := backend.NewVault(backend.Vault{Address: vaultProxy(t, s, count).URL, Mount: "renewed", Credentials: s.role(t, "renewed", "1h", nil)}, clock.now)
+	b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Mount: "renewed", Credentials: s.role(t, "renewed", "1h", nil)}, clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,11 +256,11 @@ func TestVaultSaysWhatItMayNot(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()
 	for want, at := range map[string]backend.Vault{
-		"does not let us read refused/a (403)":       {Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": "planted-zq81x7", "ca.crt": s.CA}},
-		"does not let the role of its Secret log in": {Address: s.Address, Mount: "refused", Credentials: bad},
-		"certificate":                       {Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": s.Token}},
-		"connection refused":                {Address: away.URL, Credentials: map[string]string{"token": s.Token}},
-		"does not let us read secret/a (40": {Address: vaultProxy(t, s, count).URL, Namespace: "team", Credentials: map[string]string{"token": "planted-zq81x7"}},
+		"does not let us read refused/a (403)":       {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": "planted-zq81x7", "ca.crt": s.CA}},
+		"does not let the role of its Secret log in": {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: bad},
+		"certificate":                       {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": s.Token}},
+		"connection refused":                {Addresses: thisMachine(), Address: away.URL, Credentials: map[string]string{"token": s.Token}},
+		"does not let us read secret/a (40": {Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Namespace: "team", Credentials: map[string]string{"token": "planted-zq81x7"}},
 	} {
 		b, err := backend.NewVault(at, time.Now)
 		if err != nil {
@@ -281,7 +281,7 @@ func TestVaultSaysWhatItMayNot(t *testing.T) {
 		"either token, or roleID and secretID": {"roleID": "x"},
 		"ca.crt":                               {"token": "x", "ca.crt": "x"},
 	} {
-		if _, err := backend.NewVault(backend.Vault{Address: s.Address, Credentials: credentials}, time.Now); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Credentials: credentials}, time.Now); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

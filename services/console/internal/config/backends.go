@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"fairlead.dev/platform/addresses"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
@@ -13,14 +14,14 @@ import (
 // Opener connects to a backend with the values of its Secret. It asks nothing yet.
 type Opener func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error)
 
-// OpenWith returns the opener of a console whose files are in dir; empty: it has none.
-func OpenWith(dir string) Opener {
+// OpenWith returns the opener of a console whose files are in dir (empty: it has none) and which connects to addresses that are allowed.
+func OpenWith(dir string, allowed *addresses.Policy) Opener {
 	return func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error) {
 		switch {
 		case spec.Kubernetes != nil:
-			return backend.NewKubernetes(backend.Kubernetes{Server: spec.Kubernetes.Server, Namespaces: spec.Kubernetes.Namespaces, Credentials: secret})
+			return backend.NewKubernetes(backend.Kubernetes{Server: spec.Kubernetes.Server, Namespaces: spec.Kubernetes.Namespaces, Credentials: secret, Addresses: allowed})
 		case spec.Vault != nil:
-			return backend.NewVault(backend.Vault{Address: spec.Vault.Address, Mount: spec.Vault.Mount, Namespace: spec.Vault.Namespace, Credentials: secret}, time.Now)
+			return backend.NewVault(backend.Vault{Address: spec.Vault.Address, Mount: spec.Vault.Mount, Namespace: spec.Vault.Namespace, Credentials: secret, Addresses: allowed}, time.Now)
 		case spec.Files != nil:
 			return backend.NewFiles(backend.Files{Dir: dir, Folder: spec.Files.Folder, Credentials: secret})
 		}

@@ -327,12 +327,6 @@ func (s *sender) dialListed(ctx context.Context, network, address string) (net.C
 }
 
 func (s *sender) dialJudged(ctx context.Context, network, address string, judge func(netip.Addr) error) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout, Control: func(_, address string, _ syscall.RawConn) error {
-		a, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("address %q can't be judged", address)
-		}
-		return judge(a.Addr())
-	}}
+	d := net.Dialer{Timeout: dialTimeout, Control: addresses.Control(judge)}
 	return d.DialContext(ctx, network, address)
 }
