@@ -276,6 +276,13 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	}
 }
 
+// doubtfulLength holds for a request whose end a proxy in front may see elsewhere than net/http does. With both a Content-Length and chunks
+// net/http goes by the chunks and drops the length without a trace (RFC 9112, 6.3), so chunks alone count here; of HTTP/1.0 it drops
+// Transfer-Encoding. Nothing may be served behind such a request on its connection: it could be the smuggled half of somebody else's.
+func doubtfulLength(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
+}
+
 // track lets the drain wait for handlers, ends requests whose time in it is over, and doesn't wait for
 // callers who keep the rest of a body to themselves. (The context of
 // a request whose connection was taken over ends with the base context only.)
@@ -286,6 +293,9 @@ func (s *Server) track(next http.Handler) http.Handler {
 			return
 		}
 		defer s.drain.running.Done()
+		if doubtfulLength(r) {
+			w.Header().Set("Connection", "close")
+		}
 		next.ServeHTTP(w, r)
 		if why := identity.Rejected(r.Context()); why != nil && s.rejected != nil {
 			s.rejected(r, why)
