@@ -273,6 +273,9 @@ func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string,
 	if !forUs || claims.AuthorizedParty != "" && !slices.Contains(clients, claims.AuthorizedParty) || len(token.Audience) > 1 && claims.AuthorizedParty == "" {
 		return nil, refuse("the ID token is for another client")
 	}
+	if token.Subject == "" {
+		return nil, refuse("the ID token names nobody: the claim \"sub\" is missing")
+	}
 	if token.IssuedAt.After(p.now().Add(leeway)) {
 		return nil, refuse("the ID token is of the future: compare the clocks")
 	}
@@ -298,6 +301,9 @@ func (p *Provider) person(token *oidc.IDToken, raw string, claims map[string]any
 	// Silence is no yes: some providers let people write any address.
 	if verified := claims["email_verified"]; p.cfg.UserClaim == "email" && verified != true && verified != "true" {
 		return id.Foreign{}, refuse("the identity provider does not say that your email address %q is verified. An administrator can choose another claim with --oidc-user-claim", name)
+	}
+	if p.cfg.UserClaim == "email" && strings.Count(name, "@") != 1 {
+		return id.Foreign{}, refuse("the identity provider names you %q, which is no email address", name)
 	}
 	sum := sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')])) // there may be several good signatures of the same
 	return id.Foreign{
