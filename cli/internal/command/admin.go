@@ -28,8 +28,8 @@ func (a *app) adminLoginLink() *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "login-link USER",
-		Short: "Make a link with which a person logs in, once, within an hour",
-		Long: `Make a link with which a person logs in, once, within an hour: in a browser, or with "fairlead login LINK".
+		Short: "Make a link with which a person logs in, once, within 10 minutes",
+		Long: `Make a link with which a person logs in, once, within 10 minutes: in a browser, or with "fairlead login LINK".
 
 What the person may do, grants decide: see "fairlead get grants".`,
 		Example: "  fairlead admin login-link ada --group fairlead:admins",

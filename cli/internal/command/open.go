@@ -7,10 +7,14 @@ import (
 	"net/url"
 	"os/exec"
 	"runtime"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
 func (a *app) open() *cobra.Command {
@@ -21,7 +25,8 @@ func (a *app) open() *cobra.Command {
 		Long: `Open the hub's pages in a browser: the fleet, or the page of one resource.
 
 The browser is the one that the environment variable BROWSER names, or else the system's. A browser that is not logged in asks for a login
-and then shows the page.`,
+and then shows the page: for an administrator of a hub without an identity provider, with one click, by a link that works once and within a
+minute. With --print the address has no such link.`,
 		Example: "  fairlead open\n  fairlead open service shop\n  fairlead open cluster edge-1 --print",
 	}
 	cmd.Flags().BoolVar(&only, "print", false, "print the address instead of opening it")
@@ -42,13 +47,42 @@ and then shows the page.`,
 			if only {
 				return a.printf("%s\n", address)
 			}
-			if err := a.browse(ctx, address); err != nil {
+			if err := a.browse(ctx, loggedIn(ctx, h, path)); err != nil {
 				return fmt.Errorf("%w: open %s yourself", err, address)
 			}
 			return nil
 		})(cmd, nil)
 	}
 	return cmd
+}
+
+// openTimeout bounds the wait for a login link: without one the page asks for a login.
+const openTimeout = 5 * time.Second
+
+// openLifetime is how long the link of an opened page is good: a browser starts in less.
+const openLifetime = time.Minute
+
+// loggedIn is the address of a page, by a login link of the caller if the hub gives one: administrators make them, and where there is an identity
+// provider the browser logs in by itself.
+func loggedIn(ctx context.Context, h *hub.Hub, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	plain := h.Context.URL + path
+	options, err := h.Logins.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
+	if err != nil || options.GetOidc() != nil {
+		return plain
+	}
+	caller, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
+	user, isUser := strings.CutPrefix(caller.GetSubject(), "user:")
+	if err != nil || !isUser || !caller.GetAdministrator() {
+		return plain
+	}
+	made, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: user, Groups: caller.GetGroups(), Lifetime: durationpb.New(openLifetime)})
+	if err != nil {
+		return plain // of a token that was handed on
+	}
+	_, code, _ := strings.Cut(made.GetLink(), linkPath)
+	return h.Context.URL + strings.TrimSuffix(linkPath, "#") + "?to=" + url.QueryEscape(path) + "#" + code
 }
 
 // browse opens an address in the person's browser.

@@ -59,7 +59,7 @@ func (u *up) summary(clusters []cluster, previous string) string {
 		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.url)
 	}
 	fmt.Fprintf(&b, "  %-12s %s\n", "git", u.git.URL(sampleName))
-	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once)\n", "pages", u.link)
+	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n", "pages", u.link)
 	for _, c := range clusters {
 		where := c.Kubeconfig
 		if c.Context != "" {

@@ -281,8 +281,9 @@ func (x *KubernetesBackend) GetNamespaces() []string {
 
 // VaultBackend is a KV engine, version 2, of HashiCorp Vault or OpenBao. Paths are within the engine.
 type VaultBackend struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// https://host[:port], in a private network or public; others only where the console's --allow-addresses lists them.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	// Where the engine is mounted. Default secret.
 	Mount     string `protobuf:"bytes,2,opt,name=mount,proto3" json:"mount,omitempty"`
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -342,9 +343,11 @@ func (x *ExchangeLoginLinkResponse) GetUser() string {
 }
 
 type CreateLoginLinkRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Groups        []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	User   string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Groups []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Default and most: ten minutes.
+	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +392,13 @@ func (x *CreateLoginLinkRequest) GetUser() string {
 func (x *CreateLoginLinkRequest) GetGroups() []string {
 	if x != nil {
 		return x.Groups
+	}
+	return nil
+}
+
+func (x *CreateLoginLinkRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
 	}
 	return nil
 }
@@ -626,7 +636,7 @@ var File_fairlead_console_v1_login_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\"\x0f\n" +
+	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
 	"\rLogoutRequest\"\x10\n" +
 	"\x0eLogoutResponse\"\x18\n" +
 	"\x16GetLoginOptionsRequest\"O\n" +
@@ -642,11 +652,12 @@ const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\x19ExchangeLoginLinkResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
 	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\x12\x12\n" +
-	"\x04user\x18\x03 \x01(\tR\x04user\"c\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"\xab\x01\n" +
 	"\x16CreateLoginLinkRequest\x12\x1e\n" +
 	"\x04user\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x04user\x12)\n" +
-	"\x06groups\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\xfd\x01R\x06groups\"-\n" +
+	"\x06groups\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\xfd\x01R\x06groups\x12F\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\blifetime\"-\n" +
 	"\x17CreateLoginLinkResponse\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\tR\x04link\"?\n" +
 	"\x16ExchangeIDTokenRequest\x12%\n" +
@@ -697,30 +708,32 @@ var file_fairlead_console_v1_login_service_proto_goTypes = []any{
 	(*LeaveClusterResponse)(nil),      // 12: fairlead.console.v1.LeaveClusterResponse
 	(*Token)(nil),                     // 13: fairlead.console.v1.Token
 	(*Endpoints)(nil),                 // 14: fairlead.console.v1.Endpoints
+	(*durationpb.Duration)(nil),       // 15: google.protobuf.Duration
 }
 var file_fairlead_console_v1_login_service_proto_depIdxs = []int32{
 	4,  // 0: fairlead.console.v1.GetLoginOptionsResponse.oidc:type_name -> fairlead.console.v1.OIDCOptions
 	13, // 1: fairlead.console.v1.ExchangeLoginLinkResponse.token:type_name -> fairlead.console.v1.Token
 	14, // 2: fairlead.console.v1.ExchangeLoginLinkResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	13, // 3: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
-	14, // 4: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	2,  // 5: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
-	5,  // 6: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
-	7,  // 7: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
-	9,  // 8: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
-	11, // 9: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
-	0,  // 10: fairlead.console.v1.LoginService.Logout:input_type -> fairlead.console.v1.LogoutRequest
-	3,  // 11: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
-	6,  // 12: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
-	8,  // 13: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
-	10, // 14: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
-	12, // 15: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
-	1,  // 16: fairlead.console.v1.LoginService.Logout:output_type -> fairlead.console.v1.LogoutResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	15, // 3: fairlead.console.v1.CreateLoginLinkRequest.lifetime:type_name -> google.protobuf.Duration
+	13, // 4: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
+	14, // 5: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	2,  // 6: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
+	5,  // 7: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
+	7,  // 8: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
+	9,  // 9: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
+	11, // 10: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
+	0,  // 11: fairlead.console.v1.LoginService.Logout:input_type -> fairlead.console.v1.LogoutRequest
+	3,  // 12: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
+	6,  // 13: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
+	8,  // 14: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
+	10, // 15: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
+	12, // 16: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
+	1,  // 17: fairlead.console.v1.LoginService.Logout:output_type -> fairlead.console.v1.LogoutResponse
+	12, // [12:18] is the sub-list for method output_type
+	6,  // [6:12] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_login_service_proto_init() }

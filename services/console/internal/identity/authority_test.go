@@ -115,7 +115,7 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	if late != first {
 		t.Errorf("another console prints %q, the first one %q", late, first)
 	}
-	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
+	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,20 +141,38 @@ func TestFirstLinkIsGoodForTenMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	passed.Store(int64(3 * time.Minute))
-	if later, good, err := a.FirstLink(t.Context()); err != nil || later == first || good != firstLinkLifetime {
+	if later, good, err := a.FirstLink(t.Context()); err != nil || later == first || good != linkLifetime {
 		t.Errorf("a restart has the link of before: %v, good for %s", err, good)
 	}
 	passed.Store(int64(10*time.Minute + time.Second))
 	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err == nil {
 		t.Error("a link that makes an administrator of anybody is good after 10 minutes")
 	}
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
-		t.Errorf("a link that an administrator made: %v", err)
+}
+
+func TestLoginLinkIsGoodForTenMinutesAtMost(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	a, _ := newAuthorityAt(t, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+	for _, test := range []struct {
+		asked, good, bad time.Duration
+	}{
+		{0, 10*time.Minute - time.Second, 10*time.Minute + time.Second},
+		{time.Hour, 10*time.Minute - time.Second, 10*time.Minute + time.Second},
+		{time.Minute, time.Minute - time.Second, time.Minute + time.Second},
+	} {
+		for after, want := range map[time.Duration]bool{test.good: true, test.bad: false} {
+			passed.Store(0)
+			made, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil, test.asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed.Store(int64(after))
+			if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); (err == nil) != want {
+				t.Errorf("asked for %s, used after %s: %v", test.asked, after, err)
+			}
+		}
 	}
 }
 

@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// linkLifetime is how long a login link is good, and firstLinkLifetime one that makes an administrator of anybody: a console's log or
-	// terminal has it.
-	linkLifetime      = time.Hour
-	firstLinkLifetime = 10 * time.Minute
+	// linkLifetime is how long a login link is good, at most: a log, a terminal or a chat has it.
+	linkLifetime = 10 * time.Minute
 	// sameStart is how long consoles take to start together: a later one makes a link of its own.
 	sameStart = 2 * time.Minute
 	// linkPrefix lets people and secret scanners see what it is.
@@ -54,8 +52,8 @@ func (a *Authority) FirstLink(ctx context.Context) (code string, good time.Durat
 		if code, good, err = a.knownFirstLink(ctx, tx); err != nil || code != "" {
 			return err
 		}
-		code, good = newLinkCode(), firstLinkLifetime
-		return addLink(ctx, tx, audit.Console(), code, person{
+		code, good = newLinkCode(), linkLifetime
+		return addLink(ctx, tx, audit.Console(), code, good, person{
 			Name: firstAdministrator, Groups: []string{identity.AdminsGroup}, First: true, Sealed: a.box.Seal(linkPurpose, []byte(code)),
 		})
 	})
@@ -71,7 +69,7 @@ func (a *Authority) knownFirstLink(ctx context.Context, tx *store.Tx) (code stri
 	for _, link := range links {
 		var p person
 		good := link.Expire.Sub(tx.Now())
-		if json.Unmarshal(link.Person, &p) != nil || !p.First || len(p.Sealed) == 0 || good < firstLinkLifetime-sameStart {
+		if json.Unmarshal(link.Person, &p) != nil || !p.First || len(p.Sealed) == 0 || good < linkLifetime-sameStart {
 			continue
 		}
 		known, err := a.box.Open(linkPurpose, p.Sealed)
@@ -82,8 +80,8 @@ func (a *Authority) knownFirstLink(ctx context.Context, tx *store.Tx) (code stri
 	return "", 0, nil
 }
 
-// CreateLoginLink makes a link with which a person logs in once.
-func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name string, groups []string) (code string, err error) {
+// CreateLoginLink makes a link with which a person logs in once. A lifetime of 0 is the longest.
+func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name string, groups []string, lifetime time.Duration) (code string, err error) {
 	if err := mayMake(who, identity.LoginLink); err != nil {
 		return "", err
 	}
@@ -91,23 +89,22 @@ func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name str
 	if err != nil {
 		return "", refuse(Invalid, "%v", err)
 	}
+	if lifetime <= 0 || lifetime > linkLifetime {
+		lifetime = linkLifetime
+	}
 	err = a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
 		code = newLinkCode()
-		return addLink(ctx, tx, who, code, person{Name: id.Name, Groups: id.Groups})
+		return addLink(ctx, tx, who, code, lifetime, person{Name: id.Name, Groups: id.Groups})
 	})
 	return code, err
 }
 
 func newLinkCode() string { return linkPrefix + strings.ToLower(rand.Text()+rand.Text()) }
 
-func addLink(ctx context.Context, tx *store.Tx, who audit.Who, code string, p person) error {
+func addLink(ctx context.Context, tx *store.Tx, who audit.Who, code string, lifetime time.Duration, p person) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode login link: %w", err)
-	}
-	lifetime := linkLifetime
-	if p.First {
-		lifetime = firstLinkLifetime
 	}
 	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(lifetime)})
 	if err != nil {
@@ -142,7 +139,7 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link 
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "login link")
-		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within an hour (that of a console's first start within 10 minutes). Before anybody has logged in the console prints "+
+		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within 10 minutes. Before anybody has logged in the console prints "+
 			"a new one at each start; after that administrators make them with `fairlead admin login-link`")
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeL
 }
 
 func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLoginLinkRequest) (*consolev1.CreateLoginLinkResponse, error) {
-	code, err := s.Authority.CreateLoginLink(ctx, who(ctx), req.GetUser(), req.GetGroups())
+	code, err := s.Authority.CreateLoginLink(ctx, who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

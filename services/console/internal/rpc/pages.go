@@ -9,8 +9,11 @@ import (
 )
 
 // onceScript sends the code of a link, which is behind # so that no server but this one, no log and no preview of the link gets it,
-// when the person asks for it.
+// when the person asks for it. A link that names a page leads a browser that is logged in there at once.
 const onceScript = `
+const wanted = new URLSearchParams(location.search).get("to");
+const to = new URL(wanted || "/", location.origin);
+const leave = () => location.replace(to.origin === location.origin ? to.href : "/");
 const say = (text) => { document.getElementById("said").textContent = text; };
 const button = document.getElementById("go");
 const code = location.hash.slice(1);
@@ -21,9 +24,10 @@ button.onclick = async () => {
     const answer = await fetch(location.pathname, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({code})});
     if (!answer.ok) { say(await answer.text()); return; }
     say("You are logged in as " + (await answer.json()).user + ".");
-    location.replace("/");
+    leave();
   } catch (e) { button.disabled = false; say("The hub can't be reached: " + e.message); }
 };
+if (wanted) { fetch("/v1/session").then((answer) => { if (answer.ok) leave(); }).catch(() => {}); }
 `
 
 const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem;color-scheme:light dark}button{font:inherit;padding:.4rem 1rem}`

@@ -60,7 +60,7 @@ type LoginServiceClient interface {
 	// login-link` made), and gives an administrator's token. The link is the caller's credential. Errors:
 	// Unauthenticated (unknown, used or expired), ResourceExhausted (throttled).
 	ExchangeLoginLink(context.Context, *v1.ExchangeLoginLinkRequest) (*v1.ExchangeLoginLinkResponse, error)
-	// CreateLoginLink makes such a link for a person, good for an hour. Called by administrators.
+	// CreateLoginLink makes such a link for a person, good for ten minutes at most. Called by administrators.
 	CreateLoginLink(context.Context, *v1.CreateLoginLinkRequest) (*v1.CreateLoginLinkResponse, error)
 	// ExchangeIDToken turns an ID token of the identity provider, got by the device flow, into a token of the hub. The
 	// ID token is the caller's credential. Errors: Unauthenticated (not for us, expired, forged, replayed),
@@ -199,7 +199,7 @@ type LoginServiceHandler interface {
 	// login-link` made), and gives an administrator's token. The link is the caller's credential. Errors:
 	// Unauthenticated (unknown, used or expired), ResourceExhausted (throttled).
 	ExchangeLoginLink(context.Context, *v1.ExchangeLoginLinkRequest) (*v1.ExchangeLoginLinkResponse, error)
-	// CreateLoginLink makes such a link for a person, good for an hour. Called by administrators.
+	// CreateLoginLink makes such a link for a person, good for ten minutes at most. Called by administrators.
 	CreateLoginLink(context.Context, *v1.CreateLoginLinkRequest) (*v1.CreateLoginLinkResponse, error)
 	// ExchangeIDToken turns an ID token of the identity provider, got by the device flow, into a token of the hub. The
 	// ID token is the caller's credential. Errors: Unauthenticated (not for us, expired, forged, replayed),

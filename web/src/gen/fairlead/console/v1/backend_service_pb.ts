@@ -148,6 +148,8 @@ export const KubernetesBackendSchema: GenMessage<KubernetesBackend> = /*@__PURE_
  */
 export type VaultBackend = Message<"fairlead.console.v1.VaultBackend"> & {
   /**
+   * https://host[:port], in a private network or public; others only where the console's --allow-addresses lists them.
+   *
    * @generated from field: string address = 1;
    */
   address: string;
