@@ -118,6 +118,8 @@ func roleMay(role string, p procedure) bool {
 			return true
 		case service == "HeadService", name == "AccessSecret":
 			return role == gitcache
+		case name == "RecordTokenUses":
+			return role == tunnel
 		case service == "StatusService", name == "RecordDetails", name == "AccessConfigs":
 			return role == distributor
 		case strings.HasPrefix(name, "Get"), strings.HasPrefix(name, "List"):

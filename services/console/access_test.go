@@ -91,6 +91,8 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleGitcache
 		case method == "RecordAuditEvents":
 			want = identity.RoleHub
+		case method == "RecordTokenUses":
+			want = identity.RoleTunnel
 		case method == "GetRemovals" || method == "ListAuditEvents" || method == "WatchAuditEvents":
 			want = identity.RoleAdmin
 		case strings.HasPrefix(method, "Record") || method == "ApplyFolder":

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,12 +62,14 @@ const hubSecret = "0123456789abcdef"
 type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	consolev1connect.UnimplementedAuditServiceHandler
+	consolev1connect.UnimplementedStatusServiceHandler
 	keys *identity.KeySet
 
 	mu       sync.Mutex // guards what follows
 	clusters []string
 	grants   []*consolev1.Grant
 	events   []*consolev1.AuditEvent
+	uses     []*consolev1.AgentTokenUse
 	away     bool          // no events are taken in
 	changed  chan struct{} // closed and made anew with each change
 }
@@ -150,6 +153,25 @@ func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAudi
 	return &consolev1.RecordAuditEventsResponse{}, nil
 }
 
+func (c *console) RecordTokenUses(_ context.Context, req *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	}
+	c.uses = append(c.uses, req.GetUses()...)
+	return &consolev1.RecordTokenUsesResponse{}, nil
+}
+
+// used holds if a token was reported for a cluster.
+func (c *console) used(cluster, token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.uses, func(u *consolev1.AgentTokenUse) bool {
+		return u.GetCluster() == cluster && u.GetToken() == token && u.GetTime().IsValid()
+	})
+}
+
 func (c *console) setAway(away bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,6 +227,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	m.Handle(consolev1connect.NewIdentityServiceHandler(c))
 	m.Handle(consolev1connect.NewCatalogServiceHandler(c))
 	m.Handle(consolev1connect.NewAuditServiceHandler(c))
+	m.Handle(consolev1connect.NewStatusServiceHandler(c))
 	consoleServer := httptest.NewUnstartedServer(m)
 	consoleServer.Config.Protocols = new(http.Protocols)
 	consoleServer.Config.Protocols.SetHTTP1(true)

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/container"
 	"fairlead.dev/platform/identity"
@@ -22,6 +23,7 @@ import (
 	"fairlead.dev/services/tunnel/internal/proxy"
 	"fairlead.dev/services/tunnel/internal/rpc"
 	"fairlead.dev/services/tunnel/internal/session"
+	"fairlead.dev/services/tunnel/internal/uses"
 )
 
 // Deps is what the tunnel works with.
@@ -34,6 +36,7 @@ type Service struct {
 	sessions *session.Registry
 	peers    *directory.Directory
 	proxy    *proxy.Handler
+	uses     *uses.Reporter
 }
 
 // New puts a tunnel together. It reads what DataDir holds and dials nothing.
@@ -45,7 +48,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{deps: deps, replica: r}
+	console := consolev1connect.NewStatusServiceClient(r.HTTP(), cfg.ConsoleURL, r.Options()...)
+	s := &Service{deps: deps, replica: r, uses: uses.New(console, deps.Log)}
 	r.Leave, r.LeaveLimit = s.leave, cfg.DrainTimeout
 	return s, s.serve()
 }
@@ -67,7 +71,7 @@ func (s *Service) serve() error {
 		Audit: s.replica.Audit, Log: s.deps.Log,
 	})
 	deps := rpc.Deps{
-		Sessions: s.sessions, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
+		Sessions: s.sessions, Began: s.uses.Note, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
 		HTTP: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceTunnel), Log: s.deps.Log,
 	}
 	return s.replica.Serve(rpc.Policy(), s.ready,
@@ -113,7 +117,7 @@ func (s *Service) URL() string { return s.replica.URL() }
 // Run serves until ctx ends; then agents are told to go elsewhere, and requests that run have some
 // seconds to finish.
 func (s *Service) Run(ctx context.Context) error {
-	return s.replica.Run(ctx, s.follow, s.peers.Run)
+	return s.replica.Run(ctx, s.follow, s.peers.Run, s.uses.Run)
 }
 
 // follow ends the sessions of clusters that left the catalog.

@@ -1075,6 +1075,148 @@ func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{18}
 }
 
+type RecordTokenUsesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uses          []*AgentTokenUse       `protobuf:"bytes,1,rep,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordTokenUsesRequest) Reset() {
+	*x = RecordTokenUsesRequest{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordTokenUsesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordTokenUsesRequest) ProtoMessage() {}
+
+func (x *RecordTokenUsesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordTokenUsesRequest.ProtoReflect.Descriptor instead.
+func (*RecordTokenUsesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RecordTokenUsesRequest) GetUses() []*AgentTokenUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+// AgentTokenUse says when the agent of a cluster used a token.
+type AgentTokenUse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The token's id.
+	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentTokenUse) Reset() {
+	*x = AgentTokenUse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentTokenUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentTokenUse) ProtoMessage() {}
+
+func (x *AgentTokenUse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentTokenUse.ProtoReflect.Descriptor instead.
+func (*AgentTokenUse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AgentTokenUse) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *AgentTokenUse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AgentTokenUse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+type RecordTokenUsesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordTokenUsesResponse) Reset() {
+	*x = RecordTokenUsesResponse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordTokenUsesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordTokenUsesResponse) ProtoMessage() {}
+
+func (x *RecordTokenUsesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordTokenUsesResponse.ProtoReflect.Descriptor instead.
+func (*RecordTokenUsesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{21}
+}
+
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
@@ -1147,7 +1289,15 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\bTokenUse\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x02id\x12\x18\n" +
 	"\aunbound\x18\x02 \x01(\bR\aunbound\"\x14\n" +
-	"\x12RecordSeenResponse2\x8c\x04\n" +
+	"\x12RecordSeenResponse\"[\n" +
+	"\x16RecordTokenUsesRequest\x12A\n" +
+	"\x04uses\x18\x01 \x03(\v2\".fairlead.console.v1.AgentTokenUseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04uses\"\x84\x01\n" +
+	"\rAgentTokenUse\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12 \n" +
+	"\x05token\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x19\n" +
+	"\x17RecordTokenUsesResponse2\xff\x04\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
 	"\tRecordHub\x12%.fairlead.console.v1.RecordHubRequest\x1a&.fairlead.console.v1.RecordHubResponse\"\x03\x90\x02\x02\x12b\n" +
@@ -1155,7 +1305,8 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"RecordHeld\x12&.fairlead.console.v1.RecordHeldRequest\x1a'.fairlead.console.v1.RecordHeldResponse\"\x03\x90\x02\x02\x12e\n" +
 	"\vApplyFolder\x12'.fairlead.console.v1.ApplyFolderRequest\x1a(.fairlead.console.v1.ApplyFolderResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
-	"RecordSeen\x12&.fairlead.console.v1.RecordSeenRequest\x1a'.fairlead.console.v1.RecordSeenResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
+	"RecordSeen\x12&.fairlead.console.v1.RecordSeenRequest\x1a'.fairlead.console.v1.RecordSeenResponse\"\x03\x90\x02\x02\x12q\n" +
+	"\x0fRecordTokenUses\x12+.fairlead.console.v1.RecordTokenUsesRequest\x1a,.fairlead.console.v1.RecordTokenUsesResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
 	"\x17com.fairlead.console.v1B\x12StatusServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -1170,7 +1321,7 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
@@ -1191,49 +1342,56 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterSeen)(nil),             // 16: fairlead.console.v1.ClusterSeen
 	(*TokenUse)(nil),                // 17: fairlead.console.v1.TokenUse
 	(*RecordSeenResponse)(nil),      // 18: fairlead.console.v1.RecordSeenResponse
-	(*v1.ServiceReport)(nil),        // 19: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 20: fairlead.delivery.v1.Acknowledgement
-	(*v11.Revision)(nil),            // 21: fairlead.artifact.v1.Revision
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
-	(*HubTruth)(nil),                // 23: fairlead.console.v1.HubTruth
-	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
-	(*v1.AgentInfo)(nil),            // 25: fairlead.delivery.v1.AgentInfo
+	(*RecordTokenUsesRequest)(nil),  // 19: fairlead.console.v1.RecordTokenUsesRequest
+	(*AgentTokenUse)(nil),           // 20: fairlead.console.v1.AgentTokenUse
+	(*RecordTokenUsesResponse)(nil), // 21: fairlead.console.v1.RecordTokenUsesResponse
+	(*v1.ServiceReport)(nil),        // 22: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 23: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 24: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 25: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 26: fairlead.console.v1.HubTruth
+	(*durationpb.Duration)(nil),     // 27: google.protobuf.Duration
+	(*v1.AgentInfo)(nil),            // 28: fairlead.delivery.v1.AgentInfo
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	19, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	22, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	20, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	23, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
 	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
 	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
-	21, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
-	22, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
-	23, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	24, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	25, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	26, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
 	9,  // 9: fairlead.console.v1.RecordHeldRequest.clusters:type_name -> fairlead.console.v1.ClusterHeld
-	21, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
+	24, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
 	12, // 11: fairlead.console.v1.ApplyFolderRequest.content:type_name -> fairlead.console.v1.FolderContent
 	13, // 12: fairlead.console.v1.FolderContent.files:type_name -> fairlead.console.v1.FolderFile
-	24, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
+	27, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
 	16, // 14: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	22, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	25, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	22, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	25, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	28, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	25, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
 	17, // 18: fairlead.console.v1.ClusterSeen.tokens:type_name -> fairlead.console.v1.TokenUse
-	1,  // 19: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 20: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 21: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 22: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
-	15, // 23: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	2,  // 24: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 25: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 26: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	14, // 27: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
-	18, // 28: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	24, // [24:29] is the sub-list for method output_type
-	19, // [19:24] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	20, // 19: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
+	25, // 20: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
+	1,  // 21: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 22: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 23: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 24: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	15, // 25: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	19, // 26: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
+	2,  // 27: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 28: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 29: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 30: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	18, // 31: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	21, // 32: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -1248,7 +1406,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,13 +124,13 @@ func (r renewal) repeats(line store.AgentToken) bool {
 // differ.
 const reuseGrace = 10 * time.Minute
 
-// TokenUse says that an agent of a cluster asked a distributor with a token.
+// TokenUse says that an agent of a cluster asked a distributor, or began a session at a tunnel, with a token.
 type TokenUse struct {
 	Cluster, TokenID string
 	Time             time.Time
 }
 
-// Used takes note of the tokens that distributors have seen. A token that is used although the one that it was renewed to is in use, too, is
+// Used takes note of the tokens that distributors and tunnels have seen. A token that is used although the one that it was renewed to is in use, too, is
 // used by somebody else. (A newer one that nobody has used may be that of an answer which was lost.)
 func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) error {
 	if len(uses) == 0 {
@@ -170,7 +171,7 @@ func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) er
 	if len(first)+len(again) == 0 {
 		return nil
 	}
-	who = audit.Who{Identity: who.Identity, TraceID: who.TraceID} // its address is the distributor's
+	who = audit.Who{Identity: who.Identity, TraceID: who.TraceID} // its address is the service's
 	return a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		for _, line := range first {
 			if err := tx.UseAgentToken(ctx, line.Family, line.Generation, now); err != nil {
@@ -179,7 +180,7 @@ func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) er
 		}
 		for _, u := range again {
 			line := lines[identity.Family(u.TokenID)]
-			how := fmt.Sprintf("token %s was used at a distributor, %s after the one that it was renewed to", u.TokenID, now.Sub(line.UseTime).Round(time.Minute))
+			how := fmt.Sprintf("token %s was used at a %s, %s after the one that it was renewed to", u.TokenID, cmp.Or(who.Identity.Name, "service"), now.Sub(line.UseTime).Round(time.Minute))
 			if err := a.noteReuse(ctx, tx, who, store.Resource{UID: line.Cluster, Name: u.Cluster}, how); err != nil {
 				return err
 			}

@@ -62,7 +62,8 @@ func TestUseOfARenewedTokenRaisesTheAlarmOnceTheNewOneIsInUse(t *testing.T) {
 	}
 	used := func(what string, token Token, alarm bool) {
 		t.Helper()
-		if err := a.Used(t.Context(), audit.Who{}, []TokenUse{{Cluster: "edge-1", TokenID: token.Identity.TokenID, Time: now}}); err != nil {
+		tunnel := audit.Who{Identity: platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel}}
+		if err := a.Used(t.Context(), tunnel, []TokenUse{{Cluster: "edge-1", TokenID: token.Identity.TokenID, Time: now}}); err != nil {
 			t.Fatal(err)
 		}
 		var seen map[string]store.Seen

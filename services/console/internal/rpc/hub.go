@@ -99,6 +99,16 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 	return &consolev1.RecordSeenResponse{}, nil
 }
 
+func (s *statuses) RecordTokenUses(ctx context.Context, req *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
+	err := s.Authority.Used(ctx, who(ctx), each(req.GetUses(), func(u *consolev1.AgentTokenUse) identity.TokenUse {
+		return identity.TokenUse{Cluster: u.GetCluster(), TokenID: u.GetToken(), Time: moment(u.GetTime())}
+	}))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordTokenUsesResponse{}, nil
+}
+
 func (s *statuses) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
 	held := make(map[string][]string, len(req.GetClusters()))
 	for _, c := range req.GetClusters() {

@@ -62,11 +62,12 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.HeadServiceClaimSourceProcedure:  identity.RoleGitcache,
 		consolev1connect.HeadServicePublishHeadsProcedure: identity.RoleGitcache,
 
-		consolev1connect.StatusServiceRecordReportsProcedure: identity.RoleDistributor,
-		consolev1connect.StatusServiceRecordHubProcedure:     identity.RoleDistributor,
-		consolev1connect.StatusServiceRecordSeenProcedure:    identity.RoleDistributor,
-		consolev1connect.StatusServiceRecordHeldProcedure:    identity.RoleDistributor,
-		consolev1connect.StatusServiceApplyFolderProcedure:   identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordReportsProcedure:   identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordHubProcedure:       identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordSeenProcedure:      identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordHeldProcedure:      identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordTokenUsesProcedure: identity.RoleTunnel,
+		consolev1connect.StatusServiceApplyFolderProcedure:     identity.RoleDistributor,
 
 		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
 

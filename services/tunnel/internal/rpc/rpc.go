@@ -34,6 +34,8 @@ type Deps struct {
 	Sessions *session.Registry
 	Catalog  Catalog
 	Peers    Peers
+	// Began notes whose session begins, for the alarm about copied tokens.
+	Began func(by identity.Identity, at time.Time)
 	// Replica is this replica's URL.
 	Replica func() string
 	// HTTP and Options are those of clients that call other replicas.
@@ -79,6 +81,8 @@ func (s *service) serve(ctx context.Context, open func() (mux.Carrier, error)) *
 	if _, known := s.Catalog.Cluster(cluster); !known {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("cluster %q is not in the catalog", cluster))
 	}
+	caller, _ := identity.FromContext(ctx) // Cluster has seen it
+	s.Began(caller, time.Now())
 	return codeOf(ctx, s.Sessions.Serve(ctx, cluster, open))
 }
 

@@ -47,6 +47,9 @@ const (
 	// StatusServiceRecordSeenProcedure is the fully-qualified name of the StatusService's RecordSeen
 	// RPC.
 	StatusServiceRecordSeenProcedure = "/fairlead.console.v1.StatusService/RecordSeen"
+	// StatusServiceRecordTokenUsesProcedure is the fully-qualified name of the StatusService's
+	// RecordTokenUses RPC.
+	StatusServiceRecordTokenUsesProcedure = "/fairlead.console.v1.StatusService/RecordTokenUses"
 )
 
 // StatusServiceClient is a client for the fairlead.console.v1.StatusService service.
@@ -68,6 +71,9 @@ type StatusServiceClient interface {
 	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
+	// RecordTokenUses records with which tokens agents began sessions: an earlier one that is used beside the one that it was renewed to
+	// is a copy's. Called by tunnels, in batches.
+	RecordTokenUses(context.Context, *v1.RecordTokenUsesRequest) (*v1.RecordTokenUsesResponse, error)
 }
 
 // NewStatusServiceClient constructs a client for the fairlead.console.v1.StatusService service. By
@@ -116,16 +122,24 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		recordTokenUses: connect.NewClient[v1.RecordTokenUsesRequest, v1.RecordTokenUsesResponse](
+			httpClient,
+			baseURL+StatusServiceRecordTokenUsesProcedure,
+			connect.WithSchema(statusServiceMethods.ByName("RecordTokenUses")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // statusServiceClient implements StatusServiceClient.
 type statusServiceClient struct {
-	recordReports *connect.Client[v1.RecordReportsRequest, v1.RecordReportsResponse]
-	recordHub     *connect.Client[v1.RecordHubRequest, v1.RecordHubResponse]
-	recordHeld    *connect.Client[v1.RecordHeldRequest, v1.RecordHeldResponse]
-	applyFolder   *connect.Client[v1.ApplyFolderRequest, v1.ApplyFolderResponse]
-	recordSeen    *connect.Client[v1.RecordSeenRequest, v1.RecordSeenResponse]
+	recordReports   *connect.Client[v1.RecordReportsRequest, v1.RecordReportsResponse]
+	recordHub       *connect.Client[v1.RecordHubRequest, v1.RecordHubResponse]
+	recordHeld      *connect.Client[v1.RecordHeldRequest, v1.RecordHeldResponse]
+	applyFolder     *connect.Client[v1.ApplyFolderRequest, v1.ApplyFolderResponse]
+	recordSeen      *connect.Client[v1.RecordSeenRequest, v1.RecordSeenResponse]
+	recordTokenUses *connect.Client[v1.RecordTokenUsesRequest, v1.RecordTokenUsesResponse]
 }
 
 // RecordReports calls fairlead.console.v1.StatusService.RecordReports.
@@ -173,6 +187,15 @@ func (c *statusServiceClient) RecordSeen(ctx context.Context, req *v1.RecordSeen
 	return nil, err
 }
 
+// RecordTokenUses calls fairlead.console.v1.StatusService.RecordTokenUses.
+func (c *statusServiceClient) RecordTokenUses(ctx context.Context, req *v1.RecordTokenUsesRequest) (*v1.RecordTokenUsesResponse, error) {
+	response, err := c.recordTokenUses.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // StatusServiceHandler is an implementation of the fairlead.console.v1.StatusService service.
 type StatusServiceHandler interface {
 	// RecordReports makes agents' reports durable before it answers. Reports of services that
@@ -192,6 +215,9 @@ type StatusServiceHandler interface {
 	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
+	// RecordTokenUses records with which tokens agents began sessions: an earlier one that is used beside the one that it was renewed to
+	// is a copy's. Called by tunnels, in batches.
+	RecordTokenUses(context.Context, *v1.RecordTokenUsesRequest) (*v1.RecordTokenUsesResponse, error)
 }
 
 // NewStatusServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -236,6 +262,13 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	statusServiceRecordTokenUsesHandler := connect.NewUnaryHandlerSimple(
+		StatusServiceRecordTokenUsesProcedure,
+		svc.RecordTokenUses,
+		connect.WithSchema(statusServiceMethods.ByName("RecordTokenUses")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.StatusService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case StatusServiceRecordReportsProcedure:
@@ -248,6 +281,8 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 			statusServiceApplyFolderHandler.ServeHTTP(w, r)
 		case StatusServiceRecordSeenProcedure:
 			statusServiceRecordSeenHandler.ServeHTTP(w, r)
+		case StatusServiceRecordTokenUsesProcedure:
+			statusServiceRecordTokenUsesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -275,4 +310,8 @@ func (UnimplementedStatusServiceHandler) ApplyFolder(context.Context, *v1.ApplyF
 
 func (UnimplementedStatusServiceHandler) RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordSeen is not implemented"))
+}
+
+func (UnimplementedStatusServiceHandler) RecordTokenUses(context.Context, *v1.RecordTokenUsesRequest) (*v1.RecordTokenUsesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordTokenUses is not implemented"))
 }
