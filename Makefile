@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up vuln test test-modules test-beside race e2e smoke checklist chaos replicas skew faults soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -53,19 +53,18 @@ test: ## Run every test (installs what they need)
 	@$(STEP) "install what the tests need" tools/install.sh
 	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
-	@$(MAKE) --no-print-directory -j 2 test-modules test-beside
+	@$(MAKE) --no-print-directory -j 2 test-running test-beside
+	@$(STEP) --end
+
+# Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
+# priority. A test that needs a program of those steps (Vault, the nodes', the Collector, docker compose) waits until it is built.
+test-running:
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
+	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(STEP) "test across services" $(E2E); \
 	export GOWORK=off; \
 	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...; \
 	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./...
-	@$(STEP) --end
-
-# Parts of `make test`. The tests of the modules wait much, and compute little; the steps beside them compute only, at a low
-# priority. The test of Vault waits until Vault is built.
-test-modules:
-	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
-	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES))
 
 test-beside:
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh

@@ -7,9 +7,13 @@ cache=${FAIRLEAD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/fairlead}/collec
 version=$(sed -n 's/.*collector\/otelcol \(v[0-9.]*\).*/\1/p' go.mod)-$({ cat main.go go.mod go.sum; go env GOVERSION; } | sha256sum | cut -c1-16)
 bin=$cache/collector-$version
 if [ ! -x "$bin" ]; then
-  echo "building the OpenTelemetry Collector $version (once, a few minutes)" >&2
   mkdir -p "$cache"
-  GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$bin.$$" . >&2
+  exec 9>"$cache/lock"
+  flock 9 # another build may be running
+fi
+if [ ! -x "$bin" ]; then
+  echo "building the OpenTelemetry Collector $version (once, a few minutes)" >&2
+  GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$bin.$$" . >&2 9>&-
   mv "$bin.$$" "$bin"
 fi
 echo "$bin"

@@ -9,6 +9,11 @@ cache=${FAIRLEAD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/fairlead}/docker
 version=$(sed -n 's/.*docker\/compose\/v2 \(v[0-9.]*\).*/\1/p' go.mod)-$(go env GOVERSION)
 dir=$cache/compose-$version
 if [ ! -x "$dir/docker-compose" ]; then
+  mkdir -p "$cache"
+  exec 9>"$cache/lock"
+  flock 9 # another build may be running
+fi
+if [ ! -x "$dir/docker-compose" ]; then
   echo "building docker compose $version (once, a few minutes)" >&2
   mkdir -p "$dir"
   temp=$(mktemp -d "$dir/building.XXXXXX")
@@ -19,7 +24,7 @@ if [ ! -x "$dir/docker-compose" ]; then
   sed -i '/_ "github.com\/docker\/buildx\/driver\/kubernetes"/d' "$temp/compose/pkg/compose/build_buildkit.go"
   cp go.mod go.sum "$temp/"
   echo "replace $module => $temp/compose" >>"$temp/go.mod"
-  go build -mod=mod -modfile="$temp/go.mod" -trimpath -buildvcs=false -ldflags "-s -w -X $module/internal.Version=${version%%-*}" -o "$temp/docker-compose" "$module/cmd" >&2
+  go build -mod=mod -modfile="$temp/go.mod" -trimpath -buildvcs=false -ldflags "-s -w -X $module/internal.Version=${version%%-*}" -o "$temp/docker-compose" "$module/cmd" >&2 9>&-
   mv "$temp/docker-compose" "$dir/docker-compose"
 fi
 echo "$dir/docker-compose"
