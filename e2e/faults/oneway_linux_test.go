@@ -59,8 +59,8 @@ func cuts() []cut {
 		{way: way{part: "agent-a", peer: inUse}, delivers: true, says: "the stream of nudges ended|the hub did not say what to apply"},
 		{way: way{part: "agent-a", peer: "kubernetes"}},
 		{way: way{part: "gitcache", peer: "redis", port: redisPort}, delivers: true, says: "coordination fails: trying on", short: true},
-		// A source's owner that reaches Redis and not the console keeps its lease, and its commits wait.
-		{way: way{part: "gitcache", peer: "console"}},
+		// The other gitcache reaches the console, so it gets the sources and publishes their commits.
+		{way: way{part: "gitcache", peer: "console"}, delivers: true, says: "the console is not reached from here"},
 		{way: way{part: "gitcache", peer: "gitcache-2"}, delivers: true},
 		{way: way{part: "gitcache", peer: "git", port: gitPort}},
 		{way: way{part: "distributor", peer: "redis", port: redisPort}, delivers: true},

@@ -57,8 +57,9 @@ type Keeper struct {
 	audience Audience
 	proofs   Proofs
 
-	mu      sync.Mutex // guards pollErr
+	mu      sync.Mutex // guards what follows
 	pollErr error
+	heard   time.Time // when the console answered a poll last; or the start
 }
 
 // NewKeeper reads what Dir holds. The client needs no credential of its own. Run starts the rest.
@@ -75,6 +76,7 @@ func NewKeeper(cfg KeeperConfig, client consolev1connect.IdentityServiceClient, 
 		unknown:  make(chan struct{}, 1),
 		audience: Audience{Service: cfg.Service, Secret: cfg.Secret, Unbound: cfg.Unbound},
 		proofs:   Proofs{Audience: cfg.Service, AcceptUnbound: cfg.Unbound},
+		heard:    time.Now(),
 	}
 	k.renewer = NewRenewer(RenewerConfig{Tokens: k.tokens, Client: client, Header: k.SendTo(ServiceConsole), Obtain: k.exchange, Log: log})
 	if err := k.loadBundle(); err != nil {
@@ -254,7 +256,18 @@ func (k *Keeper) fetch(ctx context.Context) error {
 		}
 		return fmt.Errorf("fetch trust bundle: %w", err)
 	}
+	k.mu.Lock()
+	k.heard = time.Now()
+	k.mu.Unlock()
 	return k.take(ctx, BundleFromProto(answer))
+}
+
+// Heard is when the console last answered a poll; before the first answer: when the service was started. While all is well that is no more
+// than PollInterval and a fifth ago.
+func (k *Keeper) Heard() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.heard
 }
 
 func (k *Keeper) take(ctx context.Context, b Bundle) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -705,5 +706,74 @@ func TestAnOwnerThatWasStoppedStepsDown(t *testing.T) {
 	f.allPublished() // nothing went back
 	if now, _ := f.asked(); now != l {
 		t.Errorf("the one that went on asked upstream %d times, after %d times since it was stopped", now-l, l-lists)
+	}
+}
+
+// front is a console as one replica reaches it.
+type front struct {
+	*httptest.Server
+	cut atomic.Bool
+}
+
+func (f *fleet) front() *front {
+	f.t.Helper()
+	away := &front{}
+	away.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		f.console.Config.Handler.ServeHTTP(w, r)
+	}))
+	away.Config.Protocols = f.console.Config.Protocols
+	away.Start()
+	f.t.Cleanup(func() {
+		away.CloseClientConnections()
+		away.Close()
+	})
+	return away
+}
+
+func (f *front) cutOff() {
+	f.cut.Store(true)
+	f.CloseClientConnections()
+}
+
+// What a replica fetches that reaches Redis and not the console waits: it leaves its sources to one that reaches both.
+func TestAnOwnerThatIsCutOffFromTheConsoleIsFollowedByOneThatReachesIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 4)
+	link := f.front()
+	cfg, c := f.member("one", t.TempDir())
+	cfg.ConsoleURL = link.URL
+	one, two := f.startWith(cfg, c), f.begin("two")
+	f.allPublished()
+	two.settled(2)
+	if len(one.listShards("one")) == 0 {
+		t.Fatal("it should own some")
+	}
+	link.cutOff()
+	for name, repo := range f.repos {
+		f.heads[name] = repo.Commit("two", gittest.Files{"deploy/web.yaml": "name: " + name + "-2\n"})
+	}
+	eventually(t, "all commits are published", func() error {
+		for name, commit := range f.heads {
+			if head(f.console.statusOf(name), "HEAD").GetCommit() == commit {
+				continue
+			}
+			// As a push does. The one that is cut off is told, too, fetches, and can't publish.
+			_, err := two.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: name})
+			return errors.Join(fmt.Errorf("%s is not published", name), err)
+		}
+		return nil
+	})
+	for _, s := range two.listShards("") {
+		if s.GetOwner() != "two" || s.GetNote() != "" {
+			t.Errorf("%s is owned by %q: %s", s.GetSource(), s.GetOwner(), s.GetNote())
+		}
+	}
+	for name, commit := range f.heads {
+		if s := f.console.statusOf(name); s.GetOwner() != "two" || head(s, "HEAD").GetCommit() != commit {
+			t.Errorf("%s was published by %q", name, s.GetOwner())
+		}
 	}
 }

@@ -49,7 +49,7 @@ func keptName(dir string) (string, error) {
 
 func (s *Service) newPeers() *peers.Peers {
 	return peers.New(peers.Config{
-		Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL, Changed: s.reconsider,
+		Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL, Heard: s.replica.Keeper.Heard, Changed: s.reconsider,
 		Load: func() peers.Load { return peers.Load{Owned: s.owner.Totals().Owned, Copies: s.standby.Count()} },
 	}, peers.Deps{Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.BytesTo(identity.ServiceGitcache)})
 }

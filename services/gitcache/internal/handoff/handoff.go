@@ -20,7 +20,9 @@ var (
 	ErrCold = errors.New("the copy is not complete yet")
 	// ErrUnknown: the source is not in the catalog, or not yet.
 	ErrUnknown = errors.New("the source is not in the catalog")
-	errOwned   = errors.New("this replica believes that it owns the source itself")
+	// ErrCutOff: a replica that does not reach the console takes nothing while another one does.
+	ErrCutOff = errors.New("the replica does not reach the console: it takes no sources")
+	errOwned  = errors.New("this replica believes that it owns the source itself")
 	// ErrDraining: a replica that hands over everything takes nothing.
 	ErrDraining = errors.New("the replica drains: it takes no sources")
 )
@@ -44,6 +46,8 @@ type Peers interface {
 	Member(id string) (coordination.Member, bool)
 	Offer(ctx context.Context, to coordination.Member, o Offer) error
 	Draining() bool
+	// CutOff: this replica can't publish, and another one can.
+	CutOff() bool
 	// Alone: there is nobody to hand anything to.
 	Alone() bool
 }
@@ -84,6 +88,8 @@ func (r *Receiver) Take(ctx context.Context, o Offer) error {
 		return errOwned // it was stopped, maybe, and will notice any moment
 	case !owns && r.Peers.Draining():
 		return ErrDraining
+	case !owns && r.Peers.CutOff():
+		return ErrCutOff
 	case o.Released:
 		return r.Owner.Take(ctx, o.UID, o.Schedule, o.Keep)
 	case !r.Copies.Has(o.UID, o.Heads):

@@ -35,6 +35,9 @@ const (
 	drainPause = 250 * time.Millisecond
 	// yieldTime bounds the wait for the end of a poll, with its fetch.
 	yieldTime = 30 * time.Second
+	// giveUpAfter is how long a replica that is cut off from the console offers a source before it gives the lease back without: then
+	// whoever is first in the ranking takes it without a copy.
+	giveUpAfter = time.Minute
 	// Pauses after failures: full jitter below a bound that doubles from first to most.
 	firstBackoff = 2 * time.Second
 	mostBackoff  = time.Minute
@@ -90,6 +93,7 @@ type Mover struct {
 // move is a source on its way.
 type move struct {
 	running  bool
+	began    time.Time // of the first try
 	next     time.Time // not before
 	failures int
 	err      error // of the last try
@@ -127,19 +131,22 @@ func (m *Mover) Reconsider() {
 
 // look starts what is due.
 func (m *Mover) look(ctx context.Context, running *sync.WaitGroup) {
-	draining := m.deps.Peers.Draining()
-	if m.deps.Peers.Alone() || !draining && time.Since(m.settled()) < m.settle {
+	draining, cutOff := m.deps.Peers.Draining(), m.deps.Peers.CutOff()
+	if m.deps.Peers.Alone() || !draining && !cutOff && time.Since(m.settled()) < m.settle {
 		return
 	}
 	owned := m.deps.Owner.Owned()
 	m.forget(owned)
 	for _, o := range owned {
-		to := m.target(o, draining)
+		to := m.target(o, draining || cutOff)
 		if to == "" || !m.begin(o.UID, draining) {
 			continue
 		}
 		running.Go(func() {
 			err := m.hand(ctx, o, to, false)
+			if err != nil && cutOff && m.tried(o.UID) > giveUpAfter {
+				m.giveUp(ctx, o)
+			}
 			m.end(ctx, o, to, err, draining)
 			m.Reconsider()
 		})
@@ -147,9 +154,10 @@ func (m *Mover) look(ctx context.Context, running *sync.WaitGroup) {
 }
 
 // target is the replica that should own a source instead of this one; empty: none, or not now.
-func (m *Mover) target(o owner.Owned, draining bool) string {
-	// Without the console nobody else could claim it, and what is kept is kept: but a drain comes first.
-	if !draining && (o.Kept || !o.Claimed) {
+func (m *Mover) target(o owner.Owned, leaving bool) string {
+	// Without the console nobody else could claim it, and what is kept is kept: but a drain comes first, and so does that others reach the
+	// console.
+	if !leaving && (o.Kept || !o.Claimed) {
 		return ""
 	}
 	rank := m.deps.Peers.Rank(o.UID)
@@ -183,7 +191,7 @@ func (m *Mover) begin(uid string, draining bool) bool {
 	}
 	mv := m.moves[uid]
 	if mv == nil {
-		mv = &move{}
+		mv = &move{began: time.Now()}
 		m.moves[uid] = mv
 	}
 	if busy >= most || mv.running || time.Now().Before(mv.next) {
@@ -240,14 +248,17 @@ func (m *Mover) hand(ctx context.Context, o owner.Owned, to string, keep bool) (
 	if !ok {
 		return errors.New("the replica is gone")
 	}
-	mirror, err := m.deps.Mirrors.Mirror(o.UID)
-	if err != nil {
-		return err
-	}
+	cutOff := m.deps.Peers.CutOff()
 	offer := Offer{UID: o.UID, Keep: keep}
-	for _, h := range mirror.Heads() {
-		offer.Heads = append(offer.Heads, h)
-	}
+	if !cutOff {
+		mirror, err := m.deps.Mirrors.Mirror(o.UID)
+		if err != nil {
+			return err
+		}
+		for _, h := range mirror.Heads() {
+			offer.Heads = append(offer.Heads, h)
+		}
+	} // else nobody can have a copy of what was never published: the other replica polls at once
 	if err := m.deps.Peers.Offer(ctx, member, offer); err != nil {
 		return err
 	}
@@ -256,12 +267,31 @@ func (m *Mover) hand(ctx context.Context, o owner.Owned, to string, keep bool) (
 	if offer.Schedule, err = m.deps.Owner.Yield(yielding, o.UID); err != nil {
 		return err
 	}
+	if cutOff {
+		offer.Schedule = owner.Schedule{}
+	}
 	offer.Released = true
 	if err := m.deps.Peers.Offer(context.WithoutCancel(ctx), member, offer); err != nil {
 		// The lease is free: whoever is first in the ranking takes it, this replica if nobody else does.
 		return err
 	}
 	return nil
+}
+
+// tried is how long a source has been offered.
+func (m *Mover) tried(uid string) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.moves[uid].began)
+}
+
+// giveUp gives the lease of a source back though nobody has taken the offer.
+func (m *Mover) giveUp(ctx context.Context, o owner.Owned) {
+	ctx, cancel := context.WithTimeout(ctx, yieldTime)
+	defer cancel()
+	if _, err := m.deps.Owner.Yield(ctx, o.UID); err == nil { // else it is tried again
+		m.deps.Log.WarnContext(ctx, "source is given up without a copy elsewhere: it can't be published from here", "source", o.Name)
+	}
 }
 
 // Move hands a source over because somebody says so, and returns when the other replica owns it.

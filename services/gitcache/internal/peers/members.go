@@ -30,6 +30,8 @@ const (
 	metaStarted  = "started"
 	metaOwned    = "owned"
 	metaCopies   = "copies"
+	metaCutOff   = "cutOff"
+	metaSilence  = "silence" // seconds since it heard the console
 )
 
 // known is a member as it was listed last.
@@ -67,8 +69,15 @@ func (p *Peers) self() coordination.Member {
 		metaVersion: version.String(), metaStarted: p.began.UTC().Format(time.RFC3339),
 		metaOwned: strconv.Itoa(load.Owned), metaCopies: strconv.Itoa(load.Copies),
 	}
-	if p.Draining() {
+	meta[metaSilence] = strconv.Itoa(int(p.silence().Seconds()))
+	p.mu.Lock()
+	draining, cutOff := p.draining, p.cutOff
+	p.mu.Unlock()
+	if draining {
 		meta[metaDraining] = "1"
+	}
+	if cutOff {
+		meta[metaCutOff] = "1"
 	}
 	return coordination.Member{ID: p.cfg.Replica, URL: p.cfg.URL(), Meta: meta}
 }
@@ -94,6 +103,7 @@ func (p *Peers) learn(ctx context.Context, news <-chan []byte) {
 	defer tick.Stop()
 	for {
 		_ = p.Refresh(ctx) // without coordination those that were known are
+		p.judge(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -138,10 +148,10 @@ func (p *Peers) remember(members []coordination.Member) {
 
 // replicasLocked are the live ones, this one among them, by name.
 func (p *Peers) replicasLocked() []placement.Replica {
-	replicas := []placement.Replica{{Name: p.cfg.Replica, Draining: p.draining}}
+	replicas := []placement.Replica{{Name: p.cfg.Replica, Draining: p.draining || p.cutOff}}
 	for _, id := range slices.Sorted(maps.Keys(p.known)) {
 		if id != p.cfg.Replica {
-			replicas = append(replicas, placement.Replica{Name: id, Draining: p.known[id].drains()})
+			replicas = append(replicas, p.known[id].candidate(id))
 		}
 	}
 	return replicas
@@ -224,7 +234,7 @@ func (p *Peers) Replicas() []shards.Replica {
 
 // replicaOf reads what anybody may have written into the store: what can't be read is left out.
 func replicaOf(m coordination.Member) shards.Replica {
-	r := shards.Replica{Name: m.ID, URL: m.URL, Version: m.Meta[metaVersion], Draining: m.Meta[metaDraining] != ""}
+	r := shards.Replica{Name: m.ID, URL: m.URL, Version: m.Meta[metaVersion], Draining: m.Meta[metaDraining] != "", CutOff: m.Meta[metaCutOff] != ""}
 	r.Started, _ = time.Parse(time.RFC3339, m.Meta[metaStarted])
 	r.Owned, _ = strconv.Atoi(m.Meta[metaOwned])
 	r.Copies, _ = strconv.Atoi(m.Meta[metaCopies])

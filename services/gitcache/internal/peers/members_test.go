@@ -27,7 +27,12 @@ func memory(t *testing.T) coordination.Coordinator {
 // run makes a replica live until stop.
 func run(t *testing.T, c coordination.Coordinator, id string) (p *Peers, stop func()) {
 	t.Helper()
-	p = New(Config{Replica: id, URL: func() string { return "https://" + id }, TTL: ttl}, Deps{
+	return runHearing(t, c, id, nil)
+}
+
+func runHearing(t *testing.T, c coordination.Coordinator, id string, heard func() time.Time) (p *Peers, stop func()) {
+	t.Helper()
+	p = New(Config{Replica: id, URL: func() string { return "https://" + id }, TTL: ttl, Heard: heard}, Deps{
 		Coordinator: c, Client: &http.Client{Transport: &line{}}, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,6 +29,8 @@ type Config struct {
 	TTL     time.Duration // of memberships; 0: DefaultTTL
 	// Load is what this replica has, for lists of replicas; nil: nothing.
 	Load func() Load
+	// Heard is when this replica heard the console last; nil: just now.
+	Heard func() time.Time
 	// Changed is called when the ranking of replicas may have; nil: nobody cares.
 	Changed func()
 }
@@ -55,7 +57,10 @@ type Peers struct {
 	known    map[string]known
 	learned  bool // that is, since the start
 	draining bool // this replica
+	cutOff   bool // this replica, from the console
 	settled  time.Time
+
+	hearsSince time.Time // without a break; zero: it does not hear the console
 }
 
 // New knows nobody yet.
@@ -65,6 +70,9 @@ func New(cfg Config, deps Deps) *Peers {
 	}
 	if cfg.Load == nil {
 		cfg.Load = func() Load { return Load{} }
+	}
+	if cfg.Heard == nil {
+		cfg.Heard = time.Now
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}

@@ -57,6 +57,7 @@ type Shard struct {
 type Replica struct {
 	Name, URL, Version string
 	Draining           bool
+	CutOff             bool // from the console
 	Started            time.Time
 	Owned, Copies      int // sources that it owns, and of which it has a copy for others
 	Preferred          int // sources that it should own
@@ -157,6 +158,8 @@ func (s *Shards) note(shard Shard, replicas []Replica) string {
 		return fmt.Sprintf("%q is gone; another replica takes it when its lease runs out", shard.Owner)
 	case replicas[i].Draining:
 		return fmt.Sprintf("%q drains: it hands it over to %q", shard.Owner, shard.first())
+	case replicas[i].CutOff:
+		return fmt.Sprintf("%q does not reach the console: it hands it over to %q", shard.Owner, shard.first())
 	case shard.Owner == s.deps.Replica && s.deps.Kept(shard.UID):
 		return fmt.Sprintf("it was moved to %q", shard.Owner)
 	}
@@ -202,6 +205,8 @@ func (s *Shards) Move(ctx context.Context, name, to string, forwarded bool) erro
 		return noReplica(to)
 	case replicas[j].Draining:
 		return refuse(Refused, "replica %q drains. Take it back first, or name another one", to)
+	case replicas[j].CutOff:
+		return refuse(Refused, "replica %q does not reach the console, so that it can't publish what it fetches. Name another one", to)
 	}
 	holders, err := s.deps.Holders(ctx, []string{owner.LeaseKey(sources[i].UID)})
 	if err != nil {
