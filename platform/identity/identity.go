@@ -86,6 +86,9 @@ type Identity struct {
 	Parent string
 	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
 	Until time.Time
+	// RequestsUntil is, of a token that was lent to its own owner, when the token that it was lent from ends: requests that begin with the lent
+	// token run until then. Zero: they end with their token. See RequestsEnd.
+	RequestsUntil time.Time
 	// Limits is the most that the token may, whatever its owner may; nil: no bound. Never change what is in it.
 	Limits *Limits
 
@@ -141,6 +144,18 @@ func Person(name string, groups []string) (Identity, error) {
 		return Identity{}, fmt.Errorf("user name: %q: names that begin with %q are of service accounts", name, serviceAccountPrefix)
 	}
 	return id, nil
+}
+
+// RequestsEnd is when requests end that began with the token, if it isn't revoked before. A token that was lent to its own owner, and the token of a
+// session in a browser, are short so that a copy is soon worth nothing; the requests of its owner run on until the login ends.
+func (id Identity) RequestsEnd() time.Time {
+	end := id.ExpiresAt
+	for _, later := range []time.Time{id.Until, id.RequestsUntil} {
+		if later.After(end) {
+			end = later
+		}
+	}
+	return end
 }
 
 // Subject is how revocations and the audit trail name the identity: "agent:edge-1".

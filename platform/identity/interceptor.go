@@ -13,7 +13,7 @@ import (
 
 // Interceptor lets a call to a Connect handler pass if the bearer token is valid and plays a role
 // that the policy wants, and puts the identity into the context. It ends streams whose token
-// expires or is revoked; for those that wait in Receive or Send this needs Abortable around the
+// is revoked, and at Identity.RequestsEnd; for those that wait in Receive or Send this needs Abortable around the
 // whole handler. On the client's side it does nothing.
 func Interceptor(v Verifier, p Policy) connect.Interceptor {
 	return &interceptor{verifier: v, policy: p}

@@ -349,6 +349,111 @@ func TestMiddlewareEndsLongRequests(t *testing.T) {
 	}
 }
 
+// A token that its owner was lent is short, and what the owner began with it goes on until the login ends. Another one ends what began with it.
+func TestRequestsRunAsLongAsTheLogin(t *testing.T) {
+	t.Parallel()
+	const leeway = time.Minute
+	login := func(lent identity.Identity) identity.Identity {
+		lent.RequestsUntil = lent.ExpiresAt
+		return lent
+	}
+	for name, tt := range map[string]struct {
+		lend   func(*identitytest.Authority, identity.Identity) string
+		revoke time.Duration // 0: never
+		within time.Duration
+	}{
+		"lent to its owner": {func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) }, 0, time.Hour + leeway},
+		"lent to its owner and revoked": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) }, 30 * time.Minute, 30*time.Minute + identity.RecheckInterval,
+		},
+		"lent to somebody else":  {func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(id, 10*time.Minute) }, 0, 10*time.Minute + leeway},
+		"a session in a browser": {func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, 0, time.Hour + leeway},
+		"a session that a lent token began": {func(a *identitytest.Authority, id identity.Identity) string {
+			return a.Session(a.Verified(a.Lend(login(id), 10*time.Minute)))
+		}, 0, 10*time.Minute + leeway},
+		"a session, and its user is revoked": {func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, time.Minute, time.Minute + identity.RecheckInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := identitytest.New(t)
+				token := tt.lend(a, a.Verified(a.User("ann")))
+				began := time.Now()
+				if tt.revoke > 0 {
+					time.AfterFunc(tt.revoke, func() { a.Revoke("user:ann") })
+				}
+				h := identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					<-r.Context().Done()
+				}))
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("Authorization", "Bearer "+token)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					t.Fatal(w.Code, w.Body)
+				}
+				if took := time.Since(began); took > tt.within+time.Second || took < tt.within-identity.RecheckInterval-time.Second {
+					t.Errorf("ended after %s, want about %s", took, tt.within)
+				}
+			})
+		})
+	}
+}
+
+// No request begins with a token that has ended, however long those run that began before.
+func TestLentTokenBeginsNothingAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := identitytest.New(t)
+		id := a.Verified(a.User("ann"))
+		id.RequestsUntil = id.ExpiresAt
+		token := a.Lend(id, 10*time.Minute)
+		<-time.After(12 * time.Minute)
+		if _, err := a.Verify(token); !errors.Is(err, identity.ErrExpired) {
+			t.Errorf("after its end: %v", err)
+		}
+		a.Revoke("user:ann")
+		if _, err := a.Verify(token); !errors.Is(err, identity.ErrRevoked) {
+			t.Errorf("after its end, and revoked: %v", err)
+		}
+	})
+}
+
+// A handler that can end its answer well gets a moment for it, and is ended all the same if it doesn't.
+func TestHandlerSaysLastWordsBeforeItIsEnded(t *testing.T) {
+	t.Parallel()
+	for name, heeds := range map[string]bool{"ends by itself": true, "goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := identitytest.New(t)
+				token := a.User("ann")
+				h := identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					last := make(chan struct{})
+					defer identity.BeforeEnd(r.Context(), func() { close(last) })()
+					<-last
+					if err := r.Context().Err(); err != nil {
+						t.Errorf("ended before its last words: %v", err)
+					}
+					said := time.Now()
+					if heeds {
+						return
+					}
+					<-r.Context().Done()
+					if took := time.Since(said); took != time.Second || !errors.Is(context.Cause(r.Context()), identity.ErrRevoked) {
+						t.Errorf("ended after %s by %v", took, context.Cause(r.Context()))
+					}
+				}))
+				a.Revoke("user:bob")
+				time.AfterFunc(time.Minute, func() { a.Revoke("user:ann") })
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("Authorization", "Bearer "+token)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		})
+	}
+}
+
 // verifierFunc is a Verifier.
 type verifierFunc func(token string) (identity.Identity, error)
 

@@ -162,6 +162,8 @@ type claims struct {
 	// Parent and UntilSeconds are of a session in a browser.
 	Parent       string `json:"parent,omitempty"`
 	UntilSeconds int64  `json:"until,omitempty"`
+	// RequestsUntilSeconds is of a token that was lent to its own owner.
+	RequestsUntilSeconds int64 `json:"requests_until,omitempty"`
 	// Limits bound an API token and what it was exchanged for.
 	Limits *Limits `json:"lim,omitempty"`
 	// ClusterUID and Confirmation are of agents.
@@ -185,7 +187,7 @@ func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Iden
 var ErrFinal = errors.New("this token can't be renewed: get one as you got it, with `fairlead login` or from an administrator")
 
 // Lend issues a token for the identity of a verified one that lives for ttl, but no longer than that one, and
-// can't be renewed. A revocation reaches both.
+// can't be renewed. A revocation reaches both. Requests that begin with it end at verified.RequestsUntil: the caller decides on it.
 func (k *KeySet) Lend(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	ttl = min(ttl, time.Until(verified.ExpiresAt))
 	if verified.TokenID == "" || verified.BeganAt.IsZero() || ttl < time.Second {
@@ -252,7 +254,7 @@ func (k *KeySet) Session(verified Identity) (token string, signed Identity, err 
 	if ttl < time.Second {
 		return "", Identity{}, ErrExpired
 	}
-	verified.Final = true // by anything but this
+	verified.Final, verified.RequestsUntil = true, time.Time{} // final by anything but this
 	return k.sign(verified, ttl)
 }
 
@@ -277,6 +279,11 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		until = id.Until.Unix()
 	}
 
+	var requestsUntil int64
+	if !id.RequestsUntil.IsZero() {
+		requestsUntil = id.RequestsUntil.Unix()
+	}
+
 	key := k.signer(now)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key.JWK}, new(jose.SignerOptions).WithType(tokenType))
 	if err != nil {
@@ -298,6 +305,9 @@ func (k *KeySet) sign(id Identity, ttl time.Duration) (token string, signed Iden
 		Lent:         id.Lent,
 		Parent:       id.Parent,
 		UntilSeconds: until,
+
+		RequestsUntilSeconds: requestsUntil,
+
 		Limits:       id.Limits,
 		ClusterUID:   id.ClusterUID,
 		Confirmation: confirmationOf(id.Key),

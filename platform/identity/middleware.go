@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -9,7 +10,7 @@ import (
 )
 
 // Middleware is Interceptor for plain HTTP: it serves next to callers that play one of the roles.
-// A request that outlives its token is ended, too. Errors are a Kubernetes Status for those who
+// A request whose token is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status for those who
 // accept JSON (kubectl prints its message), else text.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 	var running rounds
@@ -25,7 +26,7 @@ func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 		}
 		ctx, g := newGuard(c.context(r.Context()), v, &running, c, http.NewResponseController(w))
 		defer g.stop()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, guardKey{}, g)))
 	})
 }
 

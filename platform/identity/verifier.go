@@ -26,13 +26,13 @@ const (
 	// maxVerified bounds the memory of good signatures, a few hundred bytes each: all agents of a
 	// large fleet and their users.
 	maxVerified = 20_000
-	// sweepEvery is how long a good signature of an expired token may stay in memory.
+	// sweepEvery is how long a good signature of an expired token may stay in memory when no request runs by it.
 	sweepEvery = 10 * time.Minute
 )
 
 // Verifier turns a token into the identity it speaks for, without asking anybody. It is safe for
 // concurrent use and cheap enough to be asked again and again about a running stream. Its errors
-// are ErrInvalid, ErrExpired, ErrRevoked or ErrNotReady.
+// are ErrInvalid, ErrExpired, ErrRevoked or ErrNotReady. A token that is both expired and revoked is ErrRevoked.
 type Verifier interface {
 	Verify(token string) (Identity, error)
 }
@@ -121,9 +121,6 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 	if id.IssuedAt.After(now.Add(leeway)) {
 		return Identity{}, fmt.Errorf("%w: issued in the future", ErrInvalid)
 	}
-	if id.expired(now) {
-		return Identity{}, ErrExpired
-	}
 	if _, revoked := t.tokens[id.TokenID]; revoked {
 		return Identity{}, ErrRevoked
 	}
@@ -134,6 +131,10 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 		if until, ok := t.subjects[id.Subject()]; ok && !id.BeganAt.After(until) {
 			return Identity{}, ErrRevoked
 		}
+	}
+	// At last: requests may outlive their token, but no revocation.
+	if id.expired(now) {
+		return Identity{}, ErrExpired
 	}
 	id.Groups = slices.Clone(id.Groups) // callers own what they get
 	return id, nil
@@ -220,7 +221,7 @@ func (r *keyring) sweep(now time.Time) {
 		return
 	}
 	r.swept = now
-	maps.DeleteFunc(r.verified, func(_ [sha256.Size]byte, id Identity) bool { return id.expired(now) })
+	maps.DeleteFunc(r.verified, func(_ [sha256.Size]byte, id Identity) bool { return !now.Before(id.RequestsEnd().Add(leeway)) })
 }
 
 func (id Identity) expired(now time.Time) bool { return !now.Before(id.ExpiresAt.Add(leeway)) }
@@ -307,6 +308,12 @@ func (c claims) identity() (Identity, error) {
 	}
 	if c.UntilSeconds != 0 {
 		id.Until = time.Unix(c.UntilSeconds, 0).UTC()
+	}
+	if c.RequestsUntilSeconds != 0 {
+		id.RequestsUntil = time.Unix(c.RequestsUntilSeconds, 0).UTC()
+		if !id.Lent || id.RequestsUntil.Sub(id.IssuedAt) > MaxLifetime {
+			return Identity{}, fmt.Errorf("%w: its requests outlive it for too long", ErrInvalid)
+		}
 	}
 	if life := id.ExpiresAt.Sub(id.IssuedAt); life <= 0 || life > MaxLifetime {
 		return Identity{}, fmt.Errorf("%w: lifetime %s", ErrInvalid, life)

@@ -138,6 +138,70 @@ func TestLentTokenIsShortAndFinal(t *testing.T) {
 	}
 }
 
+// What its owner begins with a token that was lent to them goes on until their login ends; what somebody else begins, or anybody with a token of a
+// chosen life, ends with the token.
+func TestRequestsOutliveOnlyTheTokenThatTheirOwnerWasLent(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	bundle, err := r.service(t, identity.ServiceTunnel).identity.GetTrustBundle(t.Context(), &consolev1.GetTrustBundleRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := identity.NewBundleVerifier(identity.BundleFromProto(bundle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified := func(token *consolev1.Token) identity.Identity {
+		t.Helper()
+		id, err := verifier.Verify(token.GetToken())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	lend := func(a api, req *consolev1.RenewTokenRequest) identity.Identity {
+		t.Helper()
+		res, err := a.identity.RenewToken(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verified(res.GetToken())
+	}
+	login, err := verifier.Verify(r.adminToken(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &consolev1.RenewTokenRequest{Lifetime: durationpb.New(10 * time.Second), RequestsOutlive: true}
+	if got := lend(admin, own); got.RequestsEnd().Before(login.ExpiresAt.Add(-time.Minute)) || got.RequestsEnd().After(login.ExpiresAt.Add(time.Minute)) {
+		t.Errorf("its requests end at %s, the login at %s", got.RequestsEnd(), login.ExpiresAt)
+	}
+	if got := lend(admin, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(time.Minute)}); !got.RequestsEnd().Equal(got.ExpiresAt) {
+		t.Errorf("a chosen life: its requests end at %s, it at %s", got.RequestsEnd(), got.ExpiresAt)
+	}
+	made, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "bob", Lifetime: durationpb.New(10 * time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob := verified(made.GetToken())
+	if !bob.RequestsEnd().Equal(bob.ExpiresAt) {
+		t.Errorf("made for somebody: its requests end at %s, it at %s", bob.RequestsEnd(), bob.ExpiresAt)
+	}
+	if got := lend(r.as(t, made.GetToken().GetToken()), own); got.RequestsEnd().After(bob.ExpiresAt) {
+		t.Errorf("lent of what was made for somebody: its requests end at %s, that at %s", got.RequestsEnd(), bob.ExpiresAt)
+	}
+	lasting, err := admin.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lend(r.as(t, lasting.GetToken()), own); got.RequestsEnd().After(time.Now().Add(identity.UserLifetime + time.Minute)) {
+		t.Errorf("lent of an API token: its requests end at %s", got.RequestsEnd())
+	}
+	if _, err := admin.identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{RequestsOutlive: true}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a renewal whose requests outlive it: %v", err)
+	}
+}
+
 func TestUserTokenHasItsGroups(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

@@ -68,6 +68,7 @@ type console struct {
 	mu       sync.Mutex // guards what follows
 	clusters []string
 	grants   []*consolev1.Grant
+	revoked  []identity.Revocation
 	events   []*consolev1.AuditEvent
 	uses     []*consolev1.AgentTokenUse
 	away     bool          // no events are taken in
@@ -92,7 +93,16 @@ func (c *console) ExchangeHubSecret(context.Context, *consolev1.ExchangeHubSecre
 }
 
 func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
-	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return identity.Bundle{Keys: c.keys.PublicJWKS(), Revocations: slices.Clone(c.revoked), IssuedAt: time.Now()}.Proto(), nil
+}
+
+// revoke makes the tokens of a subject invalid as soon as the tunnel hears of it.
+func (c *console) revoke(subject string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revoked = append(c.revoked, identity.Revocation{Subject: subject, At: time.Now()})
 }
 
 // Watch sends the whole catalog again after each change.

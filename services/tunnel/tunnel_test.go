@@ -341,6 +341,30 @@ func TestWatchShowsEachEventAtOnce(t *testing.T) {
 	}
 }
 
+// Its reader sees whole events and then the end, and comes again by itself.
+func TestWatchEndsBetweenTwoEventsWhenItsTokenIsRevoked(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "edge-1")
+	half := make(chan struct{})
+	h.connect("edge-1", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{\"type\":\"ADDED\"}\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		close(half)
+	})
+	resp, err := h.client().Do(h.request("GET", "/clusters/edge-1/api/v1/pods?watch=true", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	h.revoke("user:alice")
+	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "{\"type\":\"ADDED\"}\n" {
+		t.Errorf("end of the watch: %q, %v", b, err)
+	}
+	<-half // the cluster's end is over, too
+}
+
 func TestCancelReachesTheCluster(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")

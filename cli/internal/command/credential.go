@@ -16,8 +16,8 @@ import (
 const (
 	credentialVerb    = "kubectl-credential" //nolint:gosec // an API, no secret
 	credentialVersion = "client.authentication.k8s.io/v1"
-	// credentialLifetime is how long a token lives that is handed to kubectl; credentialMargin before its end
-	// kubectl asks for another.
+	// credentialLifetime is how long a token lives that is handed to kubectl, unless the kubeconfig says otherwise. kubectl asks for another one
+	// credentialMargin before its end, or a fifth of its life.
 	credentialLifetime, credentialMargin = 10 * time.Minute, time.Minute
 )
 
@@ -35,30 +35,33 @@ type credentialStatus struct {
 
 // kubectlCredential is run by clients of kubeconfigs, not by people.
 func (a *app) kubectlCredential() *cobra.Command {
-	return &cobra.Command{
+	var lifetime time.Duration
+	cmd := &cobra.Command{
 		Use:    credentialVerb,
 		Short:  "Give kubectl a token, as kubeconfigs of this command ask for it",
 		Hidden: true,
 		Args:   wants(0, 0),
-		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			token, until, err := a.credential(ctx, h)
-			if err != nil {
-				return err
-			}
-			text, err := json.Marshal(execCredential{credentialVersion, "ExecCredential", credentialStatus{until.UTC().Format(time.RFC3339), token}})
-			if err != nil {
-				return err
-			}
-			return a.printf("%s\n", text)
-		}),
 	}
+	cmd.Flags().DurationVar(&lifetime, "lifetime", credentialLifetime, "how long the token is good, from 10s to 12h")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		token, until, err := a.credential(ctx, h, lifetime)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(execCredential{credentialVersion, "ExecCredential", credentialStatus{until.UTC().Format(time.RFC3339), token}})
+		if err != nil {
+			return err
+		}
+		return a.printf("%s\n", text)
+	})
+	return cmd
 }
 
-// credential is a token to hand on, and until when it should be used.
-func (a *app) credential(ctx context.Context, h *hub.Hub) (string, time.Time, error) {
+// credential is a token to hand on, and until when it should be used. Requests that begin with it run until the login ends.
+func (a *app) credential(ctx context.Context, h *hub.Hub, lifetime time.Duration) (string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(credentialLifetime)})
+	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lifetime), RequestsOutlive: true})
 	if connect.CodeOf(err) == connect.CodeUnavailable && a.Now().Before(h.Context.Expires) {
 		// Clusters are reached with the console down, too; then with the token that is there.
 		return h.Context.Token, a.Now().Add(credentialMargin), nil
@@ -66,5 +69,5 @@ func (a *app) credential(ctx context.Context, h *hub.Hub) (string, time.Time, er
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return res.GetToken().GetToken(), res.GetToken().GetExpireTime().AsTime().Add(-credentialMargin), nil
+	return res.GetToken().GetToken(), res.GetToken().GetExpireTime().AsTime().Add(-min(credentialMargin, lifetime/5)), nil
 }

@@ -95,7 +95,7 @@ func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lentFor)})
+	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lentFor), RequestsOutlive: true})
 	if code := connect.CodeOf(err); err != nil && code == connect.CodeUnauthenticated {
 		return nil, err
 	} else if err != nil {

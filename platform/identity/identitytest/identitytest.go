@@ -83,6 +83,36 @@ func (a *Authority) Admin() string {
 	return a.User("admin", identity.AdminsGroup)
 }
 
+// Verified is who a token speaks for.
+func (a *Authority) Verified(token string) identity.Identity {
+	a.t.Helper()
+	id, err := a.Verify(token)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return id
+}
+
+// Lend returns a token that is lent from a verified one.
+func (a *Authority) Lend(verified identity.Identity, ttl time.Duration) string {
+	a.t.Helper()
+	token, _, err := a.keys.Lend(verified, ttl)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return token
+}
+
+// Session returns the token of a session in a browser that a verified token began.
+func (a *Authority) Session(verified identity.Identity) string {
+	a.t.Helper()
+	token, _, err := a.keys.Session(verified)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return token
+}
+
 // VerifyProof implements identity.ProofVerifier. Tokens of agents that are bound to no key are good here: tests of what agents may do have no use
 // for keys.
 func (a *Authority) VerifyProof(id identity.Identity, token, proof string) error {

@@ -482,9 +482,12 @@ type RenewTokenRequest struct {
 	// browser. Unset: one like the caller's.
 	Lifetime *durationpb.Duration `protobuf:"bytes,1,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// Of an agent: the key that its token is bound to, or is to be bound to from now on if it is bound to none yet.
-	Key           *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Key *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// With lifetime: requests that begin with the token, such as watches and shells, run until the caller's own token ends, and not only until the end
+	// of the one that is made. For the caller's own tools, such as the credential helper of a kubeconfig. A revocation ends them all the same.
+	RequestsOutlive bool `protobuf:"varint,3,opt,name=requests_outlive,json=requestsOutlive,proto3" json:"requests_outlive,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RenewTokenRequest) Reset() {
@@ -529,6 +532,13 @@ func (x *RenewTokenRequest) GetKey() *AgentKey {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *RenewTokenRequest) GetRequestsOutlive() bool {
+	if x != nil {
+		return x.RequestsOutlive
+	}
+	return false
 }
 
 type RenewTokenResponse struct {
@@ -1220,11 +1230,13 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\x13JoinClusterResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12<\n" +
-	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\x8d\x01\n" +
+	"\tendpoints\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\xb8\x01\n" +
 	"\x11RenewTokenRequest\x12G\n" +
 	"\blifetime\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x04\b\xc0\xd1\x022\x02\b<R\blifetime\x12/\n" +
-	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\"\x84\x01\n" +
+	"\"\x04\b\xc0\xd1\x022\x02\b\n" +
+	"R\blifetime\x12/\n" +
+	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\x12)\n" +
+	"\x10requests_outlive\x18\x03 \x01(\bR\x0frequestsOutlive\"\x84\x01\n" +
 	"\x12RenewTokenResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +
 	"\tendpoints\x18\x02 \x01(\v2\x1e.fairlead.console.v1.EndpointsR\tendpoints\"\xac\x01\n" +

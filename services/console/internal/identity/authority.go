@@ -441,10 +441,17 @@ func shorter(ttl time.Duration) time.Duration {
 	return min(ttl, identity.UserLifetime)
 }
 
-// Renew gives a fresh token to the owner of a valid one; with a ttl, one to be handed on. It asks the database: a token that another
+// Loan is how a token is lent. The zero value: none is.
+type Loan struct {
+	Lifetime time.Duration
+	// RequestsOutlive lets requests that begin with the lent token run until the caller's own token ends.
+	RequestsOutlive bool
+}
+
+// Renew gives a fresh token to the owner of a valid one; with a loan, one to be handed on. It asks the database: a token that another
 // console revoked a moment ago must not become a new one. (One that is revoked between the question and
 // the answer does, and is revoked with it.)
-func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {
+func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if !id.Until.IsZero() {
 		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.
 		return Token{}, refuse(Invalid, "a session in a browser hands no tokens on: run `fairlead login`")
@@ -453,8 +460,11 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, ttl time.Du
 	if err != nil {
 		return Token{}, err
 	}
-	if ttl > 0 {
-		return a.lend(ctx, id, ttl)
+	if loan.Lifetime > 0 {
+		return a.lend(ctx, id, loan)
+	}
+	if loan.RequestsOutlive {
+		return Token{}, refuse(Invalid, "requests_outlive: it is about a token that is lent: give its lifetime, too")
 	}
 	token, err := issued(a.signer().Renew(id, life))
 	if errors.Is(err, identity.ErrFinal) {
@@ -497,11 +507,23 @@ func (a *Authority) covered(ctx context.Context, v store.View, id identity.Ident
 	return nil
 }
 
-func (a *Authority) lend(ctx context.Context, id identity.Identity, ttl time.Duration) (Token, error) {
+func (a *Authority) lend(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if id.Kind != identity.KindUser {
 		return Token{}, refuse(Invalid, "lifetime: only people hand tokens on")
 	}
-	ttl = shorter(ttl)
+	ttl := shorter(loan.Lifetime)
+	// What was lent with a life of its own, or to somebody else, gives no more than that life.
+	until := id.RequestsUntil
+	if until.IsZero() {
+		until = id.ExpiresAt
+	}
+	id.RequestsUntil = time.Time{}
+	if most := a.now().Add(identity.UserLifetime); loan.RequestsOutlive {
+		id.RequestsUntil = until
+		if until.After(most) { // an API token may live for a year
+			id.RequestsUntil = most
+		}
+	}
 	var token Token
 	var err error
 	if id.Parent == id.TokenID { // an API token as it is

@@ -42,9 +42,8 @@ func (a *Authority) EndSession(ctx context.Context, id identity.Identity) error 
 		return refuse(Invalid, "this is no session in a browser: who logs out sends the session's cookie")
 	}
 	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
-		// Not for as long as other revocations: none of the session's tokens lives longer.
-		now := tx.Now()
-		return tx.Revoke(ctx, store.Revocation{TokenID: id.TokenID, Time: now, Expire: now.Add(identity.SessionLifetime + time.Hour)})
+		// Not for as long as other revocations: no request by the session's tokens runs longer.
+		return tx.Revoke(ctx, store.Revocation{TokenID: id.TokenID, Time: tx.Now(), Expire: id.Until.Add(time.Hour)})
 	})
 	if err != nil {
 		return err

@@ -53,7 +53,11 @@ func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRe
 		return nil, s.fail(ctx, err)
 	}
 	if lifetime := req.GetLifetime().AsDuration(); lifetime > 0 {
-		s.tellToken(ctx, token, "token.lend", "until "+token.Identity.ExpiresAt.Format(time.RFC3339))
+		reason := "until " + token.Identity.ExpiresAt.Format(time.RFC3339)
+		if req.GetRequestsOutlive() {
+			reason += ", its requests until " + token.Identity.RequestsEnd().Format(time.RFC3339)
+		}
+		s.tellToken(ctx, token, "token.lend", reason)
 	} else {
 		s.tellToken(ctx, token, "token.renew", "until "+token.Identity.ExpiresAt.Format(time.RFC3339))
 	}
@@ -64,10 +68,10 @@ var errNotProved = errors.New("key: its signature does not show that the caller 
 
 // renew renews a token; that of an agent with a key as the next of its line.
 func (s *identities) renew(ctx context.Context, caller platform.Identity, req *consolev1.RenewTokenRequest) (identity.Token, error) {
-	lifetime := req.GetLifetime().AsDuration()
+	loan := identity.Loan{Lifetime: req.GetLifetime().AsDuration(), RequestsOutlive: req.GetRequestsOutlive()}
 	switch {
-	case caller.Kind != platform.KindAgent || lifetime > 0 || req.GetKey() == nil && (caller.Key == "" || s.Authority.Unbound):
-		return s.Authority.Renew(ctx, caller, lifetime)
+	case caller.Kind != platform.KindAgent || loan != (identity.Loan{}) || req.GetKey() == nil && (caller.Key == "" || s.Authority.Unbound):
+		return s.Authority.Renew(ctx, caller, loan)
 	case req.GetKey() == nil:
 		return identity.Token{}, connect.NewError(connect.CodeInvalidArgument, errors.New("key: a token that is bound to a key is renewed with it"))
 	}

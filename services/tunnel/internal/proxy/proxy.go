@@ -211,6 +211,7 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 			resp.Body = watch
 			defer x.drain.add(watch)()
 			defer watch.endOn(x.gone)()
+			defer identity.BeforeEnd(r.Context(), watch.end)()
 		}
 	}
 	x.received, err = x.copier.Copy(w, resp)

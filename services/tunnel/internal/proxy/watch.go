@@ -61,7 +61,7 @@ func (w *watch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end ends the watch: at once if its reader has seen whole events only.
+// end ends the watch: at once if its reader has seen whole events only. It does not wait.
 func (w *watch) end() {
 	w.mu.Lock()
 	w.ending = true
