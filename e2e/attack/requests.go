@@ -51,7 +51,7 @@ func requests() (attacks []Attack) {
 		{name: "an eviction as a viewer", line: "POST " + pods + "/eviction", body: `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x"}}`, codes: []int{403}},
 		{name: "a binding of cluster-admin as a viewer", line: "POST " + cluster + "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`, codes: []int{403}},
 		{name: "impersonation of system:masters", cve: "CVE-2021-31999", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n", codes: []int{400, 403}},
-		{name: "impersonation without a user", cve: "CVE-2023-48312", line: "GET " + cluster + "/api/v1/namespaces/victim/configmaps", fields: "Impersonate-Group: system:masters\r\nImpersonate-Uid: 0\r\nImpersonate-Extra-Scopes: x\r\n", served: true, codes: []int{400, 403}},
+		{name: "impersonation without a user", cve: "CVE-2023-48312", line: "GET " + cluster + "/api/v1/namespaces/victim/configmaps", fields: "Impersonate-Group: system:masters\r\nImpersonate-Uid: 0\r\nImpersonate-Extra-Scopes: x\r\n", codes: []int{400, 403}},
 		{name: "impersonation named by Connection", cve: "CVE-2021-31999", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "Impersonate-User: system:admin\r\nConnection: Impersonate-User, Authorization\r\n", codes: []int{400, 401, 403}},
 		{name: "impersonation with an underscore", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "Impersonate_User: system:admin\r\nImpersonate_Group: system:masters\r\n", codes: []int{400, 403}},
 		{name: "fields of an authenticating proxy", cve: "CVE-2026-20896", line: "GET " + cluster + "/api/v1/namespaces/victim/secrets", fields: "X-Remote-User: ada\r\nX-Remote-Group: system:masters\r\nX-Remote-Extra-Scopes: x\r\n", codes: []int{400, 403}},
@@ -88,10 +88,7 @@ func requests() (attacks []Attack) {
 			if err != nil {
 				return "", err
 			}
-			if err := silentOf(a.Body, "system:admin", "system:masters"); err != nil {
-				return a.String(), err
-			}
-			return a.want(http.StatusForbidden, http.StatusBadRequest, http.StatusCreated) // as themselves
+			return a.want(http.StatusForbidden, http.StatusBadRequest)
 		}},
 		Attack{Name: "agent's token at the tunnel as a person", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.noPerson(ctx, t.evil.token)

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,6 +18,7 @@ type attack struct {
 	// as often as the attack has whole requests.
 	refused bool
 	most    int
+	as      string // whom the API server is to take them for; empty: the person
 }
 
 const head = "Host: hub\r\nAuthorization: Bearer TOKEN\r\n"
@@ -95,9 +97,17 @@ func targets() []attack {
 	} {
 		attacks = append(attacks, attack{name: "path " + strings.ReplaceAll(path, "/", "|"), raw: request("GET " + path + "?MARK"), refused: true})
 	}
+	// What asks for impersonation is carried, or it is refused. It is never dropped.
+	attacks = append(attacks, attack{name: "header impersonate-user: evil", raw: request("GET /clusters/edge/api/v1/namespaces?MARK", "impersonate-user: evil\r\n"), most: 1, as: "evil"})
 	for _, header := range []string{
-		"Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n", "impersonate-user: evil\r\n", "Impersonate_User: evil\r\n",
-		"Impersonate-Group: system:masters\r\n", "Impersonate-Uid: 0\r\n", "Impersonate-Extra-Scopes: evil\r\n",
+		"Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n", "Impersonate-Group: system:masters\r\n", "Impersonate-Uid: 0\r\n",
+		"Impersonate-Extra-Scopes: evil\r\n", "Impersonate-User: evil\r\nImpersonate-User: system:admin\r\n", "Impersonate-User: system:node:edge\r\n",
+	} {
+		name, _, _ := strings.Cut(header, "\r\n")
+		attacks = append(attacks, attack{name: "refused header " + name, raw: request("GET /clusters/edge/api/v1/namespaces?MARK", header), refused: true})
+	}
+	for _, header := range []string{
+		"Impersonate_User: evil\r\n", // nginx drops it, and no API server knows it
 		"Connection: Impersonate-User, Impersonate-Group, Authorization\r\n", "Connection: keep-alive, X-Fairlead\r\nX-Fairlead: x\r\n",
 		"X-Remote-User: evil\r\nX-Remote-Group: system:masters\r\n", "Fairlead-User: eyJuYW1lIjoiZXZpbCJ9\r\n", "Fairlead-Relay: 1\r\n",
 		"X-Forwarded-Client-Cert: CN=evil\r\n", "Cookie: token=evil\r\n", "X-Original-URL: /api/v1/secrets\r\nX-Rewrite-URL: /api/v1/secrets\r\n",
@@ -129,7 +139,7 @@ func TestAttacksWithRawBytes(t *testing.T) {
 					t.Errorf("the API server got %d requests: %+v\nanswers: %v %.1000s", len(seen), seen, codes, bodies)
 				}
 				for _, e := range seen {
-					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != who[1] || slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
+					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != cmp.Or(a.as, who[1]) || slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
 						t.Errorf("the API server takes it for one of %+v", e.ImpersonatedUser)
 					}
 				}

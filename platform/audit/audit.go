@@ -50,6 +50,8 @@ type Event struct {
 	TraceID  string
 	Remote   string
 	Reason   string
+	// Impersonated is whom the actor passed off as at a Kubernetes API, or tried to; nil: nobody.
+	Impersonated *Actor
 	// Request is the same in all events of one request; empty: there is only one.
 	Request string
 }
@@ -74,18 +76,25 @@ func NewID() string {
 
 // Proto is the event as the console takes it: one that it refused would never get there.
 func (e Event) Proto() *consolev1.AuditEvent {
-	groups := make([]string, 0, min(len(e.Actor.Groups), identity.MaxGroups))
-	for _, g := range e.Actor.Groups[:cap(groups)] {
-		groups = append(groups, clip(g, 253))
-	}
-	return &consolev1.AuditEvent{
-		Id: e.ID, Time: timestamppb.New(e.Time), Action: e.Action,
-		Actor:   &consolev1.AuditActor{Kind: string(e.Actor.Kind), Name: clip(e.Actor.Name, 253), Groups: groups},
+	event := &consolev1.AuditEvent{
+		Id: e.ID, Time: timestamppb.New(e.Time), Action: e.Action, Actor: e.Actor.proto(),
 		Cluster: clip(e.Cluster, 63), Resource: clip(e.Resource, 1024), Namespace: clip(e.Namespace, 253), Name: clip(e.Name, 253),
 		Verb: clip(e.Verb, 64), Code: int32(min(max(e.Code, 0), 999)),
 		BytesSent: e.Sent, BytesReceived: e.Received, Duration: durationpb.New(e.Duration),
 		TraceId: clip(e.TraceID, 32), Remote: clip(e.Remote, 253), Reason: clip(e.Reason, 2048), Request: clip(e.Request, 64),
 	}
+	if e.Impersonated != nil {
+		event.Impersonated = e.Impersonated.proto()
+	}
+	return event
+}
+
+func (a Actor) proto() *consolev1.AuditActor {
+	groups := make([]string, 0, min(len(a.Groups), identity.MaxGroups))
+	for _, g := range a.Groups[:cap(groups)] {
+		groups = append(groups, clip(g, 253))
+	}
+	return &consolev1.AuditActor{Kind: string(a.Kind), Name: clip(a.Name, 253), Groups: groups}
 }
 
 // clip makes a text that a database and a terminal take, of so many characters at most.

@@ -24,6 +24,11 @@ type Policy struct {
 	// Groups are the only ones that people are impersonated with, as the cluster knows them (with GroupPrefix), if there are any. A person's other groups
 	// are dropped.
 	Groups []string
+	// NoImpersonation lets nobody pass off as somebody else (kubectl --as), whatever the API server says of them.
+	NoImpersonation bool
+	// ImpersonatedUsers and ImpersonatedGroups are the only ones that people may pass off as, if there are any; else those of Users and Groups. A group is
+	// called as the cluster calls it.
+	ImpersonatedUsers, ImpersonatedGroups []string
 	// ReadOnly lets nobody change anything, nor get into pods, nodes and services, nor reach secrets.
 	ReadOnly bool
 	// Namespaces are the only ones that may be looked into, if there are any; nothing besides namespaces then,

@@ -28,6 +28,7 @@ type proxy struct {
 	tracer    trace.Tracer
 	log       *slog.Logger
 	copier    muxhttp.Copier
+	reviews   reviews
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +36,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refused := p.check(caller, r); refused != nil {
 		kubehttp.WriteError(w, refused)
 		return
+	}
+	if caller.As != nil {
+		if refused := p.mayImpersonate(r.Context(), caller); refused != nil {
+			kubehttp.WriteError(w, refused)
+			return
+		}
 	}
 	traced, span := telemetry.Of(r.Context(), caller.TraceParent, p.tracer, "agent.request")
 	defer span.End()
@@ -106,17 +113,7 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 		header["Connection"], header["Upgrade"] = []string{"Upgrade"}, protocols
 	}
 	kubehttp.StripRequest(r.Trailer)
-	header.Set("Impersonate-User", caller.User)
-	for _, g := range caller.Groups {
-		if p.policy.passes(g) {
-			header.Add("Impersonate-Group", p.policy.group(g))
-		}
-	}
-	for k, values := range caller.Extra {
-		for _, v := range values {
-			header.Add("Impersonate-Extra-"+url.PathEscape(k), v)
-		}
-	}
+	p.policy.impersonate(header, caller)
 	if header["Accept-Encoding"] == nil {
 		header.Set("Accept-Encoding", "identity") // else the transport would ask for gzip and change the bytes
 	}
@@ -177,7 +174,11 @@ func (p Policy) checkCaller(c muxhttp.Caller) error {
 			return err
 		}
 	}
-	for k, values := range c.Extra {
+	return checkExtra(c.Extra)
+}
+
+func checkExtra(extra map[string][]string) error {
+	for k, values := range extra {
 		for _, v := range append([]string{k}, values...) {
 			if k == "" || !plain(v) {
 				return errors.New("it has extra information that no header can carry")

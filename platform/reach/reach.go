@@ -201,7 +201,7 @@ func (k *slot) dial(ctx context.Context, carrier string, log *slog.Logger) (*mux
 		cancel()
 		return nil, nil, err
 	}
-	session, err := mux.NewAcceptor(line, map[string]string{"version": k.cfg.Version})
+	session, err := mux.NewAcceptor(line, map[string]string{"version": k.cfg.Version, muxhttp.Impersonation: "yes"})
 	if err != nil {
 		_ = line.Close()
 		release()

@@ -400,6 +400,12 @@ func (h *hub) connect(cluster string, api http.HandlerFunc) *agent {
 
 func (h *hub) dial(at, token string, api http.HandlerFunc) *agent {
 	h.t.Helper()
+	return h.dialAs(map[string]string{"version": "v-test", muxhttp.Impersonation: "yes"}, at, token, api)
+}
+
+// dialAs opens the session of an agent that says these things of itself.
+func (h *hub) dialAs(properties map[string]string, at, token string, api http.HandlerFunc) *agent {
+	h.t.Helper()
 	hc, err := client.New(client.Config{CAPEM: h.ca})
 	if err != nil {
 		h.t.Fatal(err)
@@ -411,7 +417,7 @@ func (h *hub) dial(at, token string, api http.HandlerFunc) *agent {
 		h.t.Fatal(err)
 	}
 	a := &agent{done: make(chan error, 1), kill: cancel}
-	if a.session, err = mux.NewAcceptor(&carrier{stream, cancel}, map[string]string{"version": "v-test"}); err != nil {
+	if a.session, err = mux.NewAcceptor(&carrier{stream, cancel}, properties); err != nil {
 		h.t.Fatal(err)
 	}
 	var running sync.WaitGroup

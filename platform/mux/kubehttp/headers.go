@@ -78,6 +78,18 @@ func (b *beginning) of(name string) []byte {
 	return b[:n]
 }
 
+// Impersonates says whether a request header field asks to pass off as somebody else, in whatever spelling. An API server knows some of them.
+func Impersonates(name string) bool {
+	var room beginning
+	begin := room.of(name)
+	for i, c := range begin {
+		if c == '_' {
+			begin[i] = '-'
+		}
+	}
+	return strings.HasPrefix(string(begin), "impersonate-")
+}
+
 // isForbidden says whether with that request header field a client could pass for somebody else: at the API server, at a
 // proxy before it, or at what it proxies to.
 func isForbidden(name string) bool {

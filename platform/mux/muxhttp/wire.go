@@ -18,7 +18,8 @@ const (
 	maxFields = 1000 // header fields; browsers and kubectl send dozens
 	maxGroups = 1000
 	maxMethod = 64
-	maxTarget = 64 << 10 // a LIST with long label selectors fits, as in the hub's listener
+	// MaxTarget bounds path and query together, in bytes: a LIST with long label selectors fits.
+	MaxTarget = 64 << 10
 
 	usualHead = 512 // bytes; room for most
 )
@@ -29,6 +30,13 @@ const contentLength = "Content-Length"
 // one is the same, with 101 as its response.
 const kindHTTP = 1
 
+// kindHTTPAs is kindHTTP with Caller.As. It is a kind of its own so that an agent that knows nothing of it refuses the stream, and does not run
+// the request with the rights of the caller.
+const kindHTTPAs = 2
+
+// Impersonation is the property of an agent's HELLO that says that it takes Caller.As.
+const Impersonation = "impersonation"
+
 // Caller is who asks, as the hub has verified it. It travels in the OPEN frame.
 type Caller struct {
 	User   string
@@ -36,6 +44,15 @@ type Caller struct {
 	Extra  map[string][]string
 	// TraceParent continues the hub's trace (W3C); it may be empty.
 	TraceParent string
+	// As is whom the caller asks to pass off as (kubectl --as); nil: nobody. The agent has to see to it that the caller may.
+	As *Impersonated
+}
+
+// Impersonated is somebody that a caller asks to pass off as: a user, or a service account by the name that it has as a user.
+type Impersonated struct {
+	User, UID string
+	Groups    []string
+	Extra     map[string][]string
 }
 
 type requestHead struct {
@@ -57,38 +74,44 @@ var errHead = errors.New("malformed head")
 
 // encode appends the caller to b.
 func (c Caller) encode(b []byte) []byte {
-	b = append(b, kindHTTP)
+	if c.As == nil {
+		b = append(b, kindHTTP)
+	} else {
+		b = append(b, kindHTTPAs)
+	}
 	b = appendString(b, c.User)
 	b = appendStrings(b, c.Groups)
-	b = binary.AppendUvarint(b, uint64(len(c.Extra)))
-	for _, k := range slices.Sorted(maps.Keys(c.Extra)) {
-		b = appendStrings(appendString(b, k), c.Extra[k])
+	b = appendExtra(b, c.Extra)
+	b = appendString(b, c.TraceParent)
+	if c.As == nil {
+		return b
 	}
-	return appendString(b, c.TraceParent)
+	b = appendString(appendString(b, c.As.User), c.As.UID)
+	return appendExtra(appendStrings(b, c.As.Groups), c.As.Extra)
+}
+
+func appendExtra(b []byte, extra map[string][]string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(extra)))
+	for _, k := range slices.Sorted(maps.Keys(extra)) {
+		b = appendStrings(appendString(b, k), extra[k])
+	}
+	return b
 }
 
 func decodeCaller(p []byte) (Caller, error) {
 	d := newDecoder(p)
 	var c Caller
-	if d.byte() != kindHTTP {
+	kind := d.byte()
+	if kind != kindHTTP && kind != kindHTTPAs {
 		return c, fmt.Errorf("%w: stream is not an HTTP request", errHead)
 	}
 	c.User = d.text()
 	c.Groups = d.texts(maxGroups)
-	if n := d.count(maxFields); n > 0 {
-		c.Extra = make(map[string][]string)
-		for range n {
-			k := d.text()
-			if _, twice := c.Extra[k]; twice {
-				d.fail("extra given twice")
-			}
-			c.Extra[k] = d.texts(maxFields)
-			if d.err != nil {
-				break
-			}
-		}
-	}
+	c.Extra = d.extra()
 	c.TraceParent = d.text()
+	if kind == kindHTTPAs {
+		c.As = &Impersonated{User: d.text(), UID: d.text(), Groups: d.texts(maxGroups), Extra: d.extra()}
+	}
 	return c, d.end()
 }
 
@@ -108,7 +131,7 @@ func decodeRequest(p []byte) (requestHead, error) {
 	switch {
 	case !httpguts.ValidHeaderFieldName(h.method) || len(h.method) > maxMethod || h.method == http.MethodConnect:
 		d.fail("method")
-	case len(h.target) > maxTarget || !strings.HasPrefix(h.target, "/") || strings.ContainsFunc(h.target, notInTarget):
+	case len(h.target) > MaxTarget || !strings.HasPrefix(h.target, "/") || strings.ContainsFunc(h.target, notInTarget):
 		d.fail("target")
 	}
 	return h, d.end()
@@ -239,6 +262,26 @@ func (d *decoder) uvarint() uint64 {
 	}
 	d.rest = d.rest[n:]
 	return v
+}
+
+// extra reads keys with their values; nil: there are none.
+func (d *decoder) extra() map[string][]string {
+	n := d.count(maxFields)
+	if n == 0 {
+		return nil
+	}
+	extra := make(map[string][]string)
+	for range n {
+		k := d.text()
+		if _, twice := extra[k]; twice {
+			d.fail("extra given twice")
+		}
+		extra[k] = d.texts(maxFields)
+		if d.err != nil {
+			break
+		}
+	}
+	return extra
 }
 
 func (d *decoder) length() int64 {

@@ -10,6 +10,7 @@ import (
 
 func FuzzDecodeCaller(f *testing.F) {
 	f.Add(Caller{User: "alice", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}}, TraceParent: "00"}.encode(nil))
+	f.Add(Caller{User: "alice", As: &Impersonated{User: "bob", UID: "1", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}}}}.encode(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		c, err := decodeCaller(p)
 		if err != nil {

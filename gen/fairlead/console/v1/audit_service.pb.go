@@ -60,8 +60,10 @@ type AuditEvent struct {
 	Recorder string `protobuf:"bytes,18,opt,name=recorder,proto3" json:"recorder,omitempty"`
 	// Output only: of a change of the catalog, the resource before and after it as JSON without output-only fields;
 	// secret values are masked. Empty: there was none. Of more than 64 KiB only what changed is kept.
-	Before        string `protobuf:"bytes,19,opt,name=before,proto3" json:"before,omitempty"`
-	After         string `protobuf:"bytes,20,opt,name=after,proto3" json:"after,omitempty"`
+	Before string `protobuf:"bytes,19,opt,name=before,proto3" json:"before,omitempty"`
+	After  string `protobuf:"bytes,20,opt,name=after,proto3" json:"after,omitempty"`
+	// Of a request to a Kubernetes API: whom the actor passed off as, or tried to (kubectl --as), with the groups that were asked for.
+	Impersonated  *AuditActor `protobuf:"bytes,21,opt,name=impersonated,proto3" json:"impersonated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +236,13 @@ func (x *AuditEvent) GetAfter() string {
 		return x.After
 	}
 	return ""
+}
+
+func (x *AuditEvent) GetImpersonated() *AuditActor {
+	if x != nil {
+		return x.Impersonated
+	}
+	return nil
 }
 
 // AuditActor is who did it.
@@ -685,7 +694,7 @@ var File_fairlead_console_v1_audit_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/audit_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x06\n" +
+	"'fairlead/console/v1/audit_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x06\n" +
 	"\n" +
 	"AuditEvent\x12)\n" +
 	"\x02id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^[0-9a-z-]{16,64}$R\x02id\x126\n" +
@@ -709,7 +718,8 @@ const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"\arequest\x18\x11 \x01(\tB\a\xbaH\x04r\x02\x18@R\arequest\x12\x1a\n" +
 	"\brecorder\x18\x12 \x01(\tR\brecorder\x12\x16\n" +
 	"\x06before\x18\x13 \x01(\tR\x06before\x12\x14\n" +
-	"\x05after\x18\x14 \x01(\tR\x05after\"\x86\x01\n" +
+	"\x05after\x18\x14 \x01(\tR\x05after\x12C\n" +
+	"\fimpersonated\x18\x15 \x01(\v2\x1f.fairlead.console.v1.AuditActorR\fimpersonated\"\x86\x01\n" +
 	"\n" +
 	"AuditActor\x121\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18R\x00R\x04userR\x05agentR\aserviceR\x04kind\x12\x1c\n" +
@@ -776,23 +786,24 @@ var file_fairlead_console_v1_audit_service_proto_depIdxs = []int32{
 	9,  // 0: fairlead.console.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
 	1,  // 1: fairlead.console.v1.AuditEvent.actor:type_name -> fairlead.console.v1.AuditActor
 	10, // 2: fairlead.console.v1.AuditEvent.duration:type_name -> google.protobuf.Duration
-	0,  // 3: fairlead.console.v1.RecordAuditEventsRequest.events:type_name -> fairlead.console.v1.AuditEvent
-	9,  // 4: fairlead.console.v1.AuditFilter.since:type_name -> google.protobuf.Timestamp
-	4,  // 5: fairlead.console.v1.ListAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
-	0,  // 6: fairlead.console.v1.ListAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
-	4,  // 7: fairlead.console.v1.WatchAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
-	0,  // 8: fairlead.console.v1.WatchAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
-	2,  // 9: fairlead.console.v1.AuditService.RecordAuditEvents:input_type -> fairlead.console.v1.RecordAuditEventsRequest
-	5,  // 10: fairlead.console.v1.AuditService.ListAuditEvents:input_type -> fairlead.console.v1.ListAuditEventsRequest
-	7,  // 11: fairlead.console.v1.AuditService.WatchAuditEvents:input_type -> fairlead.console.v1.WatchAuditEventsRequest
-	3,  // 12: fairlead.console.v1.AuditService.RecordAuditEvents:output_type -> fairlead.console.v1.RecordAuditEventsResponse
-	6,  // 13: fairlead.console.v1.AuditService.ListAuditEvents:output_type -> fairlead.console.v1.ListAuditEventsResponse
-	8,  // 14: fairlead.console.v1.AuditService.WatchAuditEvents:output_type -> fairlead.console.v1.WatchAuditEventsResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	1,  // 3: fairlead.console.v1.AuditEvent.impersonated:type_name -> fairlead.console.v1.AuditActor
+	0,  // 4: fairlead.console.v1.RecordAuditEventsRequest.events:type_name -> fairlead.console.v1.AuditEvent
+	9,  // 5: fairlead.console.v1.AuditFilter.since:type_name -> google.protobuf.Timestamp
+	4,  // 6: fairlead.console.v1.ListAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
+	0,  // 7: fairlead.console.v1.ListAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
+	4,  // 8: fairlead.console.v1.WatchAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
+	0,  // 9: fairlead.console.v1.WatchAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
+	2,  // 10: fairlead.console.v1.AuditService.RecordAuditEvents:input_type -> fairlead.console.v1.RecordAuditEventsRequest
+	5,  // 11: fairlead.console.v1.AuditService.ListAuditEvents:input_type -> fairlead.console.v1.ListAuditEventsRequest
+	7,  // 12: fairlead.console.v1.AuditService.WatchAuditEvents:input_type -> fairlead.console.v1.WatchAuditEventsRequest
+	3,  // 13: fairlead.console.v1.AuditService.RecordAuditEvents:output_type -> fairlead.console.v1.RecordAuditEventsResponse
+	6,  // 14: fairlead.console.v1.AuditService.ListAuditEvents:output_type -> fairlead.console.v1.ListAuditEventsResponse
+	8,  // 15: fairlead.console.v1.AuditService.WatchAuditEvents:output_type -> fairlead.console.v1.WatchAuditEventsResponse
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_audit_service_proto_init() }

@@ -45,6 +45,7 @@ type stored struct {
 	Recorder      string `json:"recorder,omitempty"`
 	Before        string `json:"before,omitempty"`
 	After         string `json:"after,omitempty"`
+	Impersonated  *actor `json:"impersonated,omitempty"`
 }
 
 type actor struct {
@@ -60,13 +61,18 @@ func encode(e *consolev1.AuditEvent) stored {
 		Remote: e.GetRemote(), Reason: e.GetReason(), Request: e.GetRequest(), Recorder: e.GetRecorder(), Before: e.GetBefore(), After: e.GetAfter(),
 		Time: e.GetTime().AsTime().Format(time.RFC3339Nano),
 	}
-	if a := e.GetActor(); a != nil {
-		s.Actor = &actor{Kind: a.GetKind(), Name: a.GetName(), Groups: a.GetGroups()}
-	}
+	s.Actor, s.Impersonated = encodeActor(e.GetActor()), encodeActor(e.GetImpersonated())
 	if d := e.GetDuration(); d != nil {
 		s.Duration = seconds(d)
 	}
 	return s
+}
+
+func encodeActor(a *consolev1.AuditActor) *actor {
+	if a == nil {
+		return nil
+	}
+	return &actor{Kind: a.GetKind(), Name: a.GetName(), Groups: a.GetGroups()}
 }
 
 // seconds is a duration in the JSON of protobuf.
@@ -92,25 +98,15 @@ func Check(e *consolev1.AuditEvent) error {
 	case len(e.GetCluster()) > 63 || !made(e.GetCluster(), "-"):
 		return errors.New("cluster: must be at most 63 of a-z, 0-9 and -")
 	}
-	a := e.GetActor()
-	switch a.GetKind() {
-	case "", "user", "agent", "service":
-	default:
-		return errors.New("actor.kind: must be user, agent or service")
-	}
-	if len(a.GetGroups()) > 64 {
-		return errors.New("actor.groups: must be at most 64")
-	}
-	for _, g := range a.GetGroups() {
-		if tooLong(g, 253) {
-			return errors.New("actor.groups: each must be at most 253 characters")
+	for i, a := range [...]*consolev1.AuditActor{e.GetActor(), e.GetImpersonated()} {
+		if err := checkActor(a); err != nil {
+			return fmt.Errorf("%s.%w", [...]string{"actor", "impersonated"}[i], err)
 		}
 	}
 	for _, text := range [...]struct {
 		name, value string
 		most        int
 	}{
-		{"actor.name", a.GetName(), 253},
 		{"resource", e.GetResource(), 1024},
 		{"namespace", e.GetNamespace(), 253},
 		{"name", e.GetName(), 253},
@@ -122,6 +118,26 @@ func Check(e *consolev1.AuditEvent) error {
 	} {
 		if tooLong(text.value, text.most) {
 			return fmt.Errorf("%s: must be at most %d characters", text.name, text.most)
+		}
+	}
+	return nil
+}
+
+func checkActor(a *consolev1.AuditActor) error {
+	switch a.GetKind() {
+	case "", "user", "agent", "service":
+	default:
+		return errors.New("kind: must be user, agent or service")
+	}
+	if tooLong(a.GetName(), 253) {
+		return errors.New("name: must be at most 253 characters")
+	}
+	if len(a.GetGroups()) > 64 {
+		return errors.New("groups: must be at most 64")
+	}
+	for _, g := range a.GetGroups() {
+		if tooLong(g, 253) {
+			return errors.New("groups: each must be at most 253 characters")
 		}
 	}
 	return nil

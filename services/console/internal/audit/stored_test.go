@@ -22,6 +22,7 @@ func full() *consolev1.AuditEvent {
 		Action: "tunnel.request.end", Cluster: "edge-1", Resource: "pods/exec", Namespace: "shop", Name: "web-0", Verb: "create",
 		Code: 200, BytesSent: math.MaxInt64, BytesReceived: 17, Duration: durationpb.New(1_000_000_003),
 		TraceId: "0af7651916cd43dd8448eb211c80319c", Remote: "::1", Reason: "why\nnot\x01", Request: "r", Recorder: "service:tunnel", Before: `{"a":1}`, After: "{}",
+		Impersonated: &consolev1.AuditActor{Kind: "user", Name: "bob", Groups: []string{"ops"}},
 	}
 }
 

@@ -30,7 +30,7 @@ func (x *exchange) begin(r *http.Request) *record {
 	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
 	rec.event = audit.Event{
 		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, x.plain), Namespace: info.Namespace, Name: info.Name,
-		TraceID: telemetry.TraceID(x.trace), Remote: host(r.RemoteAddr),
+		TraceID: telemetry.TraceID(x.trace), Remote: host(r.RemoteAddr), Impersonated: asActor(x.as),
 	}
 	return rec
 }

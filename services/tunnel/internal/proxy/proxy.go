@@ -92,7 +92,8 @@ type exchange struct {
 	info     kubehttp.Info
 	trace    string // W3C's parent; may be empty
 	caller   identity.Identity
-	relayed  bool // it comes from another replica, and goes to no third one
+	as       *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
+	relayed  bool                  // it comes from another replica, and goes to no third one
 	sent     counter
 	received int64
 	code     int // 0: none, or the response broke off
@@ -108,6 +109,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := h.exchange(Prefix, r)
 	x.caller, _ = identity.FromContext(r.Context())
+	malformed := x.impersonate(r)
 	trail := x.begin(r)
 	defer func() {
 		h.Ended(x.code, x.sent.n.Load(), x.received)
@@ -115,6 +117,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	if refused := x.check(r); refused != nil {
 		x.refuse(w, refused)
+		return
+	}
+	if malformed != nil {
+		x.refuse(w, malformed)
 		return
 	}
 	trail.admitted()

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel/internal/directory"
 )
@@ -24,6 +26,9 @@ const RelayPrefix = "/relay/"
 const (
 	// userHeader says who asks, from one replica to another. From anybody else it is removed.
 	userHeader = "Fairlead-User"
+	// impersonationHeader stands in its place, and says besides whom the user asks to pass off as. A replica of a version that knows nothing of it finds no
+	// user and refuses.
+	impersonationHeader = "Fairlead-Impersonation"
 	// relayHeader is in an answer that is not the cluster's: nothing was done, ask somebody else. A cluster's own
 	// is removed.
 	relayHeader = "Fairlead-Relay"
@@ -34,32 +39,45 @@ const (
 type relayedUser struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups,omitempty"`
+	// As is in impersonationHeader, and in no other.
+	As *muxhttp.Impersonated `json:"as,omitempty"`
 }
 
-func encodeUser(id identity.Identity) (string, error) {
-	b, err := json.Marshal(relayedUser{Name: id.Name, Groups: id.Groups})
+// setUser says who asks. There is no such header yet: whatever the user sent is removed.
+func (x *exchange) setUser(h http.Header) error {
+	b, err := json.Marshal(relayedUser{Name: x.caller.Name, Groups: x.caller.Groups, As: x.as})
 	if err != nil {
-		return "", fmt.Errorf("encode user: %w", err)
+		return fmt.Errorf("encode user: %w", err)
 	}
-	return base64.StdEncoding.EncodeToString(b), nil
+	name := userHeader
+	if x.as != nil {
+		name = impersonationHeader
+	}
+	h.Set(name, base64.StdEncoding.EncodeToString(b))
+	return nil
 }
 
-// decodeUser reads who asks. There must be exactly one.
-func decodeUser(h http.Header) (identity.Identity, error) {
-	values := h[userHeader]
+// readUser reads who asks. There must be exactly one header that says so.
+func (x *exchange) readUser(h http.Header) error {
+	plain, as := h[userHeader], h[impersonationHeader]
+	values := slices.Concat(plain, as)
 	if len(values) != 1 {
-		return identity.Identity{}, fmt.Errorf("%d headers %s, want one", len(values), userHeader)
+		return fmt.Errorf("%d headers %s and %s, want one", len(values), userHeader, impersonationHeader)
 	}
 	b, err := base64.StdEncoding.DecodeString(values[0])
 	if err != nil {
-		return identity.Identity{}, fmt.Errorf("decode user: %w", err)
+		return fmt.Errorf("decode user: %w", err)
 	}
 	var u relayedUser
 	if err := json.Unmarshal(b, &u); err != nil {
-		return identity.Identity{}, fmt.Errorf("decode user: %w", err)
+		return fmt.Errorf("decode user: %w", err)
 	}
-	id := identity.Identity{Kind: identity.KindUser, Name: u.Name, Groups: u.Groups}
-	return id, id.Validate()
+	if (u.As != nil) != (len(as) == 1) {
+		return errors.New("decode user: whom it asks to impersonate is in the wrong header")
+	}
+	x.caller = identity.Identity{Kind: identity.KindUser, Name: u.Name, Groups: u.Groups}
+	x.as = u.As
+	return x.caller.Validate()
 }
 
 // Relayed answers what other replicas ask for their users, over sessions of this one and nowhere else. The
@@ -68,8 +86,7 @@ func (h *Handler) Relayed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := h.exchange(RelayPrefix, r)
 		x.relayed = true
-		var err error
-		if x.caller, err = decodeUser(r.Header); err != nil {
+		if err := x.readUser(r.Header); err != nil {
 			x.refuse(w, &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("the relayed request does not say who asks: %v", err)})
 			return
 		}
@@ -99,17 +116,15 @@ func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Respons
 	if err != nil {
 		return nil, unsentError{err}
 	}
-	user, err := encodeUser(x.caller)
-	if err != nil {
-		return nil, unsentError{err}
-	}
 	var sent atomic.Bool
 	ctx := httptrace.WithClientTrace(identity.ForReplica(out.Context(), to.ID), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req := out.Clone(ctx)
 	below := strings.TrimSuffix(base.EscapedPath(), "/") + RelayPrefix + x.cluster
 	req.URL.Scheme, req.URL.Host, req.Host = base.Scheme, base.Host, base.Host
 	req.URL.Path, req.URL.RawPath = below+out.URL.Path, below+out.URL.RawPath
-	req.Header.Set(userHeader, user)
+	if err := x.setUser(req.Header); err != nil {
+		return nil, unsentError{err}
+	}
 	if parent := telemetry.Inject(ctx); parent != "" {
 		req.Header.Set("Traceparent", parent)
 	}

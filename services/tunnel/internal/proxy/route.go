@@ -61,12 +61,15 @@ func (x *exchange) ask(out *http.Request) (*http.Response, *kubehttp.Error) {
 
 // here tries this replica's sessions. Nil and nil: none takes the request.
 func (rt *route) here() (*http.Response, *kubehttp.Error) {
-	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: rt.trace}
+	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: rt.trace, As: rt.as}
 	for range maxAttempts {
 		s, err := rt.Sessions.Pick(rt.cluster, rt.tried)
 		if err != nil {
 			errors.As(err, &rt.missing)
 			return nil, nil
+		}
+		if refused := rt.mayCarry(s); refused != nil {
+			return nil, refused
 		}
 		resp, err := muxhttp.Transport{Session: s.Session, Caller: caller}.RoundTrip(rt.out)
 		if err == nil {

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -135,18 +137,27 @@ func FuzzFraming(f *testing.F) {
 }
 
 func FuzzDecodeUser(f *testing.F) {
-	f.Add("eyJuYW1lIjoiYWxpY2UifQ==")
-	f.Fuzz(func(t *testing.T, value string) {
-		id, err := decodeUser(http.Header{userHeader: {value}})
-		if err != nil {
+	f.Add("eyJuYW1lIjoiYWxpY2UifQ==", false)
+	f.Add(base64.StdEncoding.EncodeToString([]byte(`{"name":"alice","as":{"User":"bob","Groups":["a"]}}`)), true)
+	f.Fuzz(func(t *testing.T, value string, as bool) {
+		name := userHeader
+		if as {
+			name = impersonationHeader
+		}
+		var x, back exchange
+		if x.readUser(http.Header{name: {value}}) != nil {
 			return
 		}
-		again, err := encodeUser(id)
-		if err != nil || id.Validate() != nil {
-			t.Fatalf("%+v: %v", id, err)
+		again := http.Header{}
+		if err := x.setUser(again); err != nil || x.caller.Validate() != nil || (x.as != nil) != as {
+			t.Fatalf("%+v as %+v: %v", x.caller, x.as, err)
 		}
-		if back, err := decodeUser(http.Header{userHeader: {again}}); err != nil || back.Name != id.Name || len(back.Groups) != len(id.Groups) {
-			t.Errorf("%+v, then %+v, %v", id, back, err)
+		if err := back.readUser(again); err != nil {
+			t.Fatalf("%+v as %+v: %v", x.caller, x.as, err)
+		}
+		third := http.Header{}
+		if err := back.setUser(third); err != nil || !reflect.DeepEqual(third, again) {
+			t.Errorf("%+v as %+v, then %+v as %+v, %v", x.caller, x.as, back.caller, back.as, err)
 		}
 	})
 }

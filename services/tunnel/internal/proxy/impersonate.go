@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/services/tunnel/internal/session"
+)
+
+// maxImpersonated bounds the names that a request asks to pass off as: the agent asks the cluster about each of them.
+const maxImpersonated = 64
+
+// impersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says anything else in these
+// names is refused, and none is passed over: the request would run with the caller's own rights.
+func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
+	const extra = "Impersonate-Extra-"
+	var as muxhttp.Impersonated
+	names, asked := 0, false
+	for field, values := range h {
+		if !kubehttp.Impersonates(field) {
+			continue
+		}
+		asked = true
+		names += len(values)
+		switch key, isExtra := strings.CutPrefix(field, extra); {
+		case field == "Impersonate-User" && len(values) == 1:
+			as.User = values[0]
+		case field == "Impersonate-Uid" && len(values) == 1:
+			as.UID = values[0]
+		case field == "Impersonate-Group":
+			as.Groups = values
+		case isExtra && key != "":
+			name, err := url.PathUnescape(strings.ToLower(key))
+			if err != nil {
+				return nil, fmt.Errorf("the header %s has broken escapes", field)
+			}
+			if as.Extra == nil {
+				as.Extra = map[string][]string{}
+			}
+			if _, twice := as.Extra[name]; twice {
+				return nil, fmt.Errorf("the header %s is there in two spellings", field)
+			}
+			as.Extra[name] = values
+		case len(values) > 1:
+			return nil, fmt.Errorf("the header %s is there %d times", field, len(values))
+		default:
+			return nil, fmt.Errorf("the header %s is none that an API server knows", field)
+		}
+	}
+	switch {
+	case !asked:
+		return nil, nil
+	case as.User == "":
+		return nil, errors.New("it names a group, a uid or extra information, but no user: give Impersonate-User (kubectl --as), too")
+	case names > maxImpersonated:
+		return nil, fmt.Errorf("it names %d users, groups and others, and at most %d are possible", names, maxImpersonated)
+	}
+	return &as, nil
+}
+
+// impersonate reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. What the hub grants the
+// caller bounds the request all the same.
+func (x *exchange) impersonate(r *http.Request) *kubehttp.Error {
+	as, err := impersonated(r.Header)
+	if err != nil {
+		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request asks to impersonate somebody, and is refused: %v", x.cluster, err)}
+	}
+	x.as = as
+	return nil
+}
+
+// asActor is whom the audit trail shows beside the caller.
+func asActor(as *muxhttp.Impersonated) *audit.Actor {
+	if as == nil {
+		return nil
+	}
+	return &audit.Actor{Kind: identity.KindUser, Name: as.User, Groups: as.Groups}
+}
+
+// mayCarry says why an agent can't be asked to impersonate, or returns nil.
+func (x *exchange) mayCarry(s *session.Session) *kubehttp.Error {
+	if x.as == nil || s.Peer().Properties[muxhttp.Impersonation] != "" {
+		return nil
+	}
+	return &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
+		"cluster %q: its agent is of a version that carries no impersonation (kubectl --as): upgrade the agent, or ask without it", x.cluster)}
+}
