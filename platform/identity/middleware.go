@@ -10,8 +10,8 @@ import (
 )
 
 // Middleware is Interceptor for plain HTTP: it serves next to callers that play one of the roles.
-// A request whose token is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status for those who
-// accept JSON (kubectl prints its message), else text.
+// A request whose token is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status, whose message kubectl
+// prints, or text for clients that ask for text and not for JSON.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 	var running rounds
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func (r *refusal) write(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="fairlead"`)
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	if !strings.Contains(req.Header.Get("Accept"), "application/json") {
+	if accept := req.Header.Get("Accept"); strings.Contains(accept, "text/") && !strings.Contains(accept, "application/json") {
 		http.Error(w, r.message, code)
 		return
 	}

@@ -44,8 +44,9 @@ const (
 	compressMinBytes  = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// maxHeaderBytes has room for a token with many groups and for what kubectl sends.
-	maxHeaderBytes = 64 << 10
+	// maxHeaderBytes has room for a token with many groups and for what kubectl sends, and as much again, so that a tunnel can say in a Status that
+	// the path and the query of a request are too long.
+	maxHeaderBytes = 128 << 10
 	// maxConcurrentStreams per connection. Clients of ours open another connection at the limit; the
 	// work that a flood of resets can cause grows with it.
 	maxConcurrentStreams = 1000

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/container"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/tunnel/internal/directory"
@@ -74,7 +75,7 @@ func (s *Service) serve() error {
 		Sessions: s.sessions, Began: s.uses.Note, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,
 		HTTP: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceTunnel), Log: s.deps.Log,
 	}
-	return s.replica.Serve(rpc.Policy(), s.ready,
+	mounts := []server.Mount{
 		// Lingering: sessions say GOAWAY and let requests finish before they end.
 		server.RPC(tunnelv1connect.TunnelServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			return rpc.NewHandler(deps, opts...)
@@ -82,7 +83,12 @@ func (s *Service) serve() error {
 		server.HTTP(rpc.WebSocketPattern, rpc.NewWebSocket(deps), identity.RoleAgent),
 		server.Raw(proxy.Prefix, s.proxy, identity.RoleUser),
 		server.Raw(proxy.RelayPrefix, s.proxy.Relayed(), identity.RoleTunnel),
-	)
+	}
+	for _, root := range kubehttp.APIRoots() {
+		nowhere := http.HandlerFunc(kubehttp.NoCluster)
+		mounts = append(mounts, server.HTTP(root, nowhere, identity.RoleUser), server.HTTP(root+"/", nowhere, identity.RoleUser))
+	}
+	return s.replica.Serve(rpc.Policy(), s.ready, mounts...)
 }
 
 // properties are what agents are told: to tell replicas apart, and for logs.

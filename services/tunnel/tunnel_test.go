@@ -199,6 +199,69 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	}
 }
 
+// The first request after the last session broke says so, and waits no longer than an agent that is there takes to dial again.
+func TestRequestAfterTheSessionBrokeSaysSinceWhen(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "edge-1")
+	asked := make(chan struct{}, 10)
+	a := h.connect("edge-1", func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	type answer struct {
+		resp *http.Response
+		body string
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil))
+		answers <- answer{resp, body}
+	}()
+	<-asked
+	a.kill()
+	got := <-answers
+	if got.resp.StatusCode != http.StatusServiceUnavailable || !hasAll(got.body, `"kind":"Status"`, "is not connected since 20") {
+		t.Errorf("the request that it broke under: %s %s", got.resp.Status, got.body)
+	}
+	if resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil)); resp.StatusCode != http.StatusServiceUnavailable || !hasAll(body, "is not connected since 20") {
+		t.Errorf("the next one: %s %s", resp.Status, body)
+	}
+}
+
+func TestHubSaysInAStatusWhatItRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "edge-1")
+	h.connect("edge-1", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.URL.RawQuery)) })
+	long := func(n int) string { return "/clusters/edge-1/api?" + strings.Repeat("a", n-len("/api?")) }
+	for name, tt := range map[string]struct {
+		target, accept, token string
+		code                  int
+		words                 []string
+	}{
+		"no token":               {"/clusters/edge-1/api", "", "", 401, []string{`"reason":"Unauthorized"`, "fairlead login"}},
+		"no token, a WebSocket":  {"/clusters/edge-1/api", "*/*", "", 401, []string{`"reason":"Unauthorized"`}},
+		"a wrong token, kubectl": {"/clusters/edge-1/api", "application/vnd.kubernetes.protobuf", "x", 401, []string{`"reason":"Unauthorized"`}},
+		"a long target":          {long(64<<10 + 1), "", h.user(), 414, []string{`"reason":"RequestURITooLong"`, "65537 bytes", "65536"}},
+		"a very long target":     {long(100 << 10), "", h.user(), 414, []string{"102400 bytes"}},
+		"no cluster":             {"/api/v1/namespaces", "", h.user(), 404, []string{`"reason":"NotFound"`, "--append-server-path"}},
+		"no cluster either":      {"/apis", "application/json", h.user(), 404, []string{`"reason":"NotFound"`, "/clusters/NAME/"}},
+	} {
+		req := h.request("GET", tt.target, nil)
+		if req.Header.Del("Authorization"); tt.token != "" {
+			req.Header.Set("Authorization", "Bearer "+tt.token)
+		}
+		if tt.accept != "" {
+			req.Header.Set("Accept", tt.accept)
+		}
+		if resp, body := h.do(req); resp.StatusCode != tt.code || !hasAll(body, append(tt.words, `"kind":"Status"`)...) {
+			t.Errorf("%s: %s %s", name, resp.Status, body)
+		}
+	}
+	if resp, body := h.do(h.request("GET", long(64<<10), nil)); resp.StatusCode != http.StatusOK {
+		t.Errorf("the longest target: %s %s", resp.Status, body)
+	}
+}
+
 func TestWhoMayNotReachClusters(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")

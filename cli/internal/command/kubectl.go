@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -73,9 +74,20 @@ func (a *app) runKubectl(ctx context.Context, h *hub.Hub, cluster string, args [
 	if i := slices.Index(args, "--"); i == 0 {
 		args = args[1:] // what follows is kubectl's as it is
 	}
+	args = withServerPath(args)
 	h.HTTP.CloseIdleConnections()
 	err = syscall.Exec(program, append([]string{program, "--kubeconfig", file}, args...), os.Environ())
 	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which kubectl proxy leaves out unless it is
+// told.
+func withServerPath(args []string) []string {
+	const flag = "--append-server-path"
+	if len(args) == 0 || args[0] != "proxy" || slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") }) {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, flag)
 }
 
 func findKubectl() (string, error) {

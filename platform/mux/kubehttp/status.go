@@ -77,6 +77,8 @@ func reason(code int) string {
 		return "Forbidden"
 	case http.StatusNotFound:
 		return "NotFound"
+	case http.StatusRequestURITooLong:
+		return "RequestURITooLong"
 	case http.StatusTooManyRequests:
 		return "TooManyRequests"
 	case http.StatusServiceUnavailable:

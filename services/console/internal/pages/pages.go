@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"fairlead.dev/platform/mux/kubehttp"
 )
 
 const (
@@ -66,6 +68,8 @@ func tagOf(data []byte) string {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
 	switch {
+	case kubehttp.IsAPI(r.URL.Path) && !isNavigation(r):
+		kubehttp.NoCluster(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		http.NotFound(w, r)
 	case h.isFile(name):

@@ -80,6 +80,20 @@ func TestProgramsThatAskForNothingGetNotFound(t *testing.T) {
 	}
 }
 
+// kubectl proxy without --append-server-path asks the hub itself for what is a cluster's.
+func TestProgramsThatMeanAClusterAreToldSo(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][2]string{{"GET", "/api/v1/namespaces"}, {"GET", "/apis"}, {"POST", "/apis/apps/v1/namespaces/x/deployments"}, {"GET", "/openapi/v3"}} {
+		resp := get(t, built(), c[0], c[1], "Accept", "application/json, */*")
+		if text := body(t, resp); resp.StatusCode != http.StatusNotFound || !strings.Contains(text, `"kind":"Status"`) || !strings.Contains(text, "--append-server-path") {
+			t.Errorf("%v: %d %s", c, resp.StatusCode, text)
+		}
+	}
+	if resp := get(t, built(), "GET", "/api/v1", "Accept", browser); resp.StatusCode != http.StatusOK {
+		t.Errorf("a person: %s", resp.Status)
+	}
+}
+
 func TestAssetsAreKeptForEverAndSentSmall(t *testing.T) {
 	t.Parallel()
 	for accepted, want := range map[string]string{"gzip, deflate, br, zstd": "br", "gzip": "gz", "br;q=0, gzip": "gz", "": "the script"} {

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/services/tunnel/internal/access"
 )
 
@@ -61,6 +62,10 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 func (x *exchange) checkPath(r *http.Request) *kubehttp.Error {
 	if x.cluster == "" {
 		return &kubehttp.Error{Code: http.StatusBadRequest, Message: "the URL names no cluster: it must begin with /clusters/<name>/; `fairlead get clusters` lists the names"}
+	}
+	if n := len(x.path) + len("?") + len(r.URL.RawQuery); n > muxhttp.MaxTarget {
+		return &kubehttp.Error{Code: http.StatusRequestURITooLong, Message: fmt.Sprintf(
+			"cluster %q: path and query have %d bytes, and at most %d pass the tunnel. Ask for less at once, for instance with shorter selectors", x.cluster, n, muxhttp.MaxTarget)}
 	}
 	if err := kubehttp.CheckPath(x.path); err != nil {
 		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request is refused: %v", x.cluster, err)}

@@ -19,7 +19,7 @@ func (rt *route) unreachable() *kubehttp.Error {
 	if errors.Is(rt.last, mux.ErrTooManyStreams) {
 		return rt.failed(rt.last)
 	}
-	if len(rt.tried) > 0 {
+	if len(rt.tried) > 0 && (rt.missing == nil || rt.missing.Ending || rt.missing.Since.IsZero()) {
 		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf(
 			"cluster %q: its sessions are busy or ending. Try again in a moment", rt.cluster)}
 	}

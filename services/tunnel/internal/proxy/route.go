@@ -17,6 +17,9 @@ const (
 	// comeBack is how long a request waits for a cluster whose sessions have just ended: its agent dials again at
 	// once. goneFor is how long ago that may be.
 	comeBack, goneFor = 5 * time.Second, 15 * time.Second
+	// brokeFor is how long ago a session may have ended without a word for its agent to be awaited: one that lives dials again within half a second or
+	// one, and one that is gone is not to keep a person waiting.
+	brokeFor = 2 * time.Second
 	// lookAgain is the least time between two looks while changes come in heaps, and lookAnyway the longest: news get lost, and
 	// a replica that did not answer may answer again.
 	lookAgain, lookAnyway = 20 * time.Millisecond, 500 * time.Millisecond
@@ -151,7 +154,11 @@ func (rt *route) mayComeBack() bool {
 	if gone.IsZero() {
 		gone = rt.began
 	}
-	return rt.missing.Ending || time.Since(gone) < goneFor
+	most := goneFor
+	if rt.missing.Broke {
+		most = brokeFor
+	}
+	return rt.missing.Ending || time.Since(gone) < most
 }
 
 // wait waits for a change, and a moment for those that come with it. Nothing is a change after a while, too.

@@ -54,6 +54,8 @@ var errFull = &BusyError{"this replica can't hold more sessions", fullFor}
 type NotConnectedError struct {
 	// Since is when its last session here ended; zero: there was none since this replica started.
 	Since time.Time
+	// Broke: that session ended without a word. Otherwise one of the two sides took leave, and the agent is likely to come back.
+	Broke bool
 	// Ending: it has one that takes no more requests.
 	Ending bool
 }
@@ -97,15 +99,21 @@ type Registry struct {
 	mu       sync.Mutex // guards what follows
 	sessions map[string]map[*Session]struct{}
 	count    int
-	left     map[string]time.Time // when a cluster's last session ended; of clusters of the catalog only
+	left     map[string]leave // how a cluster's last session ended; of clusters of the catalog only
 	drains   bool
+}
+
+// leave is the end of a cluster's last session.
+type leave struct {
+	at    time.Time
+	broke bool
 }
 
 // New returns an empty registry.
 func New(deps Deps) *Registry {
 	return &Registry{
 		deps: deps, shared: mux.NewShared(unread(deps.Memory)), greeting: make(chan struct{}, maxGreeting), draining: make(chan struct{}),
-		sessions: make(map[string]map[*Session]struct{}), left: make(map[string]time.Time),
+		sessions: make(map[string]map[*Session]struct{}), left: make(map[string]leave),
 	}
 }
 
@@ -259,7 +267,7 @@ func (r *Registry) remove(s *Session) {
 	r.count--
 	if len(of) == 0 {
 		delete(r.sessions, s.Cluster)
-		r.left[s.Cluster] = time.Now()
+		r.left[s.Cluster] = leave{at: time.Now(), broke: !isClosed(s.Gone()) && !r.drains}
 	}
 }
 
@@ -287,7 +295,8 @@ func (r *Registry) Pick(cluster string, tried []*Session) (*Session, error) {
 		}
 	}
 	if best == nil {
-		return nil, &NotConnectedError{Since: r.left[cluster], Ending: ending}
+		last := r.left[cluster]
+		return nil, &NotConnectedError{Since: last.at, Broke: last.broke, Ending: ending}
 	}
 	return best, nil
 }
