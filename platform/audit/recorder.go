@@ -46,6 +46,7 @@ type Console interface {
 type Recorder struct {
 	console Console
 	log     *slog.Logger
+	replica string // the name of its host, for those who look for what is lost
 	spool   *spool
 	backoff hub.Backoff // the sender's
 
@@ -69,8 +70,12 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 	if err != nil {
 		return nil, err
 	}
+	replica, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the name of the host: %w", err)
+	}
 	r := &Recorder{
-		console: console, log: log, spool: s, backoff: hub.Backoff{Floor: gather, Max: 30 * time.Second},
+		console: console, log: log, replica: replica, spool: s, backoff: hub.Backoff{Floor: gather, Max: 30 * time.Second},
 		wake: make(chan struct{}, 1), spooled: make(chan struct{}, 1), moved: make(chan struct{}),
 		total: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_audit_events_total", Help: "Audit events, by what became of them here: spooled, sent, lost.",
@@ -83,7 +88,7 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 		return nil, fmt.Errorf("register audit metrics: %w", err)
 	}
 	if left.killed {
-		r.Record(Event{Action: actionLost, Reason: "the process before this one was killed, or could not keep what it had: events of its last moments may be missing"})
+		r.Record(Event{Action: actionLost, Reason: "the process before this one at replica " + replica + " was killed, or could not keep what it had: events of its last moments may be missing"})
 	}
 	for _, in := range left.damaged {
 		r.lose(1, whyDamaged)             // how many there were is not known
@@ -208,7 +213,7 @@ func (r *Recorder) writeBatch(ctx context.Context) (more bool, err error) {
 	events := make([]*consolev1.AuditEvent, 0, len(taken)+1)
 	if lost > 0 && len(taken) < maxBatch {
 		events = append(events, Event{
-			ID: NewID(), Time: time.Now(), Action: actionLost, Reason: fmt.Sprintf("%d events are lost: %s", lost, why),
+			ID: NewID(), Time: time.Now(), Action: actionLost, Reason: fmt.Sprintf("%d events are lost at replica %s: %s", lost, r.replica, why),
 		}.Proto())
 	} else {
 		lost = 0

@@ -33,6 +33,7 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/pages"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
@@ -48,6 +49,8 @@ const (
 	defaultListen = "127.0.0.1:7400"
 	// readyTimeout bounds the look at the database behind /readyz.
 	readyTimeout = 2 * time.Second
+	// databasePause is between two tries to reach the database at the start.
+	databasePause = time.Second
 	// Files of the data folder, unless the configuration names others.
 	databaseFile, masterKeyFile, hubSecretFile = "console.db", "master.key", "hub.secret"
 )
@@ -246,6 +249,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Hub:       s.hub,
 		Board:     s.board,
 		Events:    s.events,
+		Away:      &outage.Outage{},
 		Audit:     events,
 		Accesses:  &audit.Accesses{Recorder: s.recorder},
 		Endpoints: rpc.Endpoints{
@@ -261,7 +265,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	mounts = append(mounts, server.HTTP("/", shown, identities.RoleOpen))
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
-		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(),
+		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(), DataDir: cfg.DataDir,
 	}, mounts...)
 	return s, err
 }
@@ -364,6 +368,26 @@ func (s *Service) start(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
+	var away outage.Outage
+	for {
+		err := s.prepareDatabase(ctx)
+		if !s.store.Awaits(err) {
+			if err == nil {
+				away.Over(ctx, s.log, time.Now(), "the database answers")
+			}
+			return err
+		}
+		away.Failed(ctx, s.log, time.Now(), "the start waits: the database does not answer", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(databasePause):
+		}
+	}
+}
+
+// prepareDatabase brings the database up to date, and reads what the console begins with.
+func (s *Service) prepareDatabase(ctx context.Context) error {
 	if err := s.store.Migrate(ctx); err != nil {
 		return err
 	}

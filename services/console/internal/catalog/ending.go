@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -21,9 +22,14 @@ const (
 func (c *Catalog) RunEndings(ctx context.Context) error {
 	ticker := time.NewTicker(endingEvery)
 	defer ticker.Stop()
+	var away outage.Outage
 	for {
-		if err := c.EndLevers(ctx); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "levers whose time has come stay for now", "err", err)
+		err := c.EndLevers(ctx)
+		switch {
+		case err == nil:
+			away.Over(ctx, c.log, c.now(), "levers end by their own time again")
+		case ctx.Err() == nil:
+			away.Failed(ctx, c.log, c.now(), "levers whose time has come stay for now", err)
 		}
 		select {
 		case <-ctx.Done():

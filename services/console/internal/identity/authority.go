@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -154,7 +155,7 @@ func (a *Authority) put(ctx context.Context, tx *store.Tx, keys *identity.KeySet
 func (a *Authority) Run(ctx context.Context) error {
 	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()
-	failing := false
+	var away outage.Outage
 	for {
 		select {
 		case <-ctx.Done():
@@ -162,12 +163,12 @@ func (a *Authority) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		err := a.Reload(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			a.log.ErrorContext(ctx, "keys and revocations can't be read: verifying by the last ones", "err", err)
-		} else if err == nil && failing {
-			a.log.InfoContext(ctx, "keys and revocations can be read again")
+		switch {
+		case err == nil:
+			away.Over(ctx, a.log, time.Now(), "keys and revocations can be read again")
+		case ctx.Err() == nil:
+			away.Failed(ctx, a.log, time.Now(), "keys and revocations can't be read: verifying by the last ones", err)
 		}
-		failing = err != nil
 	}
 }
 

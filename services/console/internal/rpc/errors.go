@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strconv"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -15,13 +16,14 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
 
 // fail is the one place where errors become codes. What nobody planned for is logged here, and its
 // text is not shown: it may tell about the inside.
-func fail(ctx context.Context, log *slog.Logger, err error) error {
+func fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -55,7 +57,7 @@ func fail(ctx context.Context, log *slog.Logger, err error) error {
 	case errors.Is(err, live.ErrBehind):
 		return connect.NewError(connect.CodeUnavailable, live.ErrBehind)
 	case errors.Is(err, store.ErrUnavailable):
-		log.WarnContext(ctx, "database does not answer", "err", err)
+		away.Failed(ctx, log, time.Now(), "requests are refused: the database does not answer", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the catalog's database does not answer: try again later"))
 	}
 	if already, ok := errors.AsType[*connect.Error](err); ok {

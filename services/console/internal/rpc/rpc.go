@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
@@ -46,6 +47,7 @@ type Deps struct {
 	Hub       *watch.Hub
 	Board     *live.Board
 	Events    *event.Log
+	Away      *outage.Outage // the database, as requests meet it
 	Audit     *audit.Log
 	Accesses  *audit.Accesses
 	Rights    *rights.Keeper
@@ -111,7 +113,7 @@ func catalogMounts(d Deps) []server.Mount {
 }
 
 // fail maps an error of the domain.
-func (d Deps) fail(ctx context.Context, err error) error { return fail(ctx, d.Log, err) }
+func (d Deps) fail(ctx context.Context, err error) error { return fail(ctx, d.Log, d.Away, err) }
 
 // actor is who calls, as the log and the history name it.
 func actor(ctx context.Context) string {

@@ -173,3 +173,13 @@ func postgresUnavailable(err error) bool {
 	// A connection that broke in the middle: pgx has no type for it, but knows that it is closed.
 	return strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "unexpected EOF")
 }
+
+// Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there yet, or not for now. One that
+// refuses the login, or does not have the database, needs somebody.
+func (s *Store) Awaits(err error) bool {
+	if !s.Shared() || !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return !ok || !strings.HasPrefix(refused.Code, "28") && !strings.HasPrefix(refused.Code, "3D")
+}

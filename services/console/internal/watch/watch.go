@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -127,15 +128,15 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.stop()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	failing := false
+	var away outage.Outage
 	for {
 		err := h.catchUp(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			h.log.ErrorContext(ctx, "the change log can't be read: streams get no changes until it can", "err", err)
-		} else if err == nil && failing {
-			h.log.InfoContext(ctx, "the change log can be read again")
+		switch {
+		case err == nil:
+			away.Over(ctx, h.log, time.Now(), "the change log can be read again")
+		case ctx.Err() == nil:
+			away.Failed(ctx, h.log, time.Now(), "the change log can't be read: streams get no changes until it can", err)
 		}
-		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return nil
