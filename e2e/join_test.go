@@ -160,7 +160,7 @@ func TestLeastRightsSuffice(t *testing.T) {
 // again takes the credential away and joins anew, with the agent that is there: it finds the new token in its file.
 func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 	t.Helper()
-	if _, err := j.run(ctx, "cluster", "leave", name); err != nil {
+	if _, err := j.run(ctx, "cluster", "leave", name, "--yes"); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(j.dir, "agent.yaml")

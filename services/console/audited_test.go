@@ -38,7 +38,7 @@ func writesCatalog(method string) bool {
 		}
 	}
 	switch method {
-	case "Apply", "ConfirmGlobalService", "RollbackService", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests":
+	case "Apply", "ConfirmGlobalService", "RollbackService", "UndeleteResource", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests":
 		return true
 	}
 	return false

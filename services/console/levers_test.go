@@ -14,6 +14,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/identity"
 )
 
 const (
@@ -410,4 +411,89 @@ func (p *past) publish(t *testing.T, ref, commit string, pins ...string) {
 	if _, err := p.gitcache.heads.PublishHeads(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (p *past) undelete(t *testing.T, kind consolev1.Kind, name string) (*consolev1.Resource, error) {
+	t.Helper()
+	out, err := p.history.UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{Kind: kind, Name: name})
+	return out.GetResource(), err
+}
+
+func (p *past) remove(t *testing.T, name string) {
+	t.Helper()
+	if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What comes back is what was there: its spec, labels and levers; not what was asked of its agent once.
+func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		const service = consolev1.Kind_KIND_SERVICE
+		_, err := p.undelete(t, service, "web")
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "web" is there: it was not deleted, or another one took its place`)
+		_, err = p.undelete(t, service, "none")
+		wantCode(t, err, connect.CodeNotFound, `service "none"`)
+		p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false)
+		p.hold(t, "incident 7")
+		if _, err := p.admin.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		before := p.admin.service(t, "web")
+		p.remove(t, "web")
+		got, err := p.undelete(t, service, "web")
+		if err != nil || got.GetService().GetSpec().GetNamespace() != "shop" {
+			t.Fatalf("%v, %v", got, err)
+		}
+		after := p.admin.service(t, "web")
+		if !proto.Equal(after.GetLevers().GetMode(), before.GetLevers().GetMode()) || after.GetSpec().GetSync().GetRequestTime() != nil || after.GetMetadata().GetUid() == before.GetMetadata().GetUid() {
+			t.Errorf("it was\n%v\nand is\n%v", before, after)
+		}
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), unchanged, "keeps the hold of user:ada (incident 7)")
+		p.remove(t, "web")
+		p.file(t, nil, false)
+		_, err = p.undelete(t, service, "web")
+		wantCode(t, err, connect.CodeFailedPrecondition, "another one took its place")
+		p.remove(t, "web")
+		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.undelete(t, service, "web")
+		wantCode(t, err, connect.CodeFailedPrecondition, `cluster "edge-1" does not exist`)
+		if _, err := p.undelete(t, consolev1.Kind_KIND_CLUSTER, "edge-1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.undelete(t, service, "web"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnUndoneDeletionNeedsTheRightToCreateAndHasNoSecrets(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		if _, err := p.admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "planted"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.admin.secrets.DeleteSecret(t.Context(), &consolev1.DeleteSecretRequest{Name: "git"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.undelete(t, consolev1.Kind_KIND_SECRET, "git")
+		wantCode(t, err, connect.CodeFailedPrecondition, "its values went with it")
+		p.file(t, func(s *consolev1.ServiceSpec) {
+			s.Config = map[string]*consolev1.ConfigSetting{"password": {Value: &consolev1.ConfigSetting_Secret{Secret: "planted"}}}
+		}, false)
+		p.remove(t, "web")
+		_, err = p.undelete(t, consolev1.Kind_KIND_SERVICE, "web")
+		wantCode(t, err, connect.CodeInvalidArgument, `spec.config["password"]`, "write one")
+		p.file(t, nil, false)
+		p.admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+		p.remove(t, "web")
+		for group, want := range map[string]connect.Code{"viewers": connect.CodePermissionDenied, "strangers": connect.CodeNotFound} {
+			as := p.histories(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{group}}))
+			_, err := as.UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})
+			wantCode(t, err, want, `service "web"`)
+		}
+	})
 }

@@ -22,20 +22,33 @@ func (a *app) cluster() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), &cobra.Command{
+	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave())
+	return cmd
+}
+
+func (a *app) clusterLeave() *cobra.Command {
+	var p parting
+	cmd := &cobra.Command{
 		Use:   "leave NAME",
 		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
 		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,
-there or here: what is applied stays. It joins again with a new join token.`,
-		Args: wants(1, 1),
-		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			if _, err := h.Logins.LeaveCluster(ctx, &consolev1.LeaveClusterRequest{Cluster: args[0]}); err != nil {
-				return clusterKind().missing(args[0], err)
-			}
-			return a.printf("cluster/%s has left\n", args[0])
-		}),
+there or here: what is applied stays. It joins again with a new join token. If an agent has joined, it shows what that means and asks first; scripts say
+--yes, and --dry-run only shows it.`,
+		Example: "  fairlead cluster leave edge-1",
+		Args:    wants(1, 1),
+	}
+	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "go on without asking")
+	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "show what it means, and do nothing")
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		if goOn, err := a.partFrom(ctx, h, args[0], p); err != nil || !goOn {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if _, err := h.Logins.LeaveCluster(ctx, &consolev1.LeaveClusterRequest{Cluster: args[0]}); err != nil {
+			return clusterKind().missing(args[0], err)
+		}
+		return a.printf("cluster/%s has left\n", args[0])
 	})
 	return cmd
 }

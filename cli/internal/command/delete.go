@@ -30,7 +30,7 @@ func (a *app) delete() *cobra.Command {
 Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, for everything of them goes along,
 and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
 a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
-(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without.`,
+(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.`,
 		Example: "  fairlead delete service shop\n  fairlead delete service shop --dry-run\n  fairlead delete service shop --detach\n  fairlead delete cluster edge-1 --yes",
 		Args:    wants(2, 2),
 	}
@@ -48,7 +48,7 @@ a cluster ends its agent's access, which asks first if an agent has joined. What
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			if k.kind == manifest.Cluster && !yes {
-				if err := a.partFrom(ctx, h, args[0]); err != nil {
+				if goOn, err := a.partFrom(ctx, h, args[0], parting{}); err != nil || !goOn {
 					return err
 				}
 			}
@@ -70,21 +70,43 @@ a cluster ends its agent's access, which asks first if an agent has joined. What
 	return cmd
 }
 
-// partFrom asks before a cluster goes whose agent would have to join anew.
-func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string) error {
+// parting is how a cluster is parted from.
+type parting struct{ yes, dryRun bool }
+
+// partFrom shows what it means that a cluster's agents lose their access, and asks. It says whether to go on.
+func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) (bool, error) {
 	m, err := clusterKind().one(ctx, h, name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	seen := m.(*consolev1.Cluster).GetStatus().GetLastSeenTime()
-	if !isSet(seen) {
-		return nil // no agent has joined
+	status := m.(*consolev1.Cluster).GetStatus()
+	if !isSet(status.GetLastSeenTime()) && !isSet(status.GetJoinTime()) {
+		if p.dryRun {
+			return false, a.printf("no agent has joined as cluster %q\n", name)
+		}
+		return true, nil
 	}
-	a.notef("the agent of cluster %q, heard of %s ago, loses its access for good, and nobody reaches the cluster through the tunnel any more\n", name, table.Age(a.Now(), seen.AsTime()))
+	services, err := serviceKind().those(ctx, h, question{filter: "cluster = " + name})
+	if err != nil {
+		return false, err
+	}
+	heard := ""
+	if seen := status.GetLastSeenTime(); isSet(seen) {
+		heard = ", heard of " + table.Age(a.Now(), seen.AsTime()) + " ago,"
+	}
+	text := fmt.Sprintf("the agent of cluster %q%s loses its access for good, and nobody reaches the cluster through the tunnel any more\n"+
+		"what is applied there of its %d services stays, and nothing new is delivered until an agent joins with a new join token\n", name, heard, len(services))
+	if p.dryRun {
+		return false, a.printf("%s", text)
+	}
+	if p.yes {
+		return true, nil
+	}
+	a.notef("%s", text)
 	if !a.agreed() {
-		return errors.New("nothing was done: say --yes to go on")
+		return false, errors.New("nothing was done: say --yes to go on")
 	}
-	return nil
+	return true, nil
 }
 
 // deletion is that of a service.

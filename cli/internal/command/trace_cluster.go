@@ -50,6 +50,11 @@ func (t *trail) deliveryStep() step {
 	}
 	s.mark, s.cause, s.since = markFail, fmt.Sprintf("cluster %s is not connected", name), status.GetLastSeenTime()
 	s.next = "see that its agent runs and reaches the hub: its log says why it does not"
+	if left := status.GetLeaveTime(); isSet(left) {
+		s.cause, s.since = fmt.Sprintf("cluster %s has left", name), left
+		s.next = fmt.Sprintf("`fairlead cluster join-token %s` lets an agent join again", name)
+		return s
+	}
 	if !isSet(status.GetJoinTime()) {
 		s.mark, s.cause, s.since = markWait, fmt.Sprintf("no agent has joined cluster %s", name), c.GetMetadata().GetCreateTime()
 		s.next = fmt.Sprintf("run `fairlead cluster join-token %s`", name)

@@ -226,6 +226,9 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 	s, name := c.GetStatus(), c.GetMetadata().GetName()
 	switch {
+	case isSet(s.GetLeaveTime()):
+		return "Left", fmt.Sprintf("left %s ago, and keeps what it has applied: `fairlead cluster join-token %s` lets an agent join again, `fairlead delete cluster %s` forgets it",
+			table.Age(v.now, s.GetLeaveTime().AsTime()), name, name)
 	case isSet(s.GetTokenReuseTime()):
 		return "Copied", fmt.Sprintf("%s ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (%s): "+
 			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`", table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
@@ -262,9 +265,12 @@ func (v view) grants(found []manifest.Message) *table.Table {
 		g := m.(*consolev1.Grant)
 		var subjects []string
 		for _, s := range g.GetSpec().GetSubjects() {
-			if s.GetUser() != "" {
+			switch {
+			case s.GetUser() != "":
 				subjects = append(subjects, "user:"+s.GetUser())
-			} else {
+			case s.GetServiceAccount() != "":
+				subjects = append(subjects, "serviceaccount:"+s.GetServiceAccount())
+			default:
 				subjects = append(subjects, "group:"+s.GetGroup())
 			}
 		}

@@ -1598,7 +1598,7 @@ func (x *ServiceStatus) GetConfigProblem() *Problem {
 	return nil
 }
 
-// GitTruth is where the service's ref points upstream, as last fetched.
+// GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
 type GitTruth struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Revision  *v1.Revision           `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`

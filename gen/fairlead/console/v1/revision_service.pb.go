@@ -146,6 +146,103 @@ func (DeploymentOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{1}
 }
 
+type UndeleteResourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.console.v1.Kind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndeleteResourceRequest) Reset() {
+	*x = UndeleteResourceRequest{}
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndeleteResourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndeleteResourceRequest) ProtoMessage() {}
+
+func (x *UndeleteResourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndeleteResourceRequest.ProtoReflect.Descriptor instead.
+func (*UndeleteResourceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *UndeleteResourceRequest) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *UndeleteResourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UndeleteResourceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it was written, without secret values.
+	Resource      *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndeleteResourceResponse) Reset() {
+	*x = UndeleteResourceResponse{}
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndeleteResourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndeleteResourceResponse) ProtoMessage() {}
+
+func (x *UndeleteResourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndeleteResourceResponse.ProtoReflect.Descriptor instead.
+func (*UndeleteResourceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UndeleteResourceResponse) GetResource() *Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
 // Revision is one write of a resource.
 type Revision struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -165,7 +262,7 @@ type Revision struct {
 
 func (x *Revision) Reset() {
 	*x = Revision{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -177,7 +274,7 @@ func (x *Revision) String() string {
 func (*Revision) ProtoMessage() {}
 
 func (x *Revision) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -190,7 +287,7 @@ func (x *Revision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revision.ProtoReflect.Descriptor instead.
 func (*Revision) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Revision) GetRevision() int64 {
@@ -270,7 +367,7 @@ type Deployment struct {
 
 func (x *Deployment) Reset() {
 	*x = Deployment{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +379,7 @@ func (x *Deployment) String() string {
 func (*Deployment) ProtoMessage() {}
 
 func (x *Deployment) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +392,7 @@ func (x *Deployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deployment.ProtoReflect.Descriptor instead.
 func (*Deployment) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Deployment) GetNumber() int64 {
@@ -423,7 +520,7 @@ type ListRevisionsRequest struct {
 
 func (x *ListRevisionsRequest) Reset() {
 	*x = ListRevisionsRequest{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +532,7 @@ func (x *ListRevisionsRequest) String() string {
 func (*ListRevisionsRequest) ProtoMessage() {}
 
 func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +545,7 @@ func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsRequest.ProtoReflect.Descriptor instead.
 func (*ListRevisionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListRevisionsRequest) GetKind() Kind {
@@ -489,7 +586,7 @@ type ListRevisionsResponse struct {
 
 func (x *ListRevisionsResponse) Reset() {
 	*x = ListRevisionsResponse{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +598,7 @@ func (x *ListRevisionsResponse) String() string {
 func (*ListRevisionsResponse) ProtoMessage() {}
 
 func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +611,7 @@ func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsResponse.ProtoReflect.Descriptor instead.
 func (*ListRevisionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListRevisionsResponse) GetRevisions() []*Revision {
@@ -543,7 +640,7 @@ type ListDeploymentsRequest struct {
 
 func (x *ListDeploymentsRequest) Reset() {
 	*x = ListDeploymentsRequest{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +652,7 @@ func (x *ListDeploymentsRequest) String() string {
 func (*ListDeploymentsRequest) ProtoMessage() {}
 
 func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +665,7 @@ func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsRequest.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListDeploymentsRequest) GetService() string {
@@ -602,7 +699,7 @@ type ListDeploymentsResponse struct {
 
 func (x *ListDeploymentsResponse) Reset() {
 	*x = ListDeploymentsResponse{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +711,7 @@ func (x *ListDeploymentsResponse) String() string {
 func (*ListDeploymentsResponse) ProtoMessage() {}
 
 func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +724,7 @@ func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsResponse.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListDeploymentsResponse) GetDeployments() []*Deployment {
@@ -661,7 +758,7 @@ type RollbackServiceRequest struct {
 
 func (x *RollbackServiceRequest) Reset() {
 	*x = RollbackServiceRequest{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +770,7 @@ func (x *RollbackServiceRequest) String() string {
 func (*RollbackServiceRequest) ProtoMessage() {}
 
 func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +783,7 @@ func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceRequest.ProtoReflect.Descriptor instead.
 func (*RollbackServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RollbackServiceRequest) GetService() string {
@@ -742,7 +839,7 @@ type RollbackServiceResponse struct {
 
 func (x *RollbackServiceResponse) Reset() {
 	*x = RollbackServiceResponse{}
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +851,7 @@ func (x *RollbackServiceResponse) String() string {
 func (*RollbackServiceResponse) ProtoMessage() {}
 
 func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_revision_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +864,7 @@ func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceResponse.ProtoReflect.Descriptor instead.
 func (*RollbackServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_revision_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RollbackServiceResponse) GetService() *Service {
@@ -788,7 +885,13 @@ var File_fairlead_console_v1_revision_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"\n" +
-	"*fairlead/console/v1/revision_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a#fairlead/console/v1/resources.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"*fairlead/console/v1/revision_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a#fairlead/console/v1/resources.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"q\n" +
+	"\x17UndeleteResourceRequest\x129\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"U\n" +
+	"\x18UndeleteResourceResponse\x129\n" +
+	"\bresource\x18\x01 \x01(\v2\x1d.fairlead.console.v1.ResourceR\bresource\"\xd5\x01\n" +
 	"\bRevision\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -865,11 +968,12 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"\x1aDEPLOYMENT_OUTCOME_HEALTHY\x10\x02\x12\x1f\n" +
 	"\x1bDEPLOYMENT_OUTCOME_DEGRADED\x10\x03\x12\x1d\n" +
 	"\x19DEPLOYMENT_OUTCOME_FAILED\x10\x04\x12 \n" +
-	"\x1cDEPLOYMENT_OUTCOME_OVERTAKEN\x10\x052\xe1\x02\n" +
+	"\x1cDEPLOYMENT_OUTCOME_OVERTAKEN\x10\x052\xd4\x03\n" +
 	"\x0fRevisionService\x12k\n" +
 	"\rListRevisions\x12).fairlead.console.v1.ListRevisionsRequest\x1a*.fairlead.console.v1.ListRevisionsResponse\"\x03\x90\x02\x01\x12q\n" +
 	"\x0fListDeployments\x12+.fairlead.console.v1.ListDeploymentsRequest\x1a,.fairlead.console.v1.ListDeploymentsResponse\"\x03\x90\x02\x01\x12n\n" +
-	"\x0fRollbackService\x12+.fairlead.console.v1.RollbackServiceRequest\x1a,.fairlead.console.v1.RollbackServiceResponse\"\x00B\xcd\x01\n" +
+	"\x0fRollbackService\x12+.fairlead.console.v1.RollbackServiceRequest\x1a,.fairlead.console.v1.RollbackServiceResponse\"\x00\x12q\n" +
+	"\x10UndeleteResource\x12,.fairlead.console.v1.UndeleteResourceRequest\x1a-.fairlead.console.v1.UndeleteResourceResponse\"\x00B\xcd\x01\n" +
 	"\x17com.fairlead.console.v1B\x14RevisionServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -885,56 +989,62 @@ func file_fairlead_console_v1_revision_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_revision_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fairlead_console_v1_revision_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_console_v1_revision_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fairlead_console_v1_revision_service_proto_goTypes = []any{
-	(DeploymentCause)(0),            // 0: fairlead.console.v1.DeploymentCause
-	(DeploymentOutcome)(0),          // 1: fairlead.console.v1.DeploymentOutcome
-	(*Revision)(nil),                // 2: fairlead.console.v1.Revision
-	(*Deployment)(nil),              // 3: fairlead.console.v1.Deployment
-	(*ListRevisionsRequest)(nil),    // 4: fairlead.console.v1.ListRevisionsRequest
-	(*ListRevisionsResponse)(nil),   // 5: fairlead.console.v1.ListRevisionsResponse
-	(*ListDeploymentsRequest)(nil),  // 6: fairlead.console.v1.ListDeploymentsRequest
-	(*ListDeploymentsResponse)(nil), // 7: fairlead.console.v1.ListDeploymentsResponse
-	(*RollbackServiceRequest)(nil),  // 8: fairlead.console.v1.RollbackServiceRequest
-	(*RollbackServiceResponse)(nil), // 9: fairlead.console.v1.RollbackServiceResponse
-	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
-	(*Resource)(nil),                // 11: fairlead.console.v1.Resource
-	(*v1.Revision)(nil),             // 12: fairlead.artifact.v1.Revision
-	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
-	(*v11.TestSummary)(nil),         // 14: fairlead.delivery.v1.TestSummary
-	(Kind)(0),                       // 15: fairlead.console.v1.Kind
-	(*Service)(nil),                 // 16: fairlead.console.v1.Service
+	(DeploymentCause)(0),             // 0: fairlead.console.v1.DeploymentCause
+	(DeploymentOutcome)(0),           // 1: fairlead.console.v1.DeploymentOutcome
+	(*UndeleteResourceRequest)(nil),  // 2: fairlead.console.v1.UndeleteResourceRequest
+	(*UndeleteResourceResponse)(nil), // 3: fairlead.console.v1.UndeleteResourceResponse
+	(*Revision)(nil),                 // 4: fairlead.console.v1.Revision
+	(*Deployment)(nil),               // 5: fairlead.console.v1.Deployment
+	(*ListRevisionsRequest)(nil),     // 6: fairlead.console.v1.ListRevisionsRequest
+	(*ListRevisionsResponse)(nil),    // 7: fairlead.console.v1.ListRevisionsResponse
+	(*ListDeploymentsRequest)(nil),   // 8: fairlead.console.v1.ListDeploymentsRequest
+	(*ListDeploymentsResponse)(nil),  // 9: fairlead.console.v1.ListDeploymentsResponse
+	(*RollbackServiceRequest)(nil),   // 10: fairlead.console.v1.RollbackServiceRequest
+	(*RollbackServiceResponse)(nil),  // 11: fairlead.console.v1.RollbackServiceResponse
+	(Kind)(0),                        // 12: fairlead.console.v1.Kind
+	(*Resource)(nil),                 // 13: fairlead.console.v1.Resource
+	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
+	(*v1.Revision)(nil),              // 15: fairlead.artifact.v1.Revision
+	(*durationpb.Duration)(nil),      // 16: google.protobuf.Duration
+	(*v11.TestSummary)(nil),          // 17: fairlead.delivery.v1.TestSummary
+	(*Service)(nil),                  // 18: fairlead.console.v1.Service
 }
 var file_fairlead_console_v1_revision_service_proto_depIdxs = []int32{
-	10, // 0: fairlead.console.v1.Revision.time:type_name -> google.protobuf.Timestamp
-	11, // 1: fairlead.console.v1.Revision.resource:type_name -> fairlead.console.v1.Resource
-	0,  // 2: fairlead.console.v1.Deployment.cause:type_name -> fairlead.console.v1.DeploymentCause
-	12, // 3: fairlead.console.v1.Deployment.commit:type_name -> fairlead.artifact.v1.Revision
-	1,  // 4: fairlead.console.v1.Deployment.outcome:type_name -> fairlead.console.v1.DeploymentOutcome
-	10, // 5: fairlead.console.v1.Deployment.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 6: fairlead.console.v1.Deployment.deliver_time:type_name -> google.protobuf.Timestamp
-	10, // 7: fairlead.console.v1.Deployment.apply_time:type_name -> google.protobuf.Timestamp
-	10, // 8: fairlead.console.v1.Deployment.healthy_time:type_name -> google.protobuf.Timestamp
-	10, // 9: fairlead.console.v1.Deployment.end_time:type_name -> google.protobuf.Timestamp
-	13, // 10: fairlead.console.v1.Deployment.total:type_name -> google.protobuf.Duration
-	14, // 11: fairlead.console.v1.Deployment.tests:type_name -> fairlead.delivery.v1.TestSummary
-	15, // 12: fairlead.console.v1.ListRevisionsRequest.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 13: fairlead.console.v1.ListRevisionsResponse.revisions:type_name -> fairlead.console.v1.Revision
-	3,  // 14: fairlead.console.v1.ListDeploymentsResponse.deployments:type_name -> fairlead.console.v1.Deployment
-	10, // 15: fairlead.console.v1.RollbackServiceRequest.until_time:type_name -> google.protobuf.Timestamp
-	16, // 16: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
-	3,  // 17: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
-	4,  // 18: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
-	6,  // 19: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
-	8,  // 20: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
-	5,  // 21: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
-	7,  // 22: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
-	9,  // 23: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
-	21, // [21:24] is the sub-list for method output_type
-	18, // [18:21] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	12, // 0: fairlead.console.v1.UndeleteResourceRequest.kind:type_name -> fairlead.console.v1.Kind
+	13, // 1: fairlead.console.v1.UndeleteResourceResponse.resource:type_name -> fairlead.console.v1.Resource
+	14, // 2: fairlead.console.v1.Revision.time:type_name -> google.protobuf.Timestamp
+	13, // 3: fairlead.console.v1.Revision.resource:type_name -> fairlead.console.v1.Resource
+	0,  // 4: fairlead.console.v1.Deployment.cause:type_name -> fairlead.console.v1.DeploymentCause
+	15, // 5: fairlead.console.v1.Deployment.commit:type_name -> fairlead.artifact.v1.Revision
+	1,  // 6: fairlead.console.v1.Deployment.outcome:type_name -> fairlead.console.v1.DeploymentOutcome
+	14, // 7: fairlead.console.v1.Deployment.fetch_time:type_name -> google.protobuf.Timestamp
+	14, // 8: fairlead.console.v1.Deployment.deliver_time:type_name -> google.protobuf.Timestamp
+	14, // 9: fairlead.console.v1.Deployment.apply_time:type_name -> google.protobuf.Timestamp
+	14, // 10: fairlead.console.v1.Deployment.healthy_time:type_name -> google.protobuf.Timestamp
+	14, // 11: fairlead.console.v1.Deployment.end_time:type_name -> google.protobuf.Timestamp
+	16, // 12: fairlead.console.v1.Deployment.total:type_name -> google.protobuf.Duration
+	17, // 13: fairlead.console.v1.Deployment.tests:type_name -> fairlead.delivery.v1.TestSummary
+	12, // 14: fairlead.console.v1.ListRevisionsRequest.kind:type_name -> fairlead.console.v1.Kind
+	4,  // 15: fairlead.console.v1.ListRevisionsResponse.revisions:type_name -> fairlead.console.v1.Revision
+	5,  // 16: fairlead.console.v1.ListDeploymentsResponse.deployments:type_name -> fairlead.console.v1.Deployment
+	14, // 17: fairlead.console.v1.RollbackServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	18, // 18: fairlead.console.v1.RollbackServiceResponse.service:type_name -> fairlead.console.v1.Service
+	5,  // 19: fairlead.console.v1.RollbackServiceResponse.deployment:type_name -> fairlead.console.v1.Deployment
+	6,  // 20: fairlead.console.v1.RevisionService.ListRevisions:input_type -> fairlead.console.v1.ListRevisionsRequest
+	8,  // 21: fairlead.console.v1.RevisionService.ListDeployments:input_type -> fairlead.console.v1.ListDeploymentsRequest
+	10, // 22: fairlead.console.v1.RevisionService.RollbackService:input_type -> fairlead.console.v1.RollbackServiceRequest
+	2,  // 23: fairlead.console.v1.RevisionService.UndeleteResource:input_type -> fairlead.console.v1.UndeleteResourceRequest
+	7,  // 24: fairlead.console.v1.RevisionService.ListRevisions:output_type -> fairlead.console.v1.ListRevisionsResponse
+	9,  // 25: fairlead.console.v1.RevisionService.ListDeployments:output_type -> fairlead.console.v1.ListDeploymentsResponse
+	11, // 26: fairlead.console.v1.RevisionService.RollbackService:output_type -> fairlead.console.v1.RollbackServiceResponse
+	3,  // 27: fairlead.console.v1.RevisionService.UndeleteResource:output_type -> fairlead.console.v1.UndeleteResourceResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_revision_service_proto_init() }
@@ -951,7 +1061,7 @@ func file_fairlead_console_v1_revision_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_revision_service_proto_rawDesc), len(file_fairlead_console_v1_revision_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,10 @@ import (
 
 func sayAway(s *Service, cluster *Cluster, now time.Time) string {
 	seen := cluster.Status.LastSeen
+	if left := cluster.Status.LeaveTime; !left.IsZero() {
+		return fmt.Sprintf("Cluster %q left at %s%s. It keeps what it has applied, and gets nothing new until an agent joins again: run `fairlead cluster join-token %s`.",
+			cluster.Meta.Name, clock(left), said(s.Status.Cluster.Report), cluster.Meta.Name)
+	}
 	return fmt.Sprintf("Cluster %q is not connected: its agent was last seen %s ago, at %s%s. Check that the agent runs and reaches the hub.",
 		cluster.Meta.Name, age(now.Sub(seen)), clock(seen), said(s.Status.Cluster.Report))
 }

@@ -201,59 +201,23 @@ func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch r.Kind { // of which followers are not told
-	case store.KindGlobalService:
-		global, err := catalog.GlobalServices().Decode(*r)
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()}, nil
-	case store.KindConfigSet:
-		set, err := catalog.ConfigSets().Decode(*r)
-		if err != nil {
-			return nil, err
-		}
-		spec := encodeConfigSet(set).GetSpec()
-		maskSettings(spec.GetEntries(), changed)
-		return &consolev1.ConfigSet{Metadata: head(r), Spec: spec}, nil
-	case store.KindBackend:
-		backend, err := catalog.Backends().Decode(*r)
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.Backend{Metadata: head(r), Spec: encodeBackend(backend).GetSpec()}, nil
-	case store.KindSink:
-		sink, err := catalog.Sinks().Decode(*r)
-		if err != nil {
-			return nil, err
-		}
-		spec := encodeSink(sink).GetSpec()
-		maskSink(spec, changed)
-		return &consolev1.Sink{Metadata: head(r), Spec: spec}, nil
-	case store.KindServiceAccount:
-		account, err := catalog.ServiceAccounts().Decode(*r)
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.ServiceAccount{Metadata: head(r), Spec: encodeServiceAccount(account).GetSpec()}, nil
-	}
-	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
+	m, err := d.unmasked(r)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case decoded.Secret == nil:
-	case r.Sealed == nil: // of the history, which keeps no values
-		for key := range decoded.Secret.Data {
-			decoded.Secret.Data[key] = catalog.Masked
-		}
-	default:
-		if decoded.Secret.Data, err = d.Catalog.MaskSecret(before, *r); err != nil {
+	switch m := m.(type) {
+	case *consolev1.Secret:
+		if r.Sealed == nil { // of the history, which keeps no values
+			for key := range m.GetData() {
+				m.Data[key] = catalog.Masked
+			}
+		} else if m.Data, err = d.Catalog.MaskSecret(before, *r); err != nil {
 			return nil, err
 		}
-	}
-	m := written(encodeChange(decoded), head(r))
-	switch m := m.(type) {
+	case *consolev1.ConfigSet:
+		maskSettings(m.GetSpec().GetEntries(), changed)
+	case *consolev1.Sink:
+		maskSink(m.GetSpec(), changed)
 	case *consolev1.Service:
 		maskSettings(m.GetSpec().GetConfig(), changed)
 	case *consolev1.Cluster:
@@ -261,6 +225,33 @@ func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 	case *consolev1.Project:
 		maskSettings(m.GetSpec().GetConfig(), changed)
 	}
+	return m, nil
+}
+
+// unmasked is what people write down of a resource. It has no secret values, which are not in its spec.
+func (d Deps) unmasked(r *store.Resource) (manifest.Message, error) {
+	switch r.Kind { // of which followers are not told
+	case store.KindGlobalService:
+		global, err := catalog.GlobalServices().Decode(*r)
+		return &consolev1.GlobalService{Metadata: head(r), Spec: encodeGlobal(global).GetSpec()}, err
+	case store.KindConfigSet:
+		set, err := catalog.ConfigSets().Decode(*r)
+		return &consolev1.ConfigSet{Metadata: head(r), Spec: encodeConfigSet(set).GetSpec()}, err
+	case store.KindBackend:
+		backend, err := catalog.Backends().Decode(*r)
+		return &consolev1.Backend{Metadata: head(r), Spec: encodeBackend(backend).GetSpec()}, err
+	case store.KindSink:
+		sink, err := catalog.Sinks().Decode(*r)
+		return &consolev1.Sink{Metadata: head(r), Spec: encodeSink(sink).GetSpec()}, err
+	case store.KindServiceAccount:
+		account, err := catalog.ServiceAccounts().Decode(*r)
+		return &consolev1.ServiceAccount{Metadata: head(r), Spec: encodeServiceAccount(account).GetSpec()}, err
+	}
+	decoded, err := catalog.DecodeChange(store.Change{Kind: r.Kind, Name: r.Name, UID: r.UID, Resource: *r, Heads: store.Heads{State: []byte("{}")}})
+	if err != nil {
+		return nil, err
+	}
+	m := written(encodeChange(decoded), head(r))
 	if m == nil {
 		return nil, fmt.Errorf("%s %q can't be shown", r.Kind, r.Name)
 	}

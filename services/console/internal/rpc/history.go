@@ -99,6 +99,39 @@ func (s *histories) RollbackService(ctx context.Context, req *consolev1.Rollback
 	return &consolev1.RollbackServiceResponse{Service: encodeService(service), Deployment: encodeDeployment(to)}, nil
 }
 
+func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.UndeleteResourceRequest) (*consolev1.UndeleteResourceResponse, error) {
+	was, err := s.Catalog.Deleted(ctx, store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	e, err := s.draftDeleted(ctx, was)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	written, err := s.Catalog.Restore(ctx, by(ctx), e)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	m, err := s.told(nil, written.After)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UndeleteResourceResponse{Resource: resourceOf(m)}, nil
+}
+
+// draftDeleted gets a resource that was deleted ready to be written again: a service with its levers, all else as a file would say it.
+func (s *histories) draftDeleted(ctx context.Context, was store.Resource) (catalog.Edit, error) {
+	if was.Kind == store.KindService {
+		return s.Catalog.DraftDeleted(ctx, was)
+	}
+	m, err := s.unmasked(&was)
+	if err != nil {
+		return catalog.Edit{}, err
+	}
+	a := applies{s.Deps}
+	return a.draft(resourceOf(m))
+}
+
 func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {
 	out := &consolev1.Deployment{
 		Number: d.Number, Cause: encodeCause(d.Cause), Author: d.Author, Commit: encodeRevision(d.Commit), SpecRevision: d.SpecRevision,

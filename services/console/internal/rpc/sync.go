@@ -45,9 +45,10 @@ func syncPolicy() identity.Policy {
 		consolev1connect.TestServiceListTestRunsProcedure: identity.RoleUser | identity.RoleHub,
 		consolev1connect.TestServiceGetTestRunProcedure:   identity.RoleUser | identity.RoleHub,
 
-		consolev1connect.RevisionServiceListRevisionsProcedure:   judged,
-		consolev1connect.RevisionServiceListDeploymentsProcedure: judged,
-		consolev1connect.RevisionServiceRollbackServiceProcedure: judged,
+		consolev1connect.RevisionServiceListRevisionsProcedure:    judged,
+		consolev1connect.RevisionServiceListDeploymentsProcedure:  judged,
+		consolev1connect.RevisionServiceRollbackServiceProcedure:  judged,
+		consolev1connect.RevisionServiceUndeleteResourceProcedure: judged,
 
 		consolev1connect.ObjectServiceListObjectsProcedure:     identity.RoleUser | identity.RoleHub,
 		consolev1connect.ObjectServiceGetServiceDiffProcedure:  identity.RoleUser | identity.RoleHub,

@@ -42,6 +42,9 @@ const (
 	// RevisionServiceRollbackServiceProcedure is the fully-qualified name of the RevisionService's
 	// RollbackService RPC.
 	RevisionServiceRollbackServiceProcedure = "/fairlead.console.v1.RevisionService/RollbackService"
+	// RevisionServiceUndeleteResourceProcedure is the fully-qualified name of the RevisionService's
+	// UndeleteResource RPC.
+	RevisionServiceUndeleteResourceProcedure = "/fairlead.console.v1.RevisionService/UndeleteResource"
 )
 
 // RevisionServiceClient is a client for the fairlead.console.v1.RevisionService service.
@@ -60,6 +63,10 @@ type RevisionServiceClient interface {
 	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster; the service is suspended or in
 	// dry run: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
+	// UndeleteResource makes a resource again that was deleted within the last hour: as it was, with its labels and, of a service, its levers. It is a new
+	// one, with a uid of its own. Secret values went with it: a Secret can't be made again, nor what keeps secret values of its own. For who may
+	// create it. Errors: NotFound, FailedPrecondition (it was not deleted, is there again, was deleted longer ago, or what it names is gone: say so).
+	UndeleteResource(context.Context, *v1.UndeleteResourceRequest) (*v1.UndeleteResourceResponse, error)
 }
 
 // NewRevisionServiceClient constructs a client for the fairlead.console.v1.RevisionService service.
@@ -93,14 +100,21 @@ func NewRevisionServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(revisionServiceMethods.ByName("RollbackService")),
 			connect.WithClientOptions(opts...),
 		),
+		undeleteResource: connect.NewClient[v1.UndeleteResourceRequest, v1.UndeleteResourceResponse](
+			httpClient,
+			baseURL+RevisionServiceUndeleteResourceProcedure,
+			connect.WithSchema(revisionServiceMethods.ByName("UndeleteResource")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // revisionServiceClient implements RevisionServiceClient.
 type revisionServiceClient struct {
-	listRevisions   *connect.Client[v1.ListRevisionsRequest, v1.ListRevisionsResponse]
-	listDeployments *connect.Client[v1.ListDeploymentsRequest, v1.ListDeploymentsResponse]
-	rollbackService *connect.Client[v1.RollbackServiceRequest, v1.RollbackServiceResponse]
+	listRevisions    *connect.Client[v1.ListRevisionsRequest, v1.ListRevisionsResponse]
+	listDeployments  *connect.Client[v1.ListDeploymentsRequest, v1.ListDeploymentsResponse]
+	rollbackService  *connect.Client[v1.RollbackServiceRequest, v1.RollbackServiceResponse]
+	undeleteResource *connect.Client[v1.UndeleteResourceRequest, v1.UndeleteResourceResponse]
 }
 
 // ListRevisions calls fairlead.console.v1.RevisionService.ListRevisions.
@@ -130,6 +144,15 @@ func (c *revisionServiceClient) RollbackService(ctx context.Context, req *v1.Rol
 	return nil, err
 }
 
+// UndeleteResource calls fairlead.console.v1.RevisionService.UndeleteResource.
+func (c *revisionServiceClient) UndeleteResource(ctx context.Context, req *v1.UndeleteResourceRequest) (*v1.UndeleteResourceResponse, error) {
+	response, err := c.undeleteResource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // RevisionServiceHandler is an implementation of the fairlead.console.v1.RevisionService service.
 type RevisionServiceHandler interface {
 	// ListRevisions returns what was written to a resource, the newest first; up to 1000 are kept. Works for deleted
@@ -146,6 +169,10 @@ type RevisionServiceHandler interface {
 	// Errors: NotFound, Aborted (etag), FailedPrecondition (what it names is gone, or was for another cluster; the service is suspended or in
 	// dry run: say so).
 	RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error)
+	// UndeleteResource makes a resource again that was deleted within the last hour: as it was, with its labels and, of a service, its levers. It is a new
+	// one, with a uid of its own. Secret values went with it: a Secret can't be made again, nor what keeps secret values of its own. For who may
+	// create it. Errors: NotFound, FailedPrecondition (it was not deleted, is there again, was deleted longer ago, or what it names is gone: say so).
+	UndeleteResource(context.Context, *v1.UndeleteResourceRequest) (*v1.UndeleteResourceResponse, error)
 }
 
 // NewRevisionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -175,6 +202,12 @@ func NewRevisionServiceHandler(svc RevisionServiceHandler, opts ...connect.Handl
 		connect.WithSchema(revisionServiceMethods.ByName("RollbackService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	revisionServiceUndeleteResourceHandler := connect.NewUnaryHandlerSimple(
+		RevisionServiceUndeleteResourceProcedure,
+		svc.UndeleteResource,
+		connect.WithSchema(revisionServiceMethods.ByName("UndeleteResource")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.RevisionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case RevisionServiceListRevisionsProcedure:
@@ -183,6 +216,8 @@ func NewRevisionServiceHandler(svc RevisionServiceHandler, opts ...connect.Handl
 			revisionServiceListDeploymentsHandler.ServeHTTP(w, r)
 		case RevisionServiceRollbackServiceProcedure:
 			revisionServiceRollbackServiceHandler.ServeHTTP(w, r)
+		case RevisionServiceUndeleteResourceProcedure:
+			revisionServiceUndeleteResourceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -202,4 +237,8 @@ func (UnimplementedRevisionServiceHandler) ListDeployments(context.Context, *v1.
 
 func (UnimplementedRevisionServiceHandler) RollbackService(context.Context, *v1.RollbackServiceRequest) (*v1.RollbackServiceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.RevisionService.RollbackService is not implemented"))
+}
+
+func (UnimplementedRevisionServiceHandler) UndeleteResource(context.Context, *v1.UndeleteResourceRequest) (*v1.UndeleteResourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.RevisionService.UndeleteResource is not implemented"))
 }

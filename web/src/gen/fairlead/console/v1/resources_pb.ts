@@ -830,7 +830,7 @@ export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
- * GitTruth is where the service's ref points upstream, as last fetched.
+ * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
  *
  * @generated from message fairlead.console.v1.GitTruth
  */

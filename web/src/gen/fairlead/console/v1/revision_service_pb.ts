@@ -22,7 +22,48 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/revision_service.proto.
  */
 export const file_fairlead_console_v1_revision_service: GenFile = /*@__PURE__*/
-  fileDesc("CipmYWlybGVhZC9jb25zb2xlL3YxL3JldmlzaW9uX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEipQEKCFJldmlzaW9uEhAKCHJldmlzaW9uGAEgASgDEg4KBmFjdGlvbhgCIAEoCRIOCgZhdXRob3IYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoIcmVzb3VyY2UYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEgwKBGRpZmYYBiABKAki6QQKCkRlcGxveW1lbnQSDgoGbnVtYmVyGAEgASgDEjMKBWNhdXNlGAIgASgOMiQuZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50Q2F1c2USDgoGYXV0aG9yGAMgASgJEi4KBmNvbW1pdBgEIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEhUKDXNwZWNfcmV2aXNpb24YBSABKAMSFwoPY29uZmlnX3JldmlzaW9uGAYgASgJEg4KBmRpZ2VzdBgHIAEoCRI3CgdvdXRjb21lGAggASgOMiYuZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50T3V0Y29tZRIPCgdtZXNzYWdlGAkgASgJEi4KCmZldGNoX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGRlbGl2ZXJfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKYXBwbHlfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMaGVhbHRoeV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFdG90YWwYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoFdGVzdHMYECABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3VtbWFyeSJ0ChRMaXN0UmV2aXNpb25zUmVxdWVzdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiYgoVTGlzdFJldmlzaW9uc1Jlc3BvbnNlEjAKCXJldmlzaW9ucxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2aXNpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlAKFkxpc3REZXBsb3ltZW50c1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJoChdMaXN0RGVwbG95bWVudHNSZXNwb25zZRI0CgtkZXBsb3ltZW50cxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuRGVwbG95bWVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimQEKFlJvbGxiYWNrU2VydmljZVJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRISCgpkZXBsb3ltZW50GAIgASgDEgwKBGV0YWcYAyABKAkSDgoGcmVhc29uGAQgASgJEgwKBGtlZXAYBSABKAgSLgoKdW50aWxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoXUm9sbGJhY2tTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZRIzCgpkZXBsb3ltZW50GAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50KsEBCg9EZXBsb3ltZW50Q2F1c2USIAocREVQTE9ZTUVOVF9DQVVTRV9VTlNQRUNJRklFRBAAEhsKF0RFUExPWU1FTlRfQ0FVU0VfQ09NTUlUEAESGQoVREVQTE9ZTUVOVF9DQVVTRV9TUEVDEAISGwoXREVQTE9ZTUVOVF9DQVVTRV9DT05GSUcQAxIdChlERVBMT1lNRU5UX0NBVVNFX1JPTExCQUNLEAQSGAoUREVQTE9ZTUVOVF9DQVVTRV9QSU4QBSrZAQoRRGVwbG95bWVudE91dGNvbWUSIgoeREVQTE9ZTUVOVF9PVVRDT01FX1VOU1BFQ0lGSUVEEAASHgoaREVQTE9ZTUVOVF9PVVRDT01FX1JVTk5JTkcQARIeChpERVBMT1lNRU5UX09VVENPTUVfSEVBTFRIWRACEh8KG0RFUExPWU1FTlRfT1VUQ09NRV9ERUdSQURFRBADEh0KGURFUExPWU1FTlRfT1VUQ09NRV9GQUlMRUQQBBIgChxERVBMT1lNRU5UX09VVENPTUVfT1ZFUlRBS0VOEAUy3wIKD1JldmlzaW9uU2VydmljZRJrCg1MaXN0UmV2aXNpb25zEikuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0UmV2aXNpb25zUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFJldmlzaW9uc1Jlc3BvbnNlIgOQAgEScQoPTGlzdERlcGxveW1lbnRzEisuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RGVwbG95bWVudHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RGVwbG95bWVudHNSZXNwb25zZSIDkAIBEmwKD1JvbGxiYWNrU2VydmljZRIrLmZhaXJsZWFkLmNvbnNvbGUudjEuUm9sbGJhY2tTZXJ2aWNlUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuUm9sbGJhY2tTZXJ2aWNlUmVzcG9uc2ViBnByb3RvMw", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_resources, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CipmYWlybGVhZC9jb25zb2xlL3YxL3JldmlzaW9uX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiUAoXVW5kZWxldGVSZXNvdXJjZVJlcXVlc3QSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIMCgRuYW1lGAIgASgJIksKGFVuZGVsZXRlUmVzb3VyY2VSZXNwb25zZRIvCghyZXNvdXJjZRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2UipQEKCFJldmlzaW9uEhAKCHJldmlzaW9uGAEgASgDEg4KBmFjdGlvbhgCIAEoCRIOCgZhdXRob3IYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoIcmVzb3VyY2UYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEgwKBGRpZmYYBiABKAki6QQKCkRlcGxveW1lbnQSDgoGbnVtYmVyGAEgASgDEjMKBWNhdXNlGAIgASgOMiQuZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50Q2F1c2USDgoGYXV0aG9yGAMgASgJEi4KBmNvbW1pdBgEIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEhUKDXNwZWNfcmV2aXNpb24YBSABKAMSFwoPY29uZmlnX3JldmlzaW9uGAYgASgJEg4KBmRpZ2VzdBgHIAEoCRI3CgdvdXRjb21lGAggASgOMiYuZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50T3V0Y29tZRIPCgdtZXNzYWdlGAkgASgJEi4KCmZldGNoX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGRlbGl2ZXJfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKYXBwbHlfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMaGVhbHRoeV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFdG90YWwYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoFdGVzdHMYECABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3VtbWFyeSJ0ChRMaXN0UmV2aXNpb25zUmVxdWVzdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiYgoVTGlzdFJldmlzaW9uc1Jlc3BvbnNlEjAKCXJldmlzaW9ucxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmV2aXNpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlAKFkxpc3REZXBsb3ltZW50c1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJoChdMaXN0RGVwbG95bWVudHNSZXNwb25zZRI0CgtkZXBsb3ltZW50cxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuRGVwbG95bWVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimQEKFlJvbGxiYWNrU2VydmljZVJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRISCgpkZXBsb3ltZW50GAIgASgDEgwKBGV0YWcYAyABKAkSDgoGcmVhc29uGAQgASgJEgwKBGtlZXAYBSABKAgSLgoKdW50aWxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoXUm9sbGJhY2tTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZRIzCgpkZXBsb3ltZW50GAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5EZXBsb3ltZW50KsEBCg9EZXBsb3ltZW50Q2F1c2USIAocREVQTE9ZTUVOVF9DQVVTRV9VTlNQRUNJRklFRBAAEhsKF0RFUExPWU1FTlRfQ0FVU0VfQ09NTUlUEAESGQoVREVQTE9ZTUVOVF9DQVVTRV9TUEVDEAISGwoXREVQTE9ZTUVOVF9DQVVTRV9DT05GSUcQAxIdChlERVBMT1lNRU5UX0NBVVNFX1JPTExCQUNLEAQSGAoUREVQTE9ZTUVOVF9DQVVTRV9QSU4QBSrZAQoRRGVwbG95bWVudE91dGNvbWUSIgoeREVQTE9ZTUVOVF9PVVRDT01FX1VOU1BFQ0lGSUVEEAASHgoaREVQTE9ZTUVOVF9PVVRDT01FX1JVTk5JTkcQARIeChpERVBMT1lNRU5UX09VVENPTUVfSEVBTFRIWRACEh8KG0RFUExPWU1FTlRfT1VUQ09NRV9ERUdSQURFRBADEh0KGURFUExPWU1FTlRfT1VUQ09NRV9GQUlMRUQQBBIgChxERVBMT1lNRU5UX09VVENPTUVfT1ZFUlRBS0VOEAUy0AMKD1JldmlzaW9uU2VydmljZRJrCg1MaXN0UmV2aXNpb25zEikuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0UmV2aXNpb25zUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFJldmlzaW9uc1Jlc3BvbnNlIgOQAgEScQoPTGlzdERlcGxveW1lbnRzEisuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RGVwbG95bWVudHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RGVwbG95bWVudHNSZXNwb25zZSIDkAIBEmwKD1JvbGxiYWNrU2VydmljZRIrLmZhaXJsZWFkLmNvbnNvbGUudjEuUm9sbGJhY2tTZXJ2aWNlUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuUm9sbGJhY2tTZXJ2aWNlUmVzcG9uc2USbwoQVW5kZWxldGVSZXNvdXJjZRIsLmZhaXJsZWFkLmNvbnNvbGUudjEuVW5kZWxldGVSZXNvdXJjZVJlcXVlc3QaLS5mYWlybGVhZC5jb25zb2xlLnYxLlVuZGVsZXRlUmVzb3VyY2VSZXNwb25zZWIGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_resources, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message fairlead.console.v1.UndeleteResourceRequest
+ */
+export type UndeleteResourceRequest = Message<"fairlead.console.v1.UndeleteResourceRequest"> & {
+  /**
+   * @generated from field: fairlead.console.v1.Kind kind = 1;
+   */
+  kind: Kind;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.UndeleteResourceRequest.
+ * Use `create(UndeleteResourceRequestSchema)` to create a new message.
+ */
+export const UndeleteResourceRequestSchema: GenMessage<UndeleteResourceRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_revision_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.UndeleteResourceResponse
+ */
+export type UndeleteResourceResponse = Message<"fairlead.console.v1.UndeleteResourceResponse"> & {
+  /**
+   * As it was written, without secret values.
+   *
+   * @generated from field: fairlead.console.v1.Resource resource = 1;
+   */
+  resource?: Resource | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.UndeleteResourceResponse.
+ * Use `create(UndeleteResourceResponseSchema)` to create a new message.
+ */
+export const UndeleteResourceResponseSchema: GenMessage<UndeleteResourceResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_revision_service, 1);
 
 /**
  * Revision is one write of a resource.
@@ -74,7 +115,7 @@ export type Revision = Message<"fairlead.console.v1.Revision"> & {
  * Use `create(RevisionSchema)` to create a new message.
  */
 export const RevisionSchema: GenMessage<Revision> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 0);
+  messageDesc(file_fairlead_console_v1_revision_service, 2);
 
 /**
  * Deployment is one content of a service on its way into its cluster. A lever begins none.
@@ -188,7 +229,7 @@ export type Deployment = Message<"fairlead.console.v1.Deployment"> & {
  * Use `create(DeploymentSchema)` to create a new message.
  */
 export const DeploymentSchema: GenMessage<Deployment> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 1);
+  messageDesc(file_fairlead_console_v1_revision_service, 3);
 
 /**
  * @generated from message fairlead.console.v1.ListRevisionsRequest
@@ -222,7 +263,7 @@ export type ListRevisionsRequest = Message<"fairlead.console.v1.ListRevisionsReq
  * Use `create(ListRevisionsRequestSchema)` to create a new message.
  */
 export const ListRevisionsRequestSchema: GenMessage<ListRevisionsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 2);
+  messageDesc(file_fairlead_console_v1_revision_service, 4);
 
 /**
  * @generated from message fairlead.console.v1.ListRevisionsResponse
@@ -244,7 +285,7 @@ export type ListRevisionsResponse = Message<"fairlead.console.v1.ListRevisionsRe
  * Use `create(ListRevisionsResponseSchema)` to create a new message.
  */
 export const ListRevisionsResponseSchema: GenMessage<ListRevisionsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 3);
+  messageDesc(file_fairlead_console_v1_revision_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.ListDeploymentsRequest
@@ -273,7 +314,7 @@ export type ListDeploymentsRequest = Message<"fairlead.console.v1.ListDeployment
  * Use `create(ListDeploymentsRequestSchema)` to create a new message.
  */
 export const ListDeploymentsRequestSchema: GenMessage<ListDeploymentsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 4);
+  messageDesc(file_fairlead_console_v1_revision_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.ListDeploymentsResponse
@@ -295,7 +336,7 @@ export type ListDeploymentsResponse = Message<"fairlead.console.v1.ListDeploymen
  * Use `create(ListDeploymentsResponseSchema)` to create a new message.
  */
 export const ListDeploymentsResponseSchema: GenMessage<ListDeploymentsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 5);
+  messageDesc(file_fairlead_console_v1_revision_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.RollbackServiceRequest
@@ -343,7 +384,7 @@ export type RollbackServiceRequest = Message<"fairlead.console.v1.RollbackServic
  * Use `create(RollbackServiceRequestSchema)` to create a new message.
  */
 export const RollbackServiceRequestSchema: GenMessage<RollbackServiceRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 6);
+  messageDesc(file_fairlead_console_v1_revision_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.RollbackServiceResponse
@@ -367,7 +408,7 @@ export type RollbackServiceResponse = Message<"fairlead.console.v1.RollbackServi
  * Use `create(RollbackServiceResponseSchema)` to create a new message.
  */
 export const RollbackServiceResponseSchema: GenMessage<RollbackServiceResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_revision_service, 7);
+  messageDesc(file_fairlead_console_v1_revision_service, 9);
 
 /**
  * @generated from enum fairlead.console.v1.DeploymentCause
@@ -503,6 +544,18 @@ export const RevisionService: GenService<{
     methodKind: "unary";
     input: typeof RollbackServiceRequestSchema;
     output: typeof RollbackServiceResponseSchema;
+  },
+  /**
+   * UndeleteResource makes a resource again that was deleted within the last hour: as it was, with its labels and, of a service, its levers. It is a new
+   * one, with a uid of its own. Secret values went with it: a Secret can't be made again, nor what keeps secret values of its own. For who may
+   * create it. Errors: NotFound, FailedPrecondition (it was not deleted, is there again, was deleted longer ago, or what it names is gone: say so).
+   *
+   * @generated from rpc fairlead.console.v1.RevisionService.UndeleteResource
+   */
+  undeleteResource: {
+    methodKind: "unary";
+    input: typeof UndeleteResourceRequestSchema;
+    output: typeof UndeleteResourceResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_fairlead_console_v1_revision_service, 0);

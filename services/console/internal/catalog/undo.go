@@ -1,0 +1,73 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// undoFor is how long a deletion can be undone. Longer than somebody needs to see what went, and short enough that what comes back is still
+// what was meant.
+const undoFor = time.Hour
+
+// undone is why the audit trail has a resource made that was deleted.
+const undone = "undoes its deletion"
+
+// Deleted returns a resource as it was before it was deleted. The error says why its deletion can't be undone.
+func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, error) {
+	list, _, err := c.History(ctx, ref, Page{Size: 1})
+	if err != nil {
+		return store.Resource{}, err
+	}
+	switch last := list[0]; {
+	case last.After != nil:
+		return store.Resource{}, refuse(Precondition, "%s %q is there: it was not deleted, or another one took its place", ref.Kind, ref.Name)
+	case c.now().Sub(last.Time) > undoFor:
+		return store.Resource{}, refuse(Precondition, "%s %q was deleted at %s: a deletion can be undone for an hour. Make it again: its history has what it was",
+			ref.Kind, ref.Name, last.Time.UTC().Format(time.RFC3339))
+	case last.Before == nil:
+		return store.Resource{}, refuse(Precondition, "%s %q: nothing is kept of what it was", ref.Kind, ref.Name)
+	case ref.Kind == store.KindSecret:
+		return store.Resource{}, refuse(Precondition, "secret %q: its values went with it and are kept nowhere: write it again", ref.Name)
+	default:
+		return *last.Before, nil
+	}
+}
+
+// Restore writes a resource again that was deleted. It is a new one, with a uid of its own.
+func (c *Catalog) Restore(ctx context.Context, by By, e Edit) (Written, error) {
+	by.Reason, e.want = undone, Expectation{ETag: MustBeNew, AllowMissing: true}
+	written, err := c.PutAll(ctx, by, []Edit{e}, false)
+	if err != nil {
+		return Written{}, err
+	}
+	return written[0], nil
+}
+
+// DraftDeleted gets a service that was deleted ready to be written again, with the levers that stood then: but for those whose time is over
+// and a pin that waited for a commit which is there by now. What was asked of its agent once is not asked again.
+func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, error) {
+	s := Service{Meta: Meta{Name: r.Name, Labels: r.Labels}}
+	if err := decode(r, &s.Spec); err != nil {
+		return Edit{}, err
+	}
+	p, err := partsOf(s.Spec)
+	if err != nil {
+		return Edit{}, err
+	}
+	p.asked = requests{}
+	over := func(l *Lever) bool { return l != nil && !l.Until.IsZero() && !l.Until.After(c.now()) }
+	if over(p.levers.Mode) {
+		p.levers.Mode = nil
+	}
+	if over(p.levers.Pin) {
+		p.levers.Pin = nil
+	}
+	if pin := p.levers.Pin; pin != nil && pin.After != "" {
+		if at, err := c.headNow(ctx, &s); err == nil && at != pin.After {
+			p.levers.Pin = nil
+		}
+	}
+	return s.pulled(p, "")
+}
