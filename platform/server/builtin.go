@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/version"
 )
@@ -42,11 +45,15 @@ func (s *Server) ready() error {
 
 // note is what /readyz says besides.
 func (s *Server) note() string {
-	if s.noteFunc == nil {
-		return ""
+	var texts []string
+	if s.noteFunc != nil {
+		texts = append(texts, s.noteFunc())
 	}
-	if text := s.noteFunc(); text != "" {
-		return ", but " + text
+	if s.dataDir != "" {
+		texts = append(texts, datadir.Shortage(s.dataDir))
+	}
+	if texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" }); len(texts) > 0 {
+		return ", but " + strings.Join(texts, "; ")
 	}
 	return ""
 }

@@ -132,6 +132,7 @@ type Deps struct {
 	Ready     func() error                     // Why the service should get no requests; nil: it is ready.
 	Unsigned  bool                             // The service accepts what older versions write to Redis and send: GET /version says so.
 	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
+	DataDir   string                           // Of the service: observers are told when its disk is nearly full. "": it has none.
 }
 
 // Server is a listener. New, then Listen, then Run.
@@ -145,6 +146,7 @@ type Server struct {
 	readyFunc    func() error
 	noteFunc     func() string
 	unsigned     bool
+	dataDir      string
 	scrapers     telemetry.Scrapers
 	readMaxBytes int
 	drainDelay   time.Duration
@@ -181,6 +183,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		readyFunc:    deps.Ready,
 		noteFunc:     deps.Note,
 		unsigned:     deps.Unsigned,
+		dataDir:      deps.DataDir,
 		readMaxBytes: cfg.ReadMaxBytes,
 		drainDelay:   cfg.DrainDelay,
 		drainLimit:   drainLimit,

@@ -23,6 +23,8 @@ const (
 	checkTimeout = 5 * time.Second
 	// tokenShort is when a token's end is worth a word: commands renew it long before.
 	tokenShort = time.Hour
+	// certificateShort is when a certificate's end is worth a word: what renews them does so long before.
+	certificateShort = 14 * 24 * time.Hour
 	// maxAnswerBytes of a health endpoint that are read.
 	maxAnswerBytes = 4 << 10
 )
@@ -49,6 +51,9 @@ type finding struct {
 	wrong bool
 	// warns: it is no fault, and somebody should know of it all the same.
 	warns bool
+	// Of a service of the hub that answers: its version, and when its certificate ends.
+	version string
+	ends    time.Time
 }
 
 func ok(about, format string, args ...any) finding {
@@ -65,7 +70,10 @@ func warn(about, format string, args ...any) finding {
 
 func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
 	findings := []finding{ok("client", "%s", version.String()), a.checkToken(h)}
-	findings = append(findings, checkServices(ctx, h)...)
+	services := checkServices(ctx, h)
+	findings = append(findings, services...)
+	findings = append(findings, checkVersions(services)...)
+	findings = append(findings, a.checkCertificates(services)...)
 	findings = append(findings, a.checkCatalog(ctx, h)...)
 	findings = append(findings, checkRemovals(ctx, h)...)
 	bad := 0
@@ -130,7 +138,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 		return wrong(name, "the hub did not say where it is: set --advertise-%ss at the console, then run `fairlead login` again", name)
 	}
 	about := name + " " + url
-	status, text, err := fetch(ctx, h.HTTP, url+"/readyz")
+	status, text, _, err := fetch(ctx, h.HTTP, url+"/readyz")
 	switch {
 	case err != nil:
 		return wrong(about, "%s", strings.TrimPrefix(hub.Unreachable(url, err), url+" "))
@@ -138,7 +146,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
 	note := strings.TrimPrefix(strings.TrimSpace(text), "ok") // the reason, which only observers get, though everybody gets an answer
-	status, text, err = fetch(ctx, h.HTTP, url+"/version")
+	status, text, ends, err := fetch(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
 		return wrong(about, "ready, but does not accept your token: run `fairlead login %s --context %s --hub-secret-file FILE`", h.Context.URL, h.Context.Name)
@@ -150,24 +158,57 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 		return wrong(about, "ready, version %s, but it accepts unsigned members, tokens for any service and agents without a key, which is for one upgrade: remove --unsigned-members=accept "+
 			"(unsignedMembers in the chart) once all services of the hub and all agents run this version", v.Version)
 	}
+	found := ok(about, "ready, version %s", v.Version)
 	if note != "" {
-		return wrong(about, "ready, version %s%s", v.Version, note)
+		found = wrong(about, "ready, version %s%s", v.Version, note)
 	}
-	return ok(about, "ready, version %s", v.Version)
+	found.version, found.ends = v.Version, ends
+	return found
 }
 
-func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, err error) {
+// checkVersions says which services of the hub are of another version than the first one, and whether this command is.
+func checkVersions(services []finding) (out []finding) {
+	first := ""
+	for _, s := range services {
+		switch {
+		case s.version == "":
+		case first == "":
+			if first = s.version; first != version.String() {
+				out = append(out, warn("client", "is %s, and the hub is %s: get the command of that version", version.String(), first))
+			}
+		case s.version != first:
+			out = append(out, warn(s.about, "is version %s, and the console is %s: finish the upgrade", s.version, first))
+		}
+	}
+	return out
+}
+
+// checkCertificates says which certificates end soon.
+func (a *app) checkCertificates(services []finding) (out []finding) {
+	for _, s := range services {
+		if left := s.ends.Sub(a.Now()); !s.ends.IsZero() && left < certificateShort {
+			out = append(out, warn(s.about, "its certificate ends in %s, at %s: renew it", table.Age(s.ends, a.Now()), s.ends.Local().Format(time.DateTime)))
+		}
+	}
+	return out
+}
+
+// fetch asks for a URL. ends is when the certificate ends that it answers with; zero: there is none.
+func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, ends time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, "", err
+		return 0, "", ends, err
 	}
 	resp, err := hc.Do(req)
 	if err != nil {
-		return 0, "", err
+		return 0, "", ends, err
 	}
 	defer resp.Body.Close()
+	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
+		ends = resp.TLS.PeerCertificates[0].NotAfter
+	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	return resp.StatusCode, string(text), err
+	return resp.StatusCode, string(text), ends, err
 }

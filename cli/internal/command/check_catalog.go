@@ -27,8 +27,12 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 		kind kind
 		of   trouble
 	}{
-		{clusterKind(), v.clusterTrouble}, {sourceKind(), v.sourceTrouble}, {serviceKind(), v.serviceTrouble}, {globalServiceKind(), v.globalTrouble},
-		{sinkKind(), v.sinkTrouble}, {backendKind(), v.backendTrouble},
+		{clusterKind(), v.clusterTrouble},
+		{sourceKind(), v.sourceTrouble},
+		{serviceKind(), v.serviceTrouble},
+		{globalServiceKind(), v.globalTrouble},
+		{sinkKind(), v.sinkTrouble},
+		{backendKind(), v.backendTrouble},
 	} {
 		all, err := part.kind.all(ctx, h)
 		if connect.CodeOf(err) == connect.CodePermissionDenied {
@@ -58,6 +62,10 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 
 func (v view) clusterTrouble(m manifest.Message) (wrong, warning string) {
 	c := m.(*consolev1.Cluster)
+	if isSet(c.GetStatus().GetLeaveTime()) { // somebody wanted it to
+		_, warning = v.cluster(c)
+		return "", warning
+	}
 	if _, wrong = v.cluster(c); wrong == "" && c.GetStatus().GetSkew() != "" {
 		warning = fmt.Sprintf("its agent is %s", c.GetStatus().GetSkew())
 	}

@@ -190,12 +190,16 @@ current one that was healthy and of another content. The service gets its spec o
 What is applied to the service in the catalog meanwhile waits. When its ref
 points to another commit than now, the service follows it again by itself: push the repair, and it is delivered. With --keep it stays
 where it is until "fairlead pin service NAME --release"; with --for or --until also until that time. On a held service the rollback takes
-the place of the hold, and is kept.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
-  fairlead rollback service shop 7 --keep`, wants(2, 3))
+the place of the hold, and is kept.
+
+Several services go back at once, each to the last one of its own, by --filter, --cluster or --global, or by the name of their global service: which
+ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
+  fairlead rollback service shop 7 --keep
+  fairlead rollback globalservice logs --reason "2.0 loses lines"`, wants(1, 3))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay there, whatever is pushed")
 	ends := a.endFlags(cmd)
-	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return a.pullMany(cmd, "roll back", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		number := int64(0)
 		if len(args) > 1 {
 			var err error

@@ -92,7 +92,7 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 		return t.Write(m.Stdout)
 	}
 	if !m.yes {
-		m.notef("%s these %d services:\n", verb, len(found))
+		m.notef("%s these services (%d):\n", verb, len(found))
 		if err := t.Write(m.Stderr); err != nil {
 			return err
 		}

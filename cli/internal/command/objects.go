@@ -111,18 +111,26 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 func (a *app) tree() *cobra.Command {
 	var live bool
 	cmd := &cobra.Command{
-		Use:   "tree service NAME",
+		Use:   "tree service|globalservice NAME",
 		Short: "Show the objects of a service, in the order in which they are applied",
 		Long: `Show the objects of a service, wave by wave in the order in which they are applied, with what is wrong with each.
 
 It is what the agent told last, so it can be seen with the cluster away, too. With --live the cluster is asked for what its
-controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of it what you may read at the cluster.`,
-		Example: "  fairlead tree service shop\n  fairlead tree service shop --live",
+controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of it what you may read at the cluster.
+
+Of a global service it is the tree of each of its services.`,
+		Example: "  fairlead tree service shop\n  fairlead tree service shop --live\n  fairlead tree globalservice logs",
 		Args:    wants(2, 2),
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "show what controllers made of the objects, too: the cluster is asked through the tunnel")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
+		k, err := findKind(args[0])
+		switch {
+		case err == nil && k.kind == manifest.Global:
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+				return a.ofGlobal(ctx, h, args[0], func(s *consolev1.Service) error { return a.treeOf(ctx, h, s, live) })
+			})(cmd, args[1:])
+		case err != nil || k.kind != manifest.Service:
 			return usage(cmd)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -130,23 +138,28 @@ controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of i
 			if err != nil {
 				return err
 			}
-			if got.GetService().GetSpec().GetCatalog() {
-				return a.treeOfCatalog(ctx, h, got.GetService())
-			}
-			found, err := findObjects(ctx, h, objectFlags{service: args[0]}, "")
-			if err != nil {
-				return err
-			}
-			var below children
-			if live {
-				if below, err = liveChildren(ctx, h, got.GetService().GetSpec().GetCluster(), found); err != nil {
-					return err
-				}
-			}
-			return a.printf("%s", treeText(got.GetService(), found, below))
+			return a.treeOf(ctx, h, got.GetService(), live)
 		})(cmd, args[1:])
 	}
 	return cmd
+}
+
+// treeOf prints a service with its objects.
+func (a *app) treeOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool) error {
+	if s.GetSpec().GetCatalog() {
+		return a.treeOfCatalog(ctx, h, s)
+	}
+	found, err := findObjects(ctx, h, objectFlags{service: s.GetMetadata().GetName()}, "")
+	if err != nil {
+		return err
+	}
+	var below children
+	if live {
+		if below, err = liveChildren(ctx, h, s.GetSpec().GetCluster(), found); err != nil {
+			return err
+		}
+	}
+	return a.printf("%s", treeText(s, found, below))
 }
 
 // treeOfCatalog prints a service with those that its folder declares.

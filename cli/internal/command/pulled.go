@@ -27,7 +27,7 @@ func pulls(s *consolev1.Service) (out []pulled) {
 	name, sync, levers := s.GetMetadata().GetName(), s.GetSpec().GetSync(), s.GetLevers()
 	resume := fmt.Sprintf("`fairlead resume service %s`", name)
 	if word := modeWord(sync.GetMode()); word != "" {
-		p := pulled{word: word, what: word, why: sync.GetReason(), end: resume}
+		p := pulled{word: word, what: strings.Replace(word, "dry-run", "in dry run", 1), why: sync.GetReason(), end: resume}
 		if l := levers.GetMode(); l != nil && l.GetMode() == sync.GetMode() {
 			p.lever, p.why = l, cmp.Or(l.GetReason(), sync.GetReason())
 		}

@@ -264,6 +264,9 @@ func (a *app) pullMany(cmd *cobra.Command, verb string, skip func(*consolev1.Ser
 			return err
 		}
 		if !all {
+			if k, _ := findKind(args[0]); k.kind == manifest.Global {
+				return usage(cmd)
+			}
 			return a.change(wait, do)(cmd, args[1:])
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 func (a *app) trace() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "trace service NAME",
+		Use:   "trace service|globalservice NAME",
 		Short: "Follow a service from its commit in Git to its objects in the cluster",
 		Long: `Follow a service from its commit in Git to its objects in the cluster.
 
@@ -28,18 +29,28 @@ when; HUB, what is handed out; DELIVERY, whether the cluster's
 agent asks; CLUSTER, what it applied and how the objects are; TESTS, how their latest run went, if there was one. The last line says where the service stands, and
 what to do next.
 
-It works with parts of the hub down, and says which did not answer. Only the console must be there.`,
+It works with parts of the hub down, and says which did not answer. Only the console must be there.
+
+Of a global service it says where each of its services stands, and what to do next.`,
 		Example: `  fairlead trace service shop
-  fairlead trace service shop -o json`,
+  fairlead trace service shop -o json
+  fairlead trace globalservice logs`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return fmt.Errorf("only services can be traced, not %q: see `fairlead trace --help`", args[0])
+		k, err := findKind(args[0])
+		if err != nil || k.kind != manifest.Service && k.kind != manifest.Global {
+			return fmt.Errorf("only services and global services can be traced, not %q: see `fairlead trace --help`", args[0])
 		}
 		if err := checkPlainFormat(format); err != nil {
 			return err
+		}
+		if k.kind == manifest.Global {
+			if format != formatTable {
+				return errors.New("of a global service the trace is for people: leave out -o, or trace its services one by one")
+			}
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.traceGlobal(ctx, h, args[0]) })(cmd, args[1:])
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			t, err := a.follow(ctx, h, args[0])

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -30,9 +31,11 @@ func (v view) globals(found []manifest.Message) (*table.Table, []note) {
 		name, s, status := g.GetMetadata().GetName(), g.GetSpec(), g.GetStatus()
 		v.row(t, []string{name, strconv.Itoa(int(status.GetClusters())), strconv.Itoa(int(status.GetHealthy())), strconv.Itoa(int(status.GetHeldBackTotal()))},
 			chosen(s.GetClusters()), s.GetTemplate().GetSource(), s.GetTemplate().GetRef(), s.GetTemplate().GetPath(), s.GetTemplate().GetNamespace(), s.GetTemplate().GetProject())
-		if n := status.GetHeldBackTotal(); n > 0 {
-			notes = append(notes, note{about: name, text: "the guard keeps services of clusters that are not chosen any more: " +
-				v.listed(status.GetHeldBack()) + ". To delete them: `fairlead confirm global " + name + "`"})
+		if text := v.globalNote(g); text != "" {
+			notes = append(notes, note{about: name, text: text})
+		}
+		if n := status.GetClusters() - status.GetHealthy(); n > 0 {
+			notes = append(notes, note{about: name, text: fmt.Sprintf("%d of its services are not healthy: `fairlead trace globalservice %s` says why", n, name)})
 		}
 	}
 	return t, notes
