@@ -108,6 +108,10 @@ func foreign() string {
   --profile, of docker compose
   --enable-feature, of Prometheus
   --cacert, of curl
+  --as, of kubectl
+  --as-group, of kubectl
+  --as-uid, of kubectl
+  --append-server-path, of kubectl
   --audit-log, of kubelocal
   --unsafe-no-fsync, of kubelocal
 `
