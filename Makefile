@@ -57,14 +57,16 @@ test: ## Run every test (installs what they need)
 	@$(STEP) --end
 
 # Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
-# priority. A test that needs a program of those steps (Vault, the nodes', the Collector, docker compose) waits until it is built.
+# priority. A test that needs a program of those steps (Vault, the nodes', the Collector, docker compose) waits until it is built. A step
+# that fails doesn't keep the next ones from being tried.
 test-running:
-	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; \
-	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
-	$(STEP) "test across services" $(E2E); \
+	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; failed=0; \
+	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
+	$(STEP) "test across services" $(E2E) || failed=1; \
 	export GOWORK=off; \
-	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/...; \
-	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./...
+	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/... || failed=1; \
+	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./... || failed=1; \
+	exit $$failed
 
 test-beside:
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
