@@ -670,7 +670,11 @@ type ListCommitsRequest struct {
 	// At most this many; 0 means 50, the most is 500.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before. It goes on where that ended, wherever the revision points by now.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only commits that change this folder, without leading or trailing slash. Empty: all commits.
+	Path string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	// Full id of a commit: the history ends before it. Empty: it ends with the first commit.
+	Until         string `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -733,11 +737,28 @@ func (x *ListCommitsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListCommitsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListCommitsRequest) GetUntil() string {
+	if x != nil {
+		return x.Until
+	}
+	return ""
+}
+
 type ListCommitsResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Commits []*v11.Revision        `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With `path` or `until` a page may have fewer commits than asked for, and none, before the last one.
+	Commits []*v11.Revision `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The history came to `until`. On a last page without it that commit is not among the first parents of the revision, as after a force-push.
+	ReachedUntil  bool `protobuf:"varint,3,opt,name=reached_until,json=reachedUntil,proto3" json:"reached_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,6 +805,13 @@ func (x *ListCommitsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListCommitsResponse) GetReachedUntil() bool {
+	if x != nil {
+		return x.ReachedUntil
+	}
+	return false
 }
 
 type ListTreeRequest struct {
@@ -1169,17 +1197,21 @@ const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
 	"\bstandbys\x18\x0e \x03(\tR\bstandbys\"3\n" +
 	"\x14RefreshSourceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"\x17\n" +
-	"\x15RefreshSourceResponse\"\xad\x01\n" +
+	"\x15RefreshSourceResponse\"\xf8\x02\n" +
 	"\x12ListCommitsRequest\x12\x1f\n" +
 	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
 	"\brevision\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\brevision\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"w\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\x12\x1c\n" +
+	"\x04path\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12\xaa\x01\n" +
+	"\x05until\x18\x06 \x01(\tB\x93\x01\xbaH\x8f\x01\xba\x01\x8b\x01\n" +
+	"\x12list_commits.until\x12Cmust be the full id of a commit: 40 or 64 of the digits 0-9 and a-f\x1a0this.matches('^([0-9a-f]{40}([0-9a-f]{24})?)?$')R\x05until\"\x9c\x01\n" +
 	"\x13ListCommitsResponse\x128\n" +
 	"\acommits\x18\x01 \x03(\v2\x1e.fairlead.artifact.v1.RevisionR\acommits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc8\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12#\n" +
+	"\rreached_until\x18\x03 \x01(\bR\freachedUntil\"\xc8\x01\n" +
 	"\x0fListTreeRequest\x12\x1f\n" +
 	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
 	"\brevision\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\brevision\x12\x1c\n" +

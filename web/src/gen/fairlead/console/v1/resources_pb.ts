@@ -25,7 +25,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIlMKB1Byb2JsZW0SDwoHbWVzc2FnZRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcmVmcxgDIAMoCSKeAQoHQ2x1c3RlchIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3RhdHVzIrMBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEijAMKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgi0gEKB1NlcnZpY2USLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXR1cxIyCgZsZXZlcnMYBCABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VMZXZlcnMikgEKDVNlcnZpY2VMZXZlcnMSKAoEbW9kZRgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISJwoDcGluGAIgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchIuCgRzcGVjGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYyLuAQoFTGV2ZXISLAoEbW9kZRgBIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBmNvbW1pdBgCIAEoCRITCgt1bnBpbl9hZnRlchgDIAEoCRISCgpkZXBsb3ltZW50GAQgASgDEg4KBmF1dGhvchgFIAEoCRIOCgZyZWFzb24YBiABKAkSLgoKc2luY2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdW50aWxfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiuwQKC1NlcnZpY2VTcGVjEg4KBnNvdXJjZRgBIAEoCRILCgNyZWYYAiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIuQCCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0imwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMilgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIooBCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkSNQoMcmVmX3Byb2JsZW1zGAQgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5SZWZQcm9ibGVtImYKClJlZlByb2JsZW0SCwoDcmVmGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21pc3NpbmcYBCABKAgingEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cyKzAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIowDCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0ChB0b2tlbl9yZXVzZV90aW1lGCEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt0b2tlbl9yZXVzZRgiIAEoCRIVCg10b2tlbl91bmJvdW5kGCMgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHY2x1c3RlchgEIAEoCRIRCgluYW1lc3BhY2UYBSABKAkSDwoHaW5jbHVkZRgGIAMoCRIOCgZpZ25vcmUYByADKAkSMAoGcmVuZGVyGBQgASgLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyU3BlYxIsCgRzeW5jGBUgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1NwZWMSDwoHcHJvamVjdBgeIAEoCRITCgtjb25maWdfc2V0cxgfIAMoCRI8CgZjb25maWcYICADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjLkNvbmZpZ0VudHJ5EhMKC3VucGluX2FmdGVyGCEgASgJEg8KB2NhdGFsb2cYIiABKAgSFwoPc2VydmljZV9hY2NvdW50GCMgASgJEi0KBXRlc3RzGCggASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFNwZWMSNwoMdGVzdF9yZXF1ZXN0GCkgASgLMiEuZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFJlcXVlc3QaUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASLkAgoNU2VydmljZVN0YXR1cxIwCgVzdGF0ZRgBIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXRlEhUKDXN0YXRlX21lc3NhZ2UYAiABKAkSLwoLc3RhdGVfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKA2dpdBgEIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0VHJ1dGgSKgoDaHViGAUgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5IdWJUcnV0aBIyCgdjbHVzdGVyGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVHJ1dGgSFwoPY29uZmlnX3JldmlzaW9uGB4gASgJEjQKDmNvbmZpZ19wcm9ibGVtGB8gASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIpsBCghHaXRUcnV0aBIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KCmZldGNoX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YAyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0i9wEKCEh1YlRydXRoEg4KBmRpZ2VzdBgBIAEoCRIwCghyZXZpc2lvbhgCIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjAKCGFydGlmYWN0GAMgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuQXJ0aWZhY3QSMAoMcmVzb2x2ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAUgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEhYKDmNvbnRlbnRfZGlnZXN0GAYgASgJInUKDENsdXN0ZXJUcnV0aBIzCgZyZXBvcnQYASABKAsyIy5mYWlybGVhZC5kZWxpdmVyeS52MS5TZXJ2aWNlUmVwb3J0EjAKDHJlY2VpdmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAimwEKBlNlY3JldBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESMwoEZGF0YRgCIAMoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VjcmV0LkRhdGFFbnRyeRorCglEYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJmCgVHcmFudBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLAoEc3BlYxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTcGVjIpYBCglHcmFudFNwZWMSMwoIc3ViamVjdHMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3ViamVjdBIMCgRyb2xlGAIgASgJEjQKCGNsdXN0ZXJzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzEhAKCHByb2plY3RzGB4gAygJIlUKDEdyYW50U3ViamVjdBIOCgR1c2VyGAEgASgJSAASDwoFZ3JvdXAYAiABKAlIABIZCg9zZXJ2aWNlX2FjY291bnQYHiABKAlIAEIJCgdzdWJqZWN0IpoBCg1HcmFudENsdXN0ZXJzEg0KBW5hbWVzGAEgAygJEj4KBmxhYmVscxgCIAMoCzIuLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycy5MYWJlbHNFbnRyeRILCgNhbGwYAyABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqUAQoQVmVyaWZpY2F0aW9uTW9kZRIhCh1WRVJJRklDQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhwKGFZFUklGSUNBVElPTl9NT0RFX0NPTU1JVBABEhkKFVZFUklGSUNBVElPTl9NT0RFX1RBRxACEiQKIFZFUklGSUNBVElPTl9NT0RFX1RBR19BTkRfQ09NTUlUEAMqoQIKDFNlcnZpY2VTdGF0ZRIdChlTRVJWSUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVU0VSVklDRV9TVEFURV9QRU5ESU5HEAESHQoZU0VSVklDRV9TVEFURV9QUk9HUkVTU0lORxACEhkKFVNFUlZJQ0VfU1RBVEVfSEVBTFRIWRADEhoKFlNFUlZJQ0VfU1RBVEVfREVHUkFERUQQBBIYChRTRVJWSUNFX1NUQVRFX0ZBSUxFRBAFEhkKFVNFUlZJQ0VfU1RBVEVfVU5LTk9XThAGEhYKElNFUlZJQ0VfU1RBVEVfSEVMRBAHEhkKFVNFUlZJQ0VfU1RBVEVfV0FJVElORxAIEhkKFVNFUlZJQ0VfU1RBVEVfRElGRkVSUxAJKmMKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhMKD09VVENPTUVfQ1JFQVRFRBABEhMKD09VVENPTUVfVVBEQVRFRBACEhUKEU9VVENPTUVfVU5DSEFOR0VEEANiBnByb3RvMw", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -342,6 +342,14 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
    * @generated from field: repeated string refs = 3;
    */
   refs: string[];
+
+  /**
+   * A source's problem: what is wrong with single refs. Each is the problem of the services that follow the ref, and of no other service. Where
+   * `refs` is set the message repeats these, for readers that don't know this field; else the message is about the whole source only.
+   *
+   * @generated from field: repeated fairlead.console.v1.RefProblem ref_problems = 4;
+   */
+  refProblems: RefProblem[];
 };
 
 /**
@@ -350,6 +358,43 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 7);
+
+/**
+ * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
+ *
+ * @generated from message fairlead.console.v1.RefProblem
+ */
+export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
+  /**
+   * @generated from field: string ref = 1;
+   */
+  ref: string;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 3;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * The Git host does not have the ref: only the services that follow it are concerned. Otherwise it has the ref, and it can't be published, as for
+   * want of a signature.
+   *
+   * @generated from field: bool missing = 4;
+   */
+  missing: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.RefProblem.
+ * Use `create(RefProblemSchema)` to create a new message.
+ */
+export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -380,7 +425,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -404,7 +449,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -490,7 +535,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -528,7 +573,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -565,7 +610,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * Lever is what an operator pulled.
@@ -631,7 +676,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -767,7 +812,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -827,7 +872,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -858,7 +903,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -906,7 +951,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -930,7 +975,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -956,7 +1001,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -981,7 +1026,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1019,7 +1064,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1058,7 +1103,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * GrantClusters chooses clusters.
@@ -1093,7 +1138,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * VerificationMode says what must be signed.
