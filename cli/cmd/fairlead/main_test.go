@@ -210,20 +210,20 @@ func receiver(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "RECEIVER", server.URL)), 0o600))
 }
 
-// await repeats a command until its output has a text: await TEXT COMMAND...
+// await repeats a command until its output has a text, or, negated, has it no more: await TEXT COMMAND...
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
+	if len(args) < 2 {
 		ts.Fatalf("usage: await TEXT COMMAND...")
 	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := ts.Exec(args[1], args[2:]...)
 		out := ts.ReadFile("stdout")
-		if err == nil && strings.Contains(out, args[0]) {
+		if err == nil && strings.Contains(out, args[0]) != neg {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("%q is not in\n%s%s", args[0], out, ts.ReadFile("stderr"))
+			ts.Fatalf("%q is not in, or still in\n%s%s", args[0], out, ts.ReadFile("stderr"))
 		}
 		<-time.After(100 * time.Millisecond)
 	}

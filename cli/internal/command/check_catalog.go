@@ -74,7 +74,7 @@ func (v view) clusterTrouble(m manifest.Message) (wrong, warning string) {
 
 func (v view) sourceTrouble(m manifest.Message) (wrong, warning string) {
 	s := m.(*consolev1.Source)
-	if s.GetStatus().GetProblem().GetMessage() == "" {
+	if !fails(s.GetStatus().GetProblem()) {
 		return "", ""
 	}
 	return v.say(sourceNote(s)), ""

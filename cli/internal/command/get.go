@@ -33,9 +33,10 @@ func (a *app) get() *cobra.Command {
 		Short: "Show resources and how they are",
 		Long: `Show resources and how they are.
 
-Of a service, three truths stand side by side, each with its age: GIT, the newest commit at the ref;
-HUB, the digest of what is handed out to the cluster; APPLIED, the commit that runs there. Below
-the table stands what is wrong, since when, and what to do.
+Of a service, three truths stand side by side, each a commit with its age: GIT, the newest at the ref; HUB, what
+is handed out to the cluster; APPLIED, what runs there. SYNC compares them: "in sync", or how many commits that change
+the service's folder are missing in the cluster ("3 behind"; "another line" after a force-push), and how many objects others
+have changed there ("1 drifted"). Below the table stands what is wrong, since when, and what to do.
 With a name, or with -o wide, the objects that are not healthy are listed, too, and how the latest run of the tests went.
 With -o wide HUB and APPLIED are both "digest of commit", so that they can be compared, HEALTH is what the
 cluster says of the objects and since when, TESTS how the latest run of the tests went, SEEN when its agent was heard of last. What is older than it
@@ -171,6 +172,9 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 	}
 	if v.wide && k.kind == manifest.Service {
 		v.seen = g.seen(ctx, h, found)
+	}
+	if k.kind == manifest.Service && (g.format == formatTable || v.wide) {
+		v.behind = g.app.behind(ctx, h, found)
 	}
 	return g.show(k, found, g.format, len(names) > 0, v)
 }

@@ -195,7 +195,7 @@ func (t *trail) text(steps []step) string {
 			fmt.Fprintf(&b, "%s%s\n", head, table.Clean(line))
 			head = strings.Repeat(" ", len(head))
 		}
-		objectTable(&b, s.objects)
+		view{now: t.now}.objectTable(&b, s.objects)
 	}
 	fmt.Fprintf(&b, "\n%s\n", table.Clean(t.verdict(steps)))
 	return b.String()

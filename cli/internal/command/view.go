@@ -26,9 +26,11 @@ const (
 
 // view turns resources into rows, and into notes on those that are not well.
 type view struct {
-	now  time.Time
-	wide bool
-	live map[string]*gitcachev1.LiveSource // by name; what is missing is not known
+	now time.Time
+	// behind is how far services are behind their refs, of those that are.
+	behind map[string]distance
+	wide   bool
+	live   map[string]*gitcachev1.LiveSource // by name; what is missing is not known
 	// seen is when clusters were heard of last, by name; what is missing is not known.
 	seen map[string]*timestamppb.Timestamp
 }
@@ -130,12 +132,13 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 		name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
 		state := "Ready"
 		switch {
-		case problem.GetMessage() != "":
+		case fails(problem):
 			state = "Failing"
 			if len(problem.GetRefs()) > 0 {
 				state = "Degraded" // What other refs hold arrives.
 			}
 			notes = append(notes, sourceNote(s))
+		case problem.GetMessage() != "": // of refs that are not there
 		case len(s.GetStatus().GetHeads()) == 0:
 			state = "Pending"
 			notes = append(notes, note{about: name, text: "nothing was fetched yet"})
@@ -181,6 +184,15 @@ func (v view) until(at *timestamppb.Timestamp) string {
 		return "now"
 	}
 	return "in " + table.Age(at.AsTime(), v.now)
+}
+
+// fails tells a problem of a source from one of refs that the Git host does not have: those are problems of the services that follow them.
+func fails(p *consolev1.Problem) bool {
+	if p.GetMessage() == "" {
+		return false
+	}
+	isRefused := slices.ContainsFunc(p.GetRefProblems(), func(one *consolev1.RefProblem) bool { return !one.GetMissing() })
+	return isRefused || len(p.GetRefProblems()) == 0 || len(p.GetRefs()) == 0
 }
 
 // sourceNote is what is wrong with a source. Its name stands before it anyway.

@@ -14,20 +14,20 @@ import (
 )
 
 func (v view) services(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "GIT", "HUB", "APPLIED"}, "HEALTH", "TESTS", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
+	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "SYNC", "GIT", "HUB", "APPLIED"}, "HEALTH", "TESTS", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
 	var notes []note
 	for _, m := range found {
 		s := m.(*consolev1.Service)
 		spec, status := s.GetSpec(), s.GetStatus()
 		report := status.GetCluster().GetReport()
 		cells := []string{
-			s.GetMetadata().GetName(), destination(s), stateOf(s),
+			s.GetMetadata().GetName(), destination(s), stateOf(s), v.sync(s),
 			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
-			v.commit(bare(status.GetHub().GetDigest()), status.GetHub().GetResolveTime()),
-			v.commit(appliedCommit(report), report.GetAppliedTime()),
+			v.commit(status.GetHub().GetRevision().GetCommit(), status.GetHub().GetResolveTime()),
+			v.commit(runningCommit(status), report.GetAppliedTime()),
 		}
 		if v.wide {
-			copy(cells[3:], v.truths(status))
+			copy(cells[4:], v.truths(status))
 		}
 		v.row(t, cells, v.health(s), v.tests(s), v.ago(v.seen[spec.GetCluster()]),
 			spec.GetSource(), refOf(spec), spec.GetPath(), spec.GetNamespace())
@@ -59,7 +59,7 @@ func (v view) truths(status *consolev1.ServiceStatus) []string {
 	return []string{
 		v.truth("", git.GetRevision().GetCommit(), commitTime(git), "stale", git.GetProblem()),
 		v.truth(hub.GetDigest(), hub.GetRevision().GetCommit(), hub.GetResolveTime(), "held up", hub.GetProblem()),
-		v.truth(report.GetAppliedDigest(), appliedCommit(report), report.GetAppliedTime(), "", nil),
+		v.truth(report.GetAppliedDigest(), runningCommit(status), report.GetAppliedTime(), "", nil),
 	}
 }
 
@@ -165,6 +165,16 @@ func appliedCommit(r *deliveryv1.ServiceReport) string {
 	return r.GetAppliedCommit()
 }
 
+// runningCommit is the newest commit whose content runs in the cluster. The hub hands out the same digest for commits that change other folders only, and
+// the agent never hears of them.
+func runningCommit(status *consolev1.ServiceStatus) string {
+	hub, report := status.GetHub(), status.GetCluster().GetReport()
+	if hub.GetDigest() != "" && report.GetAppliedDigest() == hub.GetDigest() {
+		return cmp.Or(hub.GetRevision().GetCommit(), appliedCommit(report))
+	}
+	return appliedCommit(report)
+}
+
 // commitTime is when the commit was made or, for hosts that don't say, when it was fetched.
 func commitTime(git *consolev1.GitTruth) *timestamppb.Timestamp {
 	if t := git.GetRevision().GetCommitTime(); isSet(t) {
@@ -232,21 +242,33 @@ func (v view) objects(found []manifest.Message) string {
 		if message != "" {
 			fmt.Fprintf(&b, "  %s\n", message)
 		}
-		objectTable(&b, report.GetObjects())
+		v.objectTable(&b, report.GetObjects())
 	}
 	return b.String()
 }
 
 // objectTable is empty without objects.
-func objectTable(b *strings.Builder, objects []*deliveryv1.ObjectReport) {
+func (v view) objectTable(b *strings.Builder, objects []*deliveryv1.ObjectReport) {
 	if len(objects) == 0 {
 		return
 	}
 	t := table.New("OBJECT", "HEALTH", "MESSAGE")
 	for _, o := range objects {
-		t.Row(objectName(o), o.GetHealth(), o.GetMessage())
+		t.Row(objectName(o), o.GetHealth(), v.objectMessage(o))
 	}
 	_ = t.Write(indented{b}) // A strings.Builder takes everything.
+}
+
+// objectMessage is what is said of an object, with how old that is, and when the agent repairs it next.
+func (v view) objectMessage(o *deliveryv1.ObjectReport) string {
+	text := o.GetMessage()
+	if at := o.GetDriftTime(); isSet(at) {
+		text = strings.TrimSpace(fmt.Sprintf("%s (seen %s)", strings.TrimSuffix(text, "."), v.ago(at)))
+	}
+	if at := o.GetNextAttemptTime(); isSet(at) {
+		text = strings.TrimSpace(fmt.Sprintf("%s (next attempt %s)", strings.TrimSuffix(text, "."), v.until(at)))
+	}
+	return text
 }
 
 type indented struct{ b *strings.Builder }

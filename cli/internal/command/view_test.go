@@ -32,7 +32,7 @@ func services() []manifest.Message {
 		Status: &consolev1.ServiceStatus{
 			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "deploy/web.yaml: line 3:\nno kind", StateSince: before(3 * time.Minute),
 			Git: &consolev1.GitTruth{Revision: revision("abcde", 4*time.Minute), Problem: &consolev1.Problem{Message: "401 from git.example.com", Since: before(time.Hour)}},
-			Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", ResolveTime: before(200 * time.Second)},
+			Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: revision("12345", time.Hour), ResolveTime: before(200 * time.Second)},
 			Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
 				Phase: deliveryv1.Phase_PHASE_FAILED, AppliedCommit: strings.Repeat("12345", 8), AppliedTime: before(48 * time.Hour), ObservedTime: before(3 * time.Minute),
 				Message: "2 objects are refused", ObjectsTotal: 9, ObjectsHealthy: 7,
@@ -50,7 +50,7 @@ func services() []manifest.Message {
 			Status: &consolev1.ServiceStatus{
 				State: consolev1.ServiceState_SERVICE_STATE_HEALTHY,
 				Git:   &consolev1.GitTruth{Revision: &artifactv1.Revision{Commit: "fedcba9876"}, FetchTime: before(90 * time.Second)},
-				Hub:   &consolev1.HubTruth{Digest: "sha256:0123456789", ResolveTime: before(80 * time.Second)},
+				Hub:   &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: &artifactv1.Revision{Commit: "fedcba9876"}, ResolveTime: before(80 * time.Second)},
 				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
 					Phase: deliveryv1.Phase_PHASE_HEALTHY, AppliedCommit: "fedcba9876", AppliedTime: before(70 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
 				}},
@@ -72,21 +72,21 @@ func render(t *testing.T, v view, k kind, found []manifest.Message) string {
 
 func TestServicesShowThreeTruthsAndEveryCause(t *testing.T) {
 	t.Parallel()
-	want := `NAME    CLUSTER  STATE    GIT             HUB              APPLIED
-new     a        Pending  -               -                -
-shop-a  a        Healthy  fedcba98 (90s)  01234567 (80s)   fedcba98 (70s)
-shop-b  b        Failed   abcdeabc (4m)   01234567 (3m)    12345123 (2d)
+	want := `NAME    CLUSTER  STATE    SYNC      GIT             HUB              APPLIED
+new     a        Pending  -         -               -                -
+shop-a  a        Healthy  in sync   fedcba98 (90s)  fedcba98 (80s)   fedcba98 (70s)
+shop-b  b        Failed   3 behind  abcdeabc (4m)   12345123 (3m)    12345123 (2d)
 
 shop-b: for 3m: deploy/web.yaml: line 3: no kind
 shop-b: for 60m: 401 from git.example.com
 `
-	if got := squeeze(render(t, view{now: noon()}, serviceKind(), services())); got != squeeze(want) {
+	if got := squeeze(render(t, view{now: noon(), behind: map[string]distance{"shop-b": {commits: 3}}}, serviceKind(), services())); got != squeeze(want) {
 		t.Errorf("got\n%swant\n%s", got, squeeze(want))
 	}
 	wide := squeeze(render(t, view{now: noon(), wide: true}, serviceKind(), services()))
 	for _, want := range []string{
 		"APPLIED HEALTH TESTS SEEN SOURCE REF PATH NAMESPACE\n",
-		"\nshop-b b Failed abcdeabc (4m, stale 60m) 01234567 (3m) 12345123 (2d) failed 7/9 (3m) - - shop main deploy -\n",
+		"\nshop-b b Failed behind abcdeabc (4m, stale 60m) 01234567 of 12345123 (3m) 12345123 (2d) failed 7/9 (3m) - - shop main deploy -\n",
 	} {
 		if !strings.Contains(wide, want) {
 			t.Errorf("no %q in\n%s", want, wide)
@@ -104,8 +104,8 @@ func TestWideServicesShowWhatCanBeComparedAndHowOldItIs(t *testing.T) {
 	v := view{now: noon(), wide: true, seen: map[string]*timestamppb.Timestamp{"a": before(20 * time.Second), "b": before(10 * time.Minute)}}
 	got := squeeze(render(t, v, serviceKind(), []manifest.Message{held, gone}))
 	for _, want := range []string{
-		"a Healthy fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) - 20s ago shop main deploy -\n",
-		"b Unknown fedcba98 (5m) 01234567 of fedcba98 (3m) 01234567 of fedcba98 (3m) unknown, was healthy 3/3 10m ago - 10m ago shop main deploy -\n",
+		"a Healthy in sync fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) - 20s ago shop main deploy -\n",
+		"b Unknown in sync fedcba98 (5m) 01234567 of fedcba98 (3m) 01234567 of fedcba98 (3m) unknown, was healthy 3/3 10m ago - 10m ago shop main deploy -\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -166,15 +166,19 @@ func TestClustersSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestALostRefIsNoFailureOfTheWholeSource(t *testing.T) {
+func TestAMissingRefIsNoProblemOfItsSource(t *testing.T) {
 	t.Parallel()
-	source := func(name string, refs ...string) *consolev1.Source {
-		return &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}}, Status: &consolev1.SourceStatus{
+	source := func(name string, missing bool, refs ...string) *consolev1.Source {
+		s := &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}}, Status: &consolev1.SourceStatus{
 			Problem: &consolev1.Problem{Message: `source "` + name + `": gone`, Since: before(time.Minute), Refs: refs},
 		}}
+		for _, ref := range refs {
+			s.Status.Problem.RefProblems = append(s.Status.Problem.RefProblems, &consolev1.RefProblem{Ref: ref, Message: "gone", Missing: missing})
+		}
+		return s
 	}
-	got := squeeze(render(t, view{now: noon()}, sourceKind(), []manifest.Message{source("part", "refs/heads/x"), source("whole")}))
-	want := "NAME STATE DEFAULT-BRANCH FETCHED URL\npart Degraded - - https://git.example.com/x.git\nwhole Failing - - https://git.example.com/x.git\n\npart, whole: for 60s: gone\n"
+	got := squeeze(render(t, view{now: noon()}, sourceKind(), []manifest.Message{source("wrong", true, "refs/heads/x"), source("part", false, "refs/heads/x"), source("whole", false)}))
+	want := "NAME STATE DEFAULT-BRANCH FETCHED URL\nwrong Ready - - https://git.example.com/x.git\npart Degraded - - https://git.example.com/x.git\nwhole Failing - - https://git.example.com/x.git\n\npart, whole: for 60s: gone\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

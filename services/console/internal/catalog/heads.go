@@ -137,8 +137,14 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 }
 
 func sameProblem(a, b *Problem) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.Message == b.Message && slices.Equal(a.Refs, b.Refs))
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Message == b.Message && slices.Equal(a.Refs, b.Refs) && slices.EqualFunc(a.Single, b.Single, RefProblem.same)
 }
+
+// same compares what is wrong, not since when.
+func (p RefProblem) same(o RefProblem) bool { return p.Ref == o.Ref && p.Message == o.Message }
 
 // since returns the problem with the time at which it began.
 func (c *Catalog) since(before, now *Problem) *Problem {
@@ -149,8 +155,23 @@ func (c *Catalog) since(before, now *Problem) *Problem {
 		return before
 	}
 	p := *now
+	if before != nil && before.Message == p.Message && before.IsWhole() == p.IsWhole() {
+		p.Since = before.Since
+	}
 	if p.Since.IsZero() {
 		p.Since = c.now().UTC()
+	}
+	p.Single = slices.Clone(p.Single)
+	for i := range p.Single {
+		one := &p.Single[i]
+		if before != nil {
+			if at := slices.IndexFunc(before.Single, one.same); at >= 0 {
+				one.Since = before.Single[at].Since
+			}
+		}
+		if one.Since.IsZero() {
+			one.Since = c.now().UTC()
+		}
 	}
 	return &p
 }

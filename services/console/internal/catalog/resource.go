@@ -101,14 +101,42 @@ type Problem struct {
 	Since   time.Time `json:"since,omitzero"`
 	// Refs that a source's problem is about; empty: all of them.
 	Refs []string `json:"refs,omitempty"`
+	// Single is what is wrong with single refs of a source. Where Refs is set Message repeats theirs, else it is about the whole source only. Gitcaches of
+	// earlier versions have the one message for all.
+	Single []RefProblem `json:"single,omitempty"`
 }
 
-// Of returns the problem if it is about this ref.
+// RefProblem is what is wrong with one ref, since when.
+type RefProblem struct {
+	Ref     string    `json:"ref"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since,omitzero"`
+	// Missing: the Git host does not have the ref.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Fails tells a problem of the source from one of refs that the Git host does not have: those concern the services that follow them.
+func (p *Problem) Fails() bool {
+	return p != nil && (len(p.Single) == 0 || p.IsWhole() || slices.ContainsFunc(p.Single, func(one RefProblem) bool { return !one.Missing }))
+}
+
+// IsWhole tells a problem of a whole source from those of single refs.
+func (p *Problem) IsWhole() bool { return p != nil && len(p.Refs) == 0 }
+
+// Of returns what is wrong with a ref: its own problem, or that of the whole source; nil: nothing.
 func (p *Problem) Of(ref string) *Problem {
-	if p == nil || len(p.Refs) > 0 && !slices.Contains(p.Refs, ref) {
+	if p == nil {
 		return nil
 	}
-	return p
+	for _, one := range p.Single {
+		if one.Ref == ref {
+			return &Problem{Message: one.Message, Since: one.Since, Refs: []string{ref}}
+		}
+	}
+	if p.IsWhole() || len(p.Single) == 0 && slices.Contains(p.Refs, ref) {
+		return p
+	}
+	return nil
 }
 
 // Cluster is a Kubernetes cluster with an agent.
@@ -324,6 +352,9 @@ type ObjectReport struct {
 	// Rival is who changed Fields of it against Git.
 	Rival  string   `json:"rival,omitempty"`
 	Fields []string `json:"fields,omitempty"`
+	// NextAttempt is when it is repaired next, and Drifted when the agent's watch saw that it differs from what is applied.
+	NextAttempt time.Time `json:"nextAttempt,omitzero"`
+	Drifted     time.Time `json:"drifted,omitzero"`
 }
 
 // Secret holds credentials by key.

@@ -107,3 +107,34 @@ func TestALostRefIsAProblemOfItsServicesOnly(t *testing.T) {
 		t.Error("a problem of the whole source is nobody's")
 	}
 }
+
+// What is wrong with one ref is told of the services that follow it, with its own beginning, and of no other service.
+func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	c := &Catalog{now: func() time.Time { return now }}
+	a, b := RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, RefProblem{Ref: "refs/heads/b", Message: "b is missing", Missing: true}
+	first := c.since(nil, &Problem{Message: "a is missing", Refs: []string{a.Ref}, Single: []RefProblem{a}})
+	now = now.Add(time.Hour)
+	both := c.since(first, &Problem{Message: "a is missing; b is missing", Refs: []string{a.Ref, b.Ref}, Single: []RefProblem{a, b}})
+	if got := both.Of(a.Ref); got == nil || got.Message != a.Message || !got.Since.Equal(first.Since) {
+		t.Errorf("of a: %+v", got)
+	}
+	if got := both.Of(b.Ref); got == nil || got.Message != b.Message || !got.Since.Equal(now) {
+		t.Errorf("of b: %+v", got)
+	}
+	if got := both.Of("HEAD"); got != nil || both.Fails() {
+		t.Errorf("of another: %+v, the source fails: %v", got, both.Fails())
+	}
+	down := c.since(both, &Problem{Message: "no answer", Single: []RefProblem{a, b}})
+	if got := down.Of("HEAD"); got == nil || got.Message != "no answer" || !down.Fails() {
+		t.Errorf("with the host away: %+v", got)
+	}
+	if got := down.Of(a.Ref); got == nil || !got.Since.Equal(first.Since) {
+		t.Errorf("of a with the host away: %+v", got)
+	}
+	unsigned := &Problem{Message: "unsigned", Refs: []string{a.Ref}, Single: []RefProblem{{Ref: a.Ref, Message: "unsigned"}}}
+	if !unsigned.Fails() {
+		t.Error("a ref that is refused is no problem of the source")
+	}
+}

@@ -64,15 +64,43 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 		})
 	}
 	switch was, is := before.Problem, after.Problem; {
-	case is == nil && was != nil:
+	case was.IsWhole() && !is.IsWhole():
 		tell(&consolev1.Event{Type: SourceRecovered, Severity: info, Message: "It is fetched again.", Duration: span(was.Since, now)})
-	case is == nil, was != nil && was.Message == is.Message:
-	case len(is.Refs) > 0:
-		tell(&consolev1.Event{Type: SourceRefused, Severity: failing, Message: is.Message, Count: int32(len(is.Refs))})
-	case was == nil || len(was.Refs) > 0:
+	case is.IsWhole() && !was.IsWhole():
 		tell(&consolev1.Event{Type: SourceFailing, Severity: failing, Message: is.Message})
 	}
+	refused := refusedSince(before.Problem, after.Problem)
+	if len(refused) > manyRefs {
+		tell(&consolev1.Event{Type: SourceRefused, Severity: failing, Message: fmt.Sprintf("%d refs can't be published. %s", len(refused), refused[0]), Count: int32(len(refused))})
+		refused = nil
+	}
+	for _, message := range refused {
+		tell(&consolev1.Event{Type: SourceRefused, Severity: failing, Message: message, Count: 1})
+	}
 	return out
+}
+
+// refusedSince is what is wrong with single refs, and was not before.
+func refusedSince(was, is *catalog.Problem) (messages []string) {
+	known := map[string]bool{}
+	if was != nil {
+		known[was.Message] = true
+		for _, one := range was.Single {
+			known[one.Message] = true
+		}
+	}
+	if is == nil {
+		return nil
+	}
+	for _, one := range is.Single {
+		if !known[one.Message] {
+			messages = append(messages, one.Message)
+		}
+	}
+	if len(is.Single) == 0 && !is.IsWhole() && !known[is.Message] { // as gitcaches of earlier versions say it
+		messages = append(messages, is.Message)
+	}
+	return messages
 }
 
 // HubSaid implements catalog.Observer.
@@ -119,7 +147,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	if g := after.Guard; g != nil && (was.Guard == nil || was.Guard.ID != g.ID) {
 		tell(&consolev1.Event{
 			Type: GuardTripped, Severity: warning, Count: g.Removing,
-			Message: fmt.Sprintf("%d of %d objects would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", g.Removing, g.ObjectsTotal, s.Meta.Name),
+			Message: cmp.Or(after.Message, fmt.Sprintf("%d of %d objects would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", g.Removing, g.ObjectsTotal, s.Meta.Name)),
 		})
 	}
 	if n := after.Repairs - was.Repairs; before != nil && after.Repairs > was.Repairs {
@@ -249,6 +277,9 @@ func repaired(n uint64, last *catalog.ObjectReport) string {
 	}
 	name := strings.TrimPrefix(last.Namespace+"/"+last.Name, "/")
 	message += fmt.Sprintf(" Last %s %s", last.Kind, name)
+	if last.Message != "" {
+		message += ": " + last.Message
+	}
 	if last.Rival != "" {
 		message += ", changed by " + last.Rival
 	}

@@ -114,9 +114,9 @@ func (r *row) status(value any) {
 	case catalog.Source:
 		state := sourcePending
 		switch {
-		case v.Status.Problem != nil:
+		case v.Status.Problem.Fails():
 			state, r.since = sourceFailing, store.Micros(v.Status.Problem.Since)
-		case len(v.Status.Heads) > 0:
+		case len(v.Status.Heads) > 0, v.Status.Problem != nil:
 			state = sourceReady
 		}
 		r.state = unique.Make(state)

@@ -142,14 +142,24 @@ func decodeProblem(p *consolev1.Problem) *catalog.Problem {
 	if p == nil {
 		return nil
 	}
-	return &catalog.Problem{Message: p.GetMessage(), Since: moment(p.GetSince()), Refs: p.GetRefs()}
+	return &catalog.Problem{
+		Message: p.GetMessage(), Since: moment(p.GetSince()), Refs: p.GetRefs(),
+		Single: each(p.GetRefProblems(), func(one *consolev1.RefProblem) catalog.RefProblem {
+			return catalog.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: moment(one.GetSince()), Missing: one.GetMissing()}
+		}),
+	}
 }
 
 func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 	if p == nil {
 		return nil
 	}
-	return &consolev1.Problem{Message: p.Message, Since: stamp(p.Since), Refs: p.Refs}
+	return &consolev1.Problem{
+		Message: p.Message, Since: stamp(p.Since), Refs: p.Refs,
+		RefProblems: each(p.Single, func(one catalog.RefProblem) *consolev1.RefProblem {
+			return &consolev1.RefProblem{Ref: one.Ref, Message: one.Message, Since: stamp(one.Since), Missing: one.Missing}
+		}),
+	}
 }
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
@@ -357,6 +367,7 @@ func decodeObjectReport(o *deliveryv1.ObjectReport) catalog.ObjectReport {
 	return catalog.ObjectReport{
 		Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		Health: o.GetHealth(), Message: o.GetMessage(), Rival: o.GetRival(), Fields: o.GetFields(),
+		NextAttempt: moment(o.GetNextAttemptTime()), Drifted: moment(o.GetDriftTime()),
 	}
 }
 
@@ -364,6 +375,7 @@ func encodeObjectReport(o catalog.ObjectReport) *deliveryv1.ObjectReport {
 	return &deliveryv1.ObjectReport{
 		Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 		Health: o.Health, Message: o.Message, Rival: o.Rival, Fields: o.Fields,
+		NextAttemptTime: stamp(o.NextAttempt), DriftTime: stamp(o.Drifted),
 	}
 }
 

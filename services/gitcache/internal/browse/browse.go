@@ -43,6 +43,8 @@ func fail(kind Kind, format string, args ...any) error {
 type Commits struct {
 	Commits []mirror.Commit
 	Next    string // token of the next page; empty: there is none
+	// Reached: the history came to Place.Until.
+	Reached bool
 }
 
 // Entry is what is in a folder.
@@ -83,6 +85,8 @@ type Page struct {
 // write it.
 type Place struct {
 	Source, Revision, Path string
+	// Until is the full id of the commit before which a history ends; empty: it ends with the first commit.
+	Until string
 }
 
 // Replica is another one that can be asked. It answers from what it has.

@@ -191,6 +191,52 @@ func TestHistoryComesInPagesAlongFirstParents(t *testing.T) {
 	}
 }
 
+func TestHistoryOfAFolderHasTheCommitsThatChangeItAndEndsWhereAsked(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	repo.Commit("other, before", gittest.Files{"b/x": "0"})
+	first := repo.Commit("one", gittest.Files{"a/x": "1"})
+	repo.Commit("other", gittest.Files{"b/x": "1"})
+	repo.Commit("two", gittest.Files{"a/y": "1"})
+	repo.Commit("other again", gittest.Files{"b/x": "2"})
+	repo.Commit("three", gittest.Files{"a/x": "3"})
+	elsewhere := repo.Work("commit-tree", "HEAD^{tree}", "-m", "elsewhere")
+	r := newReplica(t)
+	r.fetch(t, repo, "refs/heads/main")
+	for name, want := range map[string]struct {
+		path, until string
+		subjects    []string
+		reached     bool
+	}{
+		"since the first":           {"a", first, []string{"three", "two"}, true},
+		"all of the folder":         {"a", "", []string{"three", "two", "one"}, false},
+		"all of the source":         {"", first, []string{"three", "other again", "two", "other"}, true},
+		"no such folder":            {"c", first, nil, true},
+		"a commit of another line":  {"a", elsewhere, []string{"three", "two", "one"}, false},
+		"the newest, nothing since": {"a", repo.Work("rev-parse", "HEAD"), nil, true},
+	} {
+		place := at("main", want.path)
+		place.Until = want.until
+		var got []string
+		for page := (browse.Page{Size: 1}); ; {
+			c, err := r.Commits(t.Context(), place, page, false)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if got = append(got, subjects(c)...); c.Next == "" {
+				if c.Reached != want.reached {
+					t.Errorf("%s: reached is %v", name, c.Reached)
+				}
+				break
+			}
+			page.Token = c.Next
+		}
+		if !slices.Equal(got, want.subjects) {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
 func TestRevisionsAreAsPeopleWriteThem(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")

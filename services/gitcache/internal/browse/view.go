@@ -32,12 +32,73 @@ func (v view) commits(ctx context.Context, page Page) (Commits, error) {
 			return Commits{}, err
 		}
 	}
+	if v.place.Path != "" || v.place.Until != "" {
+		return v.changes(ctx, from, page.Size)
+	}
 	commits, next, err := v.o.History(ctx, from, page.Size)
 	out := Commits{Commits: commits}
 	if !next.IsZero() {
 		out.Next = v.place.token(next, 0)
 	}
 	return out, err
+}
+
+// walked bounds the commits that a page of changes looks at: two trees are read of each.
+const walked = 1000
+
+// changes lists the commits that change the folder of the place, down to its Until.
+func (v view) changes(ctx context.Context, from plumbing.Hash, most int) (out Commits, err error) {
+	until := plumbing.NewHash(v.place.Until) // zero: none
+	id, folder := from, plumbing.ZeroHash
+	for n := 0; !id.IsZero(); n++ {
+		if id == until {
+			out.Reached = true
+			return out, nil
+		}
+		if n == walked || len(out.Commits) == most {
+			out.Next = v.place.token(id, 0)
+			return out, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return Commits{}, err
+		}
+		c, err := v.o.Commit(id)
+		if err != nil {
+			return Commits{}, err
+		}
+		if n == 0 {
+			if folder, err = v.folder(c.Tree); err != nil {
+				return Commits{}, err
+			}
+		}
+		before := plumbing.ZeroHash
+		if !c.Parent.IsZero() {
+			parent, err := v.o.Commit(c.Parent)
+			if err != nil {
+				return Commits{}, err
+			}
+			if before, err = v.folder(parent.Tree); err != nil {
+				return Commits{}, err
+			}
+		}
+		if folder != before {
+			out.Commits = append(out.Commits, c)
+		}
+		id, folder = c.Parent, before
+	}
+	return out, nil
+}
+
+// folder is the tree of the place's folder in the tree of a commit; zero: it has none, or one that can't be read, which is as good.
+func (v view) folder(root plumbing.Hash) (plumbing.Hash, error) {
+	id, err := tree.Find(v.o, root, v.place.Path, false)
+	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {
+		return plumbing.ZeroHash, err
+	}
+	if err != nil {
+		return plumbing.ZeroHash, nil //nolint:nilerr // what is no folder changes to one, and back
+	}
+	return id, nil
 }
 
 func (v view) tree(ctx context.Context, page Page) (Listing, error) {
@@ -147,7 +208,7 @@ const (
 )
 
 func (p Place) bound() []byte {
-	sum := sha256.Sum256([]byte(p.Source + "\x00" + p.Revision + "\x00" + p.Path))
+	sum := sha256.Sum256([]byte(p.Source + "\x00" + p.Revision + "\x00" + p.Path + "\x00" + p.Until))
 	return sum[:boundBytes]
 }
 

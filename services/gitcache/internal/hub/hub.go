@@ -230,12 +230,20 @@ func ProblemMessage(p owner.Problem) *consolev1.Problem {
 	if p.Message == "" {
 		return nil
 	}
-	return &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since), Refs: p.Refs}
+	out := &consolev1.Problem{Message: p.Message, Since: Timestamp(p.Since), Refs: p.Refs}
+	for _, one := range p.Single {
+		out.RefProblems = append(out.RefProblems, &consolev1.RefProblem{Ref: one.Ref, Message: one.Message, Since: Timestamp(one.Since), Missing: one.Missing})
+	}
+	return out
 }
 
 // Problem is the zero value for none.
 func Problem(m *consolev1.Problem) owner.Problem {
-	return owner.Problem{Message: m.GetMessage(), Since: Time(m.GetSince()), Refs: m.GetRefs()}
+	out := owner.Problem{Message: m.GetMessage(), Since: Time(m.GetSince()), Refs: m.GetRefs()}
+	for _, one := range m.GetRefProblems() {
+		out.Single = append(out.Single, owner.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: Time(one.GetSince()), Missing: one.GetMissing()})
+	}
+	return out
 }
 
 // Time is the zero time for no timestamp.

@@ -34,13 +34,9 @@ type Source struct {
 func (s *Source) equal(o *Source) bool {
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Owner == o.Owner && s.OwnedHere == o.OwnedHere && s.Epoch == o.Epoch &&
 		s.LastPoll.Equal(o.LastPoll) && s.NextPoll.Equal(o.NextPoll) && s.StaleSince.Equal(o.StaleSince) &&
-		slices.EqualFunc(s.Heads, o.Heads, mirror.Head.Equal) && sameProblem(s.Problem, o.Problem) &&
+		slices.EqualFunc(s.Heads, o.Heads, mirror.Head.Equal) && s.Problem.Equal(o.Problem) &&
 		s.UpstreamRequests == o.UpstreamRequests && s.MirrorBytes == o.MirrorBytes && s.MirrorPacks == o.MirrorPacks &&
 		slices.Equal(s.Standbys, o.Standbys)
-}
-
-func sameProblem(a, b owner.Problem) bool {
-	return a.Message == b.Message && a.Since.Equal(b.Since) && slices.Equal(a.Refs, b.Refs)
 }
 
 // Published is what the catalog says of a source.

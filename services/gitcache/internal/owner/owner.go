@@ -231,7 +231,7 @@ func (o *Owner) all() []*loop {
 	return slices.Collect(maps.Values(o.loops))
 }
 
-// Totals counts for metrics: sources known and owned, those with a problem, and the age of the oldest
+// Totals counts for metrics: sources known and owned, those with a problem of more than missing refs, and the age of the oldest
 // good poll of an owned source.
 type Totals struct {
 	Known, Owned, Problems int
@@ -250,7 +250,7 @@ func (o *Owner) Totals() Totals {
 			continue
 		}
 		t.Owned++
-		if s.Problem.Message != "" {
+		if s.Problem.IsRefused() {
 			t.Problems++
 		}
 		if !s.StaleSince.IsZero() {

@@ -44,7 +44,7 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	for _, ref := range wanted(s) {
 		f, why := t.find(s, l, ref)
 		if f == nil {
-			p.lose(ref, why)
+			p.miss(ref, why)
 			continue
 		}
 		switch {
@@ -117,9 +117,16 @@ func tipOf(l *fetch.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
 	return id, false
 }
 
+// miss notes that upstream does not have a ref.
+func (p *plan) miss(ref, text string) {
+	if text != "" {
+		p.troubles = append(p.troubles, trouble{ref: ref, text: text, isMissing: true})
+	}
+}
+
 func (p *plan) lose(ref, text string) {
 	if text != "" {
-		p.troubles = append(p.troubles, trouble{ref, text})
+		p.troubles = append(p.troubles, trouble{ref: ref, text: text})
 	}
 }
 

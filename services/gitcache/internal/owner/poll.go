@@ -1,10 +1,12 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -64,16 +66,18 @@ func (t *tenure) poll(ctx context.Context) error {
 
 // note keeps what a poll brought, and marks it for publishing if it is news.
 func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, good bool) {
-	message, refs := told(s, troubles)
+	problem := told(s, troubles, t.problem, time.Now())
+	if !good {
+		problem.Single = t.stillAtFault(s, problem.Single)
+	}
 	first := !t.polled
 	t.polled = true
-	if message != t.problem.Message {
+	if !problem.Equal(t.problem) {
 		t.dirty = true
-		t.problem = Problem{}
-		if message != "" {
-			t.problem = Problem{Message: message, Since: time.Now(), Refs: refs}
-			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", message)
+		if problem.Message != "" && problem.Message != t.problem.Message {
+			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", problem.Message)
 		}
+		t.problem = problem
 	}
 	if moved || first {
 		t.dirty = true
@@ -89,6 +93,19 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, 
 	} else if t.now.StaleSince.IsZero() {
 		t.now.StaleSince = t.now.LastPoll
 	}
+}
+
+// stillAtFault adds to the refs at fault those of before that are still wanted: a poll that failed says nothing new of them, and a problem that
+// lasts has one beginning.
+func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
+	for _, was := range t.problem.Single {
+		isTold := slices.ContainsFunc(single, func(now RefProblem) bool { return now.Ref == was.Ref })
+		if s.Wants[was.Ref] > 0 && !isTold {
+			single = append(single, was)
+		}
+	}
+	slices.SortFunc(single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
+	return single
 }
 
 // ask lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is

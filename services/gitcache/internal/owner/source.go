@@ -89,6 +89,31 @@ type Problem struct {
 	Message string
 	Since   time.Time
 	Refs    []string // What it is about; empty: all of the source.
+	// Single are the refs at fault, in order. Where Refs is set the message repeats theirs, else it is about the whole source only.
+	Single []RefProblem
+}
+
+// RefProblem is what is wrong with one ref.
+type RefProblem struct {
+	Ref, Message string
+	Since        time.Time
+	// Missing: upstream does not have it.
+	Missing bool
+}
+
+// IsRefused tells a problem of more than refs that upstream does not have, which only concern the services that follow them.
+func (p Problem) IsRefused() bool {
+	return p.IsWhole() || slices.ContainsFunc(p.Single, func(one RefProblem) bool { return !one.Missing })
+}
+
+// IsWhole tells a problem of the whole source from those of single refs.
+func (p Problem) IsWhole() bool { return p.Message != "" && len(p.Refs) == 0 }
+
+// Equal compares problems.
+func (p Problem) Equal(o Problem) bool {
+	return p.Message == o.Message && p.Since.Equal(o.Since) && slices.Equal(p.Refs, o.Refs) && slices.EqualFunc(p.Single, o.Single, func(a, b RefProblem) bool {
+		return a.Ref == b.Ref && a.Message == b.Message && a.Since.Equal(b.Since) && a.Missing == b.Missing
+	})
 }
 
 // Console is the record of who may publish and of what was.

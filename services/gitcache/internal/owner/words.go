@@ -1,9 +1,11 @@
 package owner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -13,27 +15,44 @@ import (
 
 // trouble is what a poll could not do.
 type trouble struct {
-	ref  string // what it is about; "": all of the source
-	text string
+	ref       string // what it is about; "": all of the source
+	text      string
+	isMissing bool // upstream does not have the ref
 }
 
-// told puts troubles into words, and says which refs they are about: none if they are about all.
-func told(s Source, troubles []trouble) (message string, refs []string) {
-	texts := make([]string, 0, len(troubles))
-	whole := false
+// told puts troubles into words. What was wrong before, too, keeps its beginning.
+func told(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
+	var whole, single []string
 	for _, t := range troubles {
-		texts = append(texts, t.text)
-		refs = append(refs, t.ref)
-		whole = whole || t.ref == ""
+		if t.ref == "" {
+			whole = append(whole, t.text)
+			continue
+		}
+		single = append(single, t.text)
+		p.Refs = append(p.Refs, t.ref)
+		p.Single = append(p.Single, RefProblem{Ref: t.ref, Message: fmt.Sprintf("source %q: %s", s.Name, t.text), Since: now, Missing: t.isMissing})
 	}
-	if len(texts) > 0 {
-		message = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; "))
+	slices.SortFunc(p.Single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
+	for i := range p.Single {
+		one := &p.Single[i]
+		if at := slices.IndexFunc(before.Single, func(was RefProblem) bool { return was.Ref == one.Ref && was.Message == one.Message }); at >= 0 {
+			one.Since = before.Single[at].Since
+		}
 	}
-	if whole {
-		return message, nil
+	texts := single
+	if len(whole) > 0 {
+		texts, p.Refs = whole, nil
 	}
-	slices.Sort(refs)
-	return message, slices.Compact(refs)
+	if len(texts) == 0 {
+		return Problem{}
+	}
+	p.Message, p.Since = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; ")), now
+	if before.Message == p.Message && before.IsWhole() == p.IsWhole() {
+		p.Since = before.Since
+	}
+	slices.Sort(p.Refs)
+	p.Refs = slices.Compact(p.Refs)
+	return p
 }
 
 // unusable says that what a ref points to is no commit, or can't be read.

@@ -136,7 +136,7 @@ func (s *Sources) ListCommits(ctx context.Context, req *gitcachev1.ListCommitsRe
 	if err := s.Rights.Read(caller(ctx), req.GetSource()); err != nil {
 		return nil, err
 	}
-	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision()}
+	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision(), Path: req.GetPath(), Until: req.GetUntil()}
 	page := browse.Page{Size: size(req.GetPageSize(), defaultCommits, maxCommits), Token: req.GetPageToken()}
 	commits, err := s.Browser.Commits(ctx, p, page, forwarded(ctx))
 	if err != nil {

@@ -25,16 +25,18 @@ export function Source() {
   const tab = useTab(tabs)
   const of = got.data?.source
   const problem = of?.status?.problem
+  // Refs that the Git host does not have concern the services that follow them only.
+  const failing = problem && (problem.refs.length === 0 || problem.refProblems.some((one) => !one.missing))
   const heads = of?.status?.heads ?? []
   return (
     <>
       <div className="head">
-        <Title tab={`${problem ? '✕ ' : ''}${name}`}>
+        <Title tab={`${failing ? '✕ ' : ''}${name}`}>
           {plain(name, 80)}{' '}
           {of && (
             <State
-              of={problem ? 'failed' : heads.length ? 'healthy' : 'pending'}
-              word={problem ? 'failing' : heads.length ? 'ready' : 'pending'}
+              of={failing ? 'failed' : heads.length ? 'healthy' : 'pending'}
+              word={failing ? 'failing' : heads.length ? 'ready' : 'pending'}
             />
           )}
         </Title>
@@ -44,7 +46,7 @@ export function Source() {
       {got.isPending && <Waiting what="the source" />}
       {of && <Stale of={fresh} again={again} />}
       {problem && (
-        <div className="notice bad">
+        <div className={failing ? 'notice bad' : 'notice'}>
           {plain(problem.message)} Since <Age of={problem.since} />; the last good commits are served from
           cache.
         </div>

@@ -101,7 +101,7 @@ func (r Replica) Commits(ctx context.Context, p browse.Place, page browse.Page) 
 	ctx, cancel := context.WithTimeout(ctx, browseTime)
 	defer cancel()
 	m, err := r.rpc.ListCommits(ctx, &gitcachev1.ListCommitsRequest{
-		Source: p.Source, Revision: p.Revision, PageSize: int32(page.Size), PageToken: page.Token,
+		Source: p.Source, Revision: p.Revision, Path: p.Path, Until: p.Until, PageSize: int32(page.Size), PageToken: page.Token,
 	})
 	return wire.Commits(m), verdict(err)
 }

@@ -40,12 +40,12 @@ func Live(m *gitcachev1.LiveSource) *live.Source {
 
 // CommitsMessage writes a page of a history.
 func CommitsMessage(c browse.Commits) *gitcachev1.ListCommitsResponse {
-	return &gitcachev1.ListCommitsResponse{Commits: each(c.Commits, revisionMessage), NextPageToken: c.Next}
+	return &gitcachev1.ListCommitsResponse{Commits: each(c.Commits, revisionMessage), NextPageToken: c.Next, ReachedUntil: c.Reached}
 }
 
 // Commits reads one.
 func Commits(m *gitcachev1.ListCommitsResponse) browse.Commits {
-	return browse.Commits{Commits: each(m.GetCommits(), revision), Next: m.GetNextPageToken()}
+	return browse.Commits{Commits: each(m.GetCommits(), revision), Next: m.GetNextPageToken(), Reached: m.GetReachedUntil()}
 }
 
 // TreeMessage writes a page of a folder.
