@@ -276,12 +276,17 @@ func (p Policy) groupsOf(caller muxhttp.Caller) []string {
 	return groups
 }
 
+// known is who the API server is to take a request for.
+func (p Policy) known(caller muxhttp.Caller) muxhttp.Impersonated {
+	if caller.As != nil {
+		return *caller.As
+	}
+	return muxhttp.Impersonated{User: caller.User, Groups: p.groupsOf(caller), Extra: caller.Extra}
+}
+
 // impersonate writes who the API server is to take a request for.
 func (p Policy) impersonate(header http.Header, caller muxhttp.Caller) {
-	as := muxhttp.Impersonated{User: caller.User, Groups: p.groupsOf(caller), Extra: caller.Extra}
-	if caller.As != nil {
-		as = *caller.As
-	}
+	as := p.known(caller)
 	header.Set("Impersonate-User", as.User)
 	if as.UID != "" {
 		header.Set("Impersonate-Uid", as.UID)

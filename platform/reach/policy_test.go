@@ -37,7 +37,7 @@ func TestPolicyOfTheClusterHolds(t *testing.T) {
 			},
 			refused: []string{
 				"GET /api/v1/pods", "GET /api/v1/namespaces", "GET /api/v1/namespaces/kube-system/pods", "GET /api/v1/nodes",
-				"GET /api/v1/namespaces/shopx/pods", "GET /api/v1//namespaces/shop/pods", "GET /apis/apps/v1/deployments", "GET /api/v1/watch/pods", "GET /debug/pprof",
+				"GET /api/v1/namespaces/shopx/pods", "GET /api/v1//namespaces/shop/pods", "GET /apis/apps/v1/deployments", "GET /api/v1/watch/pods", "GET /debug/pprof", "GET /fairlead/v1/services/web/diff",
 			},
 			why: "--tunnel-namespaces: shop, web",
 		},

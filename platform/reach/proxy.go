@@ -25,6 +25,7 @@ type proxy struct {
 	base      *url.URL
 	transport http.RoundTripper
 	policy    Policy
+	own       func(http.ResponseWriter, *http.Request, muxhttp.Impersonated)
 	tracer    trace.Tracer
 	log       *slog.Logger
 	copier    muxhttp.Copier
@@ -45,6 +46,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	traced, span := telemetry.Of(r.Context(), caller.TraceParent, p.tracer, "agent.request")
 	defer span.End()
+	if p.own != nil && strings.HasPrefix(r.URL.Path, OwnPrefix) {
+		if len(p.policy.Namespaces) > 0 { // what the agent tells of a service may be in any namespace
+			kubehttp.WriteError(w, refusal("this cluster's agent lets people into these namespaces only, by its --tunnel-namespaces: "+strings.Join(p.policy.Namespaces, ", ")))
+			return
+		}
+		p.own(w, r.WithContext(traced), p.policy.known(caller))
+		return
+	}
 	ctx, settle := muxhttp.PassInformational(traced, w)
 	resp, err := p.transport.RoundTrip(p.request(ctx, caller, r))
 	settle()
@@ -130,6 +139,10 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 		Trailer:       r.Trailer,
 	}).WithContext(ctx)
 }
+
+// OwnPrefix begins the paths that the agent answers itself. No API server has such paths: what it serves besides resources is in
+// Kubernetes' own source.
+const OwnPrefix = "/fairlead/"
 
 // target puts path and query below the API server's base, with the escapes as they came.
 func (p *proxy) target(in *url.URL) *url.URL {

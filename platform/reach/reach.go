@@ -62,6 +62,9 @@ type Config struct {
 	Transport http.RoundTripper
 	// Policy is what is let through.
 	Policy Policy
+	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there is no such thing. It is told whom the
+	// API server would take the request for.
+	Own func(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated)
 	// Version of the agent, for the hub to show.
 	Version string
 	// Tracer makes spans of requests that belong to a trace which is recorded; nil: none.
@@ -105,7 +108,7 @@ func New(cfg Config) (*Reach, error) {
 	}
 	return &Reach{
 		cfg:     cfg,
-		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, tracer: cfg.Tracer, log: cfg.Log},
+		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, own: cfg.Own, tracer: cfg.Tracer, log: cfg.Log},
 		states:  make(map[*slot]State),
 		held:    make(map[string]int),
 		changed: make(chan struct{}),

@@ -165,6 +165,9 @@ func startWith(t *testing.T, h *hub, kube string, policy reach.Policy) *agent {
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken("agent-token"),
 		Kube: base, Transport: kubeTransport{rt}, Policy: policy, Version: "v-test", Log: slog.New(slog.DiscardHandler),
+		Own: func(w http.ResponseWriter, _ *http.Request, as muxhttp.Impersonated) {
+			fmt.Fprint(w, "own ", as.User, as.Groups)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -268,6 +271,24 @@ func TestCallerIsImpersonated(t *testing.T) {
 }
 
 // The hub strips all of this as well; the agent does not rely on it.
+// What the agent answers itself it answers to those whom the policy lets through, as the cluster knows them; the API server is not asked.
+func TestTheAgentsOwnAnswersKnowTheCaller(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	startWith(t, h, newAPI(t, func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") }).URL, reach.Policy{GroupPrefix: "corp:", Groups: []string{"corp:dev"}})
+	s := next(t, h)
+	const path = reach.OwnPrefix + "v1/services/web/diff"
+	resp, body := get(t, s, muxhttp.Caller{User: "alice", Groups: []string{"dev", "admins"}}, path, http.Header{"Impersonate-User": {"evil"}})
+	if resp.StatusCode != http.StatusOK || body != "own alice[corp:dev]" {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	for _, user := range []string{"", "system:admin"} {
+		if resp, body := get(t, s, muxhttp.Caller{User: user}, path, nil); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%q: got %d %s", user, resp.StatusCode, body)
+		}
+	}
+}
+
 func TestForgedIdentityIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := reachable(t, echo)

@@ -353,6 +353,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		Kube:       server,
 		Transport:  a.people,
 		Policy:     a.cfg.Tunnel,
+		Own:        a.answer,
 		Version:    version.String(),
 		Tracer:     a.telemetry.Tracer.Tracer("fairlead.dev/platform/reach"),
 		Log:        a.log,

@@ -35,7 +35,7 @@ func TestGuardStopsASharplySmallerRender(t *testing.T) {
 	if guard.GetRemoving() != 7 || guard.GetObjectsTotal() != 12 || len(guard.GetSample()) != 7 || guard.GetSample()[0].GetName() == "" || report.GetAppliedDigest() != good {
 		t.Errorf("got %v", report)
 	}
-	if want := fmt.Sprintf("would remove 7 of 12 objects, the first is ConfigMap %s/c10. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`.", w.namespace, name, guard.GetId()); !strings.Contains(report.GetMessage(), want) {
+	if want := fmt.Sprintf("would remove 7 of 12 objects, the first is ConfigMap %s/c10: more than half of them, and the default of sync.prune.maxPercent is 50. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`.", w.namespace, name, guard.GetId()); !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustData("c0", "1")

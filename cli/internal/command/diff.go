@@ -1,11 +1,18 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
@@ -25,11 +32,13 @@ func (a *app) diff() *cobra.Command {
 		Short: "Show what a sync of a service would change in its cluster",
 		Long: `Show what a sync of a service would change in its cluster.
 
-The agent finds out by dry runs of the API server whenever something waits: for a service that is held, in dry run,
-or waits for another one. Values of Secrets are left out. + is made, ~ is changed, - is removed, -/+ is deleted and
-made anew, ! is refused by the API server. The exit code is 2 if there is a difference.`,
-		Example: `  fairlead hold service shop --mode dry-run --reason "a look first" --wait
-  fairlead diff service shop`,
+The agent finds out now, by dry runs of the API server, whatever the mode of the service is: what waits, and what others
+have changed. It reads objects with the rights that you have in the cluster. Where the cluster can't be asked, or you may not
+read there, the comparison that the agent made last is shown, with its age. Values of Secrets are left out. + is made, ~ is
+changed, - is removed, -/+ is deleted and made anew, ! is refused by the API server. The exit code is 0 if there is no
+difference, and 2 if there is one.`,
+		Example: `  fairlead diff service shop
+  fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
@@ -48,7 +57,7 @@ made anew, ! is refused by the API server. The exit code is 2 if there is a diff
 }
 
 func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) error {
-	got, err := h.Objects.GetServiceDiff(ctx, &consolev1.GetServiceDiffRequest{Name: name})
+	got, err := a.compare(ctx, h, name)
 	if err != nil {
 		return err
 	}
@@ -60,18 +69,104 @@ func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) err
 	if err != nil {
 		return err
 	}
-	service, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.Stderr, "found out %s ago\n", table.Age(a.Now(), got.GetObservedTime().AsTime()))
-	if service.GetService().GetStatus().GetHub().GetDigest() != got.GetDigest() {
-		fmt.Fprintln(a.Stderr, "something else is handed out by now: this is about what was before")
-	}
 	if d := got.GetDiff(); d.GetCreated()+d.GetChanged()+d.GetRemoved() > 0 {
 		return flags.Exit(differs)
 	}
 	return nil
+}
+
+// compare is what a sync would change: as the agent finds it now, through the tunnel, or else what it told last.
+func (a *app) compare(ctx context.Context, h *hub.Hub, name string) (*consolev1.GetServiceDiffResponse, error) {
+	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	service := got.GetService()
+	if service.GetSpec().GetCatalog() {
+		return nil, fmt.Errorf("service %q goes to the catalog and not to a cluster: `fairlead apply -f FILE --dry-run` compares files with the catalog", name)
+	}
+	now, why := a.compareNow(ctx, h, service)
+	if why == nil {
+		fmt.Fprintf(a.Stderr, "compared with cluster %s now\n", service.GetSpec().GetCluster())
+		return now, nil
+	}
+	last, err := h.Objects.GetServiceDiff(ctx, &consolev1.GetServiceDiffRequest{Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("service %q: the cluster can't be asked now: %w; and the hub has no comparison of before", name, why)
+	}
+	fmt.Fprintf(a.Stderr, "the cluster can't be asked now: %v\nfound out %s ago\n", why, table.Age(a.Now(), last.GetObservedTime().AsTime()))
+	if service.GetStatus().GetHub().GetDigest() != last.GetDigest() {
+		fmt.Fprintln(a.Stderr, "something else is handed out by now: this is about what was before")
+	}
+	return last, nil
+}
+
+const (
+	// comparePatience is how long an agent may take to hear of what the hub hands out, and to render it.
+	comparePatience = 15 * time.Second
+	// compareBytes bounds an answer: the contract allows half a MiB of changes.
+	compareBytes = 4 << 20
+)
+
+// compareNow has the agent of a service compare it with the cluster.
+func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Service) (*consolev1.GetServiceDiffResponse, error) {
+	if len(h.Context.Endpoints.Tunnels) == 0 {
+		return nil, errors.New("the hub did not say where its tunnels are")
+	}
+	url := fmt.Sprintf("%s/clusters/%s/fairlead/v1/services/%s/diff", h.Context.Endpoints.Tunnels[0], service.GetSpec().GetCluster(), service.GetMetadata().GetName())
+	pause := time.NewTicker(waitPause)
+	defer pause.Stop()
+	for deadline := a.Now().Add(comparePatience); ; {
+		detail, again, err := askAgent(ctx, h.HTTP, url)
+		late := a.Now().After(deadline)
+		switch {
+		case err == nil && (detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
+			return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime()}, nil
+		case err != nil && (!again || late):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-pause.C:
+		}
+		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: service.GetMetadata().GetName()})
+		if err != nil {
+			return nil, err
+		}
+		service = now.GetService()
+	}
+}
+
+// askAgent asks once. again: it may answer in a moment.
+func askAgent(ctx context.Context, client *http.Client, url string) (detail *deliveryv1.ServiceDetail, again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, compareBytes))
+	if err != nil {
+		return nil, false, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		var status struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(body, &status) // what is no Status has no message
+		return nil, resp.StatusCode == http.StatusServiceUnavailable, errors.New(cmp.Or(status.Message, resp.Status))
+	}
+	detail = &deliveryv1.ServiceDetail{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, detail); err != nil || detail.GetDiff() == nil {
+		return nil, false, errors.New("its agent is of an earlier version")
+	}
+	return detail, false, nil
 }
 
 // diffText is a diff for people.

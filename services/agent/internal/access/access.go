@@ -5,16 +5,33 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
 type key struct{}
 
+// Person is somebody who came through the tunnel, as the cluster knows them.
+type Person struct {
+	User   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+type personKey struct{}
+
+// AsPerson has requests made as a person, whatever As said before. Only one whom the tunnel's policy let through is to be given.
+func AsPerson(ctx context.Context, p Person) context.Context {
+	return context.WithValue(ctx, personKey{}, &p)
+}
+
 // As has requests made as a service account, written namespace/name; empty: as the agent itself.
 func As(ctx context.Context, account string) context.Context {
-	return context.WithValue(ctx, key{}, account)
+	return context.WithValue(context.WithValue(ctx, personKey{}, (*Person)(nil)), key{}, account)
 }
 
 // Own has requests made as the agent itself.
@@ -44,6 +61,25 @@ func Transport(next http.RoundTripper) http.RoundTripper { return transport{next
 type transport struct{ next http.RoundTripper }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if person, _ := r.Context().Value(personKey{}).(*Person); person != nil {
+		if person.User == "" {
+			return nil, errors.New("nobody knows who asks")
+		}
+		r = r.Clone(r.Context())
+		r.Header.Set("Impersonate-User", person.User)
+		if person.UID != "" {
+			r.Header.Set("Impersonate-Uid", person.UID)
+		}
+		for _, group := range person.Groups {
+			r.Header.Add("Impersonate-Group", group)
+		}
+		for name, values := range person.Extra {
+			for _, value := range values {
+				r.Header.Add("Impersonate-Extra-"+url.PathEscape(name), value)
+			}
+		}
+		return t.next.RoundTrip(r)
+	}
 	account := Account(r.Context())
 	if account == "" {
 		return t.next.RoundTrip(r)

@@ -1,7 +1,9 @@
 package access_test
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"testing"
 
 	"fairlead.dev/services/agent/internal/access"
@@ -12,6 +14,56 @@ type refused struct{ t *testing.T }
 func (r refused) RoundTrip(*http.Request) (*http.Response, error) {
 	r.t.Error("the request was sent")
 	return nil, http.ErrAbortHandler
+}
+
+type sent struct{ header http.Header }
+
+func (s *sent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.header = r.Header
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// The last word counts: what is done as a person is not done as the service's account, nor the other way round.
+func TestRequestsAreMadeAsThePersonOrAsTheAccount(t *testing.T) {
+	t.Parallel()
+	ada := access.Person{User: "ada", Groups: []string{"dev", "ops"}, Extra: map[string][]string{"a/b": {"c"}}}
+	asAda := access.AsPerson(access.As(t.Context(), "shop/deployer"), ada)
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		user   string
+		groups []string
+	}{
+		"person":                     {asAda, "ada", ada.Groups},
+		"account after a person":     {access.As(asAda, "shop/deployer"), "system:serviceaccount:shop:deployer", nil},
+		"the agent after a person":   {access.Own(asAda), "", nil},
+		"account":                    {access.As(t.Context(), "shop/deployer"), "system:serviceaccount:shop:deployer", nil},
+		"a person after the account": {access.AsPerson(access.As(t.Context(), "a/b"), access.Person{User: "bob"}), "bob", nil},
+	} {
+		request, err := http.NewRequestWithContext(test.ctx, http.MethodGet, "https://cluster.example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got sent
+		answer, err := access.Transport(&got).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if got.header.Get("Impersonate-User") != test.user || !slices.Equal(got.header.Values("Impersonate-Group"), test.groups) {
+			t.Errorf("%s: got %v", name, got.header)
+		}
+		if extra := got.header.Get("Impersonate-Extra-a%2Fb"); (extra == "c") != (test.user == "ada") {
+			t.Errorf("%s: got %v", name, got.header)
+		}
+	}
+	request, err := http.NewRequestWithContext(access.AsPerson(t.Context(), access.Person{}), http.MethodGet, "https://cluster.example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := access.Transport(refused{t}).RoundTrip(request); err == nil {
+		_ = answer.Body.Close()
+		t.Error("nobody is taken for a person")
+	}
 }
 
 func TestWhatIsNoAccountActsAsNobody(t *testing.T) {

@@ -504,6 +504,7 @@ func (a *Applier) gate(ctx context.Context, p *Progress, step order.Step) Result
 		if message != "" {
 			text = "is not healthy yet (" + message + ")"
 		}
+		text += a.whyUnhealthy(ctx, p, item)
 		pending = append(pending, Failure{Item: item, Problem: Problem{Text: text, Advice: "What comes after it waits."}})
 	}
 	return a.waits(p, pending, step.Timeout)

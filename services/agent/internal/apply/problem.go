@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -85,7 +86,7 @@ func describe(secret bool, err error) *Problem {
 		if secret {
 			return &Problem{Text: "the API server can't be reached", Advice: triedAgain}
 		}
-		return &Problem{Text: "the API server can't be reached: " + err.Error(), Advice: triedAgain}
+		return &Problem{Text: "the API server can't be reached: " + withoutPorts(err.Error()), Advice: triedAgain}
 	}
 	answer := status.Status()
 	if text, ok := typeErrors(secret, answer.Message); ok {
@@ -137,7 +138,8 @@ func typeErrors(secret bool, message string) (string, bool) {
 	if len(causes) == 0 {
 		causes = []string{"a field has the wrong type"}
 	}
-	return join(causes), true
+	slices.Sort(causes)
+	return join(slices.Compact(causes)), true
 }
 
 // goType finds the type of a value that was printed with %v, %#v or %T.
@@ -184,7 +186,8 @@ func invalid(secret bool, answer metav1.Status) *Problem {
 		}
 		causes = append(causes, cause.Field+": "+detail)
 	}
-	problem.Text = join(causes)
+	slices.Sort(causes) // the API server goes over maps: the same mistakes come in another order with every request
+	problem.Text = join(slices.Compact(causes))
 	return problem
 }
 
@@ -242,6 +245,11 @@ func other(secret bool, answer metav1.Status) *Problem {
 // noDryRun tells the refusal of a webhook that has side effects.
 func noDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+}
+
+// withoutPorts takes the near end off a network error: its port is another one with every connection, and the error is the same.
+func withoutPorts(text string) string {
+	return regexp.MustCompile(`(?:\[[0-9a-fA-F:.%a-z]+\]|[0-9.]+):\d+->`).ReplaceAllString(text, "")
 }
 
 func count(n int, what string) string { return fmt.Sprintf("%d %ss", n, what) }

@@ -27,7 +27,7 @@ func TestProblemsInWords(t *testing.T) {
 	}{
 		"types": {
 			err:  status("", "failed to create typed patch object (/hello; /v1, Kind=ConfigMap): errors:\n  .data.x: expected string, got &value.valueUnstructured{Value:1}\n  .data.y: expected string, got &value.valueUnstructured{Value:true}\n  .data.z: expected string, got &value.valueUnstructured{Value:[]interface {}{1}}\n  .data.w: expected string, got &value.valueUnstructured{Value:1.5}"),
-			text: "data.x: expected string, got integer; data.y: expected string, got boolean; data.z: expected string, got list; and 1 more", fixManifest: true,
+			text: "data.w: expected string, got number; data.x: expected string, got integer; data.y: expected string, got boolean; and 1 more", fixManifest: true,
 		},
 		"unknown field": {
 			err:  status("", "failed to create typed patch object (/hello; /v1, Kind=ConfigMap): .datas: field not declared in schema"),
@@ -42,6 +42,11 @@ func TestProblemsInWords(t *testing.T) {
 				Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: {\"matchLabels\":{\"a\":\"2\"}}: field is immutable", Field: "spec.selector",
 			}),
 			text: "spec.selector: field is immutable", fixManifest: true,
+		},
+		"the same mistakes in another order": {
+			err: status(metav1.StatusReasonInvalid, "",
+				metav1.StatusCause{Message: "Required value", Field: "spec.template"}, metav1.StatusCause{Message: "Required value", Field: "spec.selector"}),
+			text: "spec.selector: Required value; spec.template: Required value", fixManifest: true,
 		},
 		"invalid Secret": {
 			err: status(metav1.StatusReasonInvalid, "", metav1.StatusCause{
@@ -66,6 +71,8 @@ func TestProblemsInWords(t *testing.T) {
 		},
 		"timeout":     {err: context.DeadlineExceeded, text: "the API server did not answer in time"},
 		"unreachable": {err: errors.New("dial tcp: refused"), text: "the API server can't be reached: dial tcp: refused"},
+		"cut off":     {err: errors.New("read tcp 10.0.0.1:53412->10.0.0.2:443: connection reset"), text: "the API server can't be reached: read tcp 10.0.0.2:443: connection reset"},
+		"cut off, v6": {err: errors.New("read tcp [::1]:53412->[::1]:443: connection reset"), text: "the API server can't be reached: read tcp [::1]:443: connection reset"},
 		"an essay":    {err: status(metav1.StatusReasonForbidden, strings.Repeat("ü", 5000)), text: strings.Repeat("ü", 512) + " ..."},
 	}
 	for name, test := range tests {

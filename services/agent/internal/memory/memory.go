@@ -76,6 +76,8 @@ type Rival struct {
 	Fields  []string
 	// Webhook: they are changed on their way into the cluster.
 	Webhook bool
+	// Until is how long the object is left alone if it is changed again.
+	Until time.Time
 }
 
 // Memory holds the records. It is safe for concurrent use.
@@ -117,10 +119,11 @@ type Counts struct {
 	Total, Healthy, Unseen, Drifted, Missing, Held int
 }
 
-// failure is an object that can't be applied.
+// failure is an object that can't be applied, and why.
 type failure struct {
 	times int
 	until time.Time
+	why   string
 }
 
 // New returns an empty memory. notify is called with a service of which something changed; it must not block,
@@ -494,10 +497,10 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 	}
 }
 
-// Fought notes who keeps changing fields of an object. Without fields it is deleted again and again.
-func (m *Memory) Fought(key object.Key, manager string, fields []string) {
+// Fought notes who keeps changing fields of an object, and until when it is not repaired again. Without fields it is deleted again and again.
+func (m *Memory) Fought(key object.Key, manager string, fields []string, until time.Time) {
 	m.update(key, func(id uint32, r *record) {
-		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields}
+		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields, Until: until}
 		r.flags ^= rivalTold // so that the change is news
 	})
 }

@@ -208,7 +208,7 @@ func TestSummaryCountsAndNames(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	m.Saw(deployments, live("b", 1, 2, "x"), 2, health.Health{State: health.Degraded, Message: "another reason"})
-	m.Fought(keyOf("a"), "hpa", []string{"/spec/replicas"})
+	m.Fought(keyOf("a"), "hpa", []string{"/spec/replicas"}, time.Time{})
 	m.Unsure(deployments, "the API server is away")
 	if len(told) != 3 {
 		t.Errorf("told %v", told)
@@ -285,7 +285,7 @@ func TestBackoffGrowsAndIsForgotten(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var last time.Duration
 	for range 20 {
-		m.Failed(keyOf("a"), now)
+		m.Failed(keyOf("a"), now, "forbidden")
 		wait := m.Backoff(keyOf("a")).Sub(now)
 		if wait < last || wait > 5*time.Minute {
 			t.Errorf("%v after %v", wait, last)

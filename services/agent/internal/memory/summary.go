@@ -24,6 +24,19 @@ type Summary struct {
 	Ended []End
 	// Rivals are objects that somebody else keeps changing.
 	Rivals []Rival
+	// Damage are objects that are not as they were applied, in the order of their names, at most 100.
+	Damage []Damage
+}
+
+// Damage is an object that has drifted or is gone.
+type Damage struct {
+	Ref object.Ref
+	// State is Drifted or Gone, as of this version of the object.
+	State   State
+	Version uint64
+	// Next is when it may be repaired, if that was tried in vain or too often; zero: at once. Why is what the last try ended with.
+	Next time.Time
+	Why  string
 }
 
 // End is an object that was done, and when.
@@ -42,7 +55,8 @@ func (m *Memory) Summary(service string) Summary {
 		return summary
 	}
 	summary.Counts = m.sums[sid].count
-	if summary.Healthy == summary.Total && len(m.unsure) == 0 && len(m.rivals) == 0 && len(m.ends) == 0 {
+	isDamaged := summary.Drifted+summary.Missing > 0
+	if summary.Healthy == summary.Total && !isDamaged && len(m.unsure) == 0 && len(m.rivals) == 0 && len(m.ends) == 0 {
 		return summary
 	}
 	summary.Healthy = 0
@@ -59,6 +73,9 @@ func (m *Memory) Summary(service string) Summary {
 			rival.Health.Ref = m.ref(id)
 			summary.Rivals = append(summary.Rivals, rival)
 		}
+		if state := m.at(id).state(); state == Drifted || state == Gone {
+			summary.Damage = append(summary.Damage, m.damage(id, state))
+		}
 		if h.State == health.Healthy {
 			summary.Healthy++
 			continue
@@ -73,8 +90,20 @@ func (m *Memory) Summary(service string) Summary {
 			summary.Worst = h
 		}
 	}
+	slices.SortFunc(summary.Damage, func(a, b Damage) int { return object.Compare(a.Ref.Key, b.Ref.Key) })
 	summary.Bad = summary.Bad[:min(len(summary.Bad), maxBad)]
+	summary.Damage = summary.Damage[:min(len(summary.Damage), maxBad)]
 	return summary
+}
+
+func (m *Memory) damage(id uint32, state State) Damage {
+	d := Damage{Ref: m.ref(id), State: state, Version: m.at(id).version}
+	failed := m.failures[d.Ref.Key]
+	d.Next, d.Why = failed.until, failed.why
+	if until := m.rivals[id].Until; until.After(d.Next) {
+		d.Next = until
+	}
+	return d
 }
 
 func (m *Memory) health(id uint32) health.Health {
@@ -160,14 +189,21 @@ func (m *Memory) Backoff(key object.Key) time.Time {
 	return m.failures[key].until
 }
 
-// Failed notes that an object could not be applied.
-func (m *Memory) Failed(key object.Key, now time.Time) {
+// Failed notes that an object could not be applied, and why.
+func (m *Memory) Failed(key object.Key, now time.Time, why string) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	failed := m.failures[key]
-	failed.until = now.Add(min(backoffFloor<<min(failed.times, 16), backoffMax))
+	failed.until, failed.why = now.Add(min(backoffFloor<<min(failed.times, 16), backoffMax)), why
 	failed.times++
 	m.failures[key] = failed
+	service := ""
+	if id, ok := m.find(key); ok {
+		service = m.services.of(m.at(id).service)
+	}
+	m.mu.Unlock()
+	if service != "" {
+		m.notify(service)
+	}
 }
 
 // Succeeded notes that an object could be applied.

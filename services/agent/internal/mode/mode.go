@@ -47,7 +47,9 @@ func Decide(f Facts) Verdict {
 	case mode == deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
 		return Verdict{Diff: true, Phase: deliveryv1.Phase_PHASE_DIFFERS, Text: "Nothing is applied, this is a dry run" + because(f.Sync.GetReason()) + "."}
 	case mode == deliveryv1.SyncMode_SYNC_MODE_SUSPEND:
-		return f.held(news, "Suspended"+because(f.Sync.GetReason())+": nothing is applied or repaired.", false)
+		v := f.held(news, "Suspended"+because(f.Sync.GetReason())+": nothing is applied or repaired.", false)
+		v.Diff = true // drift stays, and is to be seen
+		return v
 	case mode == deliveryv1.SyncMode_SYNC_MODE_HOLD:
 		return f.held(news, "Held"+because(f.Sync.GetReason())+".", true)
 	case f.Held != nil:

@@ -78,7 +78,7 @@ func TestModes(t *testing.T) {
 		{
 			"suspend, nothing new, and held",
 			mode.Facts{Sync: spec(suspend, ""), Held: &incident, Applied: one, Wanted: one},
-			mode.Verdict{Phase: health, Text: "Suspended: nothing is applied or repaired."},
+			mode.Verdict{Diff: true, Phase: health, Text: "Suspended: nothing is applied or repaired."},
 		},
 		{
 			"dry run",

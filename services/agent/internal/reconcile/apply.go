@@ -580,8 +580,19 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 		})
 	}
 	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: told, final: true, text: fmt.Sprintf(
-		"%.8s would remove %d of %d objects, the first is %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
-		service.Commit, len(going), len(before), going[0].Key, service.Name, id)}
+		"%.8s would remove %d of %d objects, the first is %s: %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
+		service.Commit, len(going), len(before), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
+}
+
+// whyGuarded is why a removal waits for a person.
+func whyGuarded(spec *deliveryv1.PruneSpec, wanted int) string {
+	switch {
+	case wanted == 0:
+		return "nothing but hooks would be left"
+	case spec != nil && spec.MaxPercent != nil:
+		return fmt.Sprintf("more than the %d%% that sync.prune.maxPercent allows", spec.GetMaxPercent())
+	}
+	return "more than half of them, and the default of sync.prune.maxPercent is 50"
 }
 
 // mistakenForOwn refuses what the agent itself keeps in the cluster, be it an object or a hook of whatever moment.

@@ -29,6 +29,8 @@ const (
 	dependencyLook = time.Second
 	// diffAgain is when a diff that waits is made anew, since the cluster may have changed.
 	diffAgain = 10 * time.Minute
+	// compareRetry is when a comparison that failed is tried again, where nothing new waits for it.
+	compareRetry = 30 * time.Second
 )
 
 // Details takes long lists about services. Set returns when the list can't be lost any more.
@@ -112,10 +114,16 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 		if patience.Err() != nil {
 			return 0
 		}
-		if failure != nil {
+		switch {
+		case failure == nil:
+			wait = next
+		case k.stance.verdict.Phase != deliveryv1.Phase_PHASE_UNSPECIFIED:
 			return k.failed(service, record, *failure)
+		default: // nothing new waits: what is applied is as good as it was
+			k.stance.diff = nil
+			k.log.Warn("what a sync would change is not known", "err", k.maskText(service, failure.text))
+			wait = hub.Spread(compareRetry)
 		}
-		wait = next
 	}
 	if record.Applied.Digest == "" && len(record.Entries) == 0 {
 		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
@@ -143,6 +151,12 @@ func (k *keeper) color(service desired.Service, report *deliveryv1.ServiceReport
 	}
 	switch v.Phase {
 	case deliveryv1.Phase_PHASE_UNSPECIFIED:
+		if v.Diff && changes(k.stance.diff) > 0 { // suspended, and others changed what is applied
+			text += " " + summary(k.stance.diff)
+			if report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
+				report.Phase = deliveryv1.Phase_PHASE_DIFFERS
+			}
+		}
 	case deliveryv1.Phase_PHASE_DIFFERS:
 		if changes(k.stance.diff) > 0 {
 			report.Phase = v.Phase
@@ -166,7 +180,8 @@ func summary(d *deliveryv1.Diff) string {
 
 // compare tells the hub what applying would change, and says when it is to be told again.
 func (k *keeper) compare(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
-	about := setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(k.stance.verdict.Repair)
+	// The digest is another one when somebody asks for a sync.
+	about := service.Digest + " " + setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(k.stance.verdict.Repair) + k.damageSum()
 	if left := diffAgain - time.Since(k.stance.at); k.stance.compared == about && left > 0 {
 		return left, nil
 	}

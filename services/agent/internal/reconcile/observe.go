@@ -65,13 +65,21 @@ func (k *keeper) observe(ctx, patience context.Context, service desired.Service,
 		return wait
 	}
 	k.backoff.Reset()
+	k.noteDrifts(patience, record, summary.Damage)
+	unready := k.giveReasons(patience, summary.Bad)
+	if at := slices.IndexFunc(summary.Bad, func(h health.Health) bool { return h.Ref == summary.Worst.Ref }); at >= 0 {
+		summary.Worst = summary.Bad[at]
+	}
 	report := k.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
 	k.tellRepairs(report, record, summary)
-	isHealthy := report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY
+	isHealthy := report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY || report.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS
 	judgeTests(service, record, report)
 	k.report(service, record, report)
 	k.ripe(service, report)
 	wait := idle
+	if unready > 0 {
+		wait = unready
+	}
 	if _, renewal, _ := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && k.stance.verdict.Apply {
 		wait = min(wait, max(time.Until(renewal), 0))
 	}
@@ -238,7 +246,7 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 	report := &deliveryv1.ServiceReport{
 		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
 	}
-	report.ObjectsDrifted = int32(len(summary.Rivals))
+	now := time.Now()
 	quarrels := make(map[object.Key]memory.Rival, len(summary.Rivals))
 	for _, rival := range summary.Rivals {
 		quarrels[rival.Key] = rival
@@ -266,8 +274,22 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 	if summary.Worst.State != health.Healthy {
 		report.Message = fmt.Sprintf("%s: %s", summary.Worst.Ref.Key, summary.Worst.Message)
 	}
-	if len(summary.Rivals) > 0 && report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED {
-		report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, quarrel(summary.Rivals[0])
+	if ref, ok := k.underRepair(summary, now); ok && summary.Worst.State == health.Missing { // no failure: it is back in a moment
+		report.Phase, report.Message = deliveryv1.Phase_PHASE_PROGRESSING, ref.Key.String()+": it was deleted, and is made again."
+	}
+	for _, rival := range summary.Rivals {
+		switch { // a rival makes the service no worse than its objects are, but for a webhook, whose change is never undone
+		case !rival.Webhook:
+		case report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED:
+			report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, quarrel(rival)
+			fallthrough
+		default:
+			report.ObjectsDrifted++
+		}
+	}
+	k.tellDamage(report, summary, now)
+	if rival, ok := firstRival(summary.Rivals); ok && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
+		report.Message = quarrel(rival)
 	}
 	if len(k.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
@@ -281,6 +303,16 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + strings.Join(kept, " "))
 	}
 	return report
+}
+
+// firstRival is one that changes objects in the cluster.
+func firstRival(rivals []memory.Rival) (memory.Rival, bool) {
+	for _, rival := range rivals {
+		if !rival.Webhook {
+			return rival, true
+		}
+	}
+	return memory.Rival{}, false
 }
 
 // lines splits text, of which nothing is no line.

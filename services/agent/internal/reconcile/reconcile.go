@@ -109,8 +109,10 @@ type Deps struct {
 type Controller struct {
 	Deps
 
-	slots   chan struct{}
-	notices *notice.Board
+	slots chan struct{}
+	// comparing is the turn of who asks for a comparison.
+	comparing chan struct{}
+	notices   *notice.Board
 	// retired gets a value when keepers have ended.
 	retired chan struct{}
 	// loaded is closed when the inventories are known.
@@ -136,7 +138,7 @@ type metrics struct {
 
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
-	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
+	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), comparing: make(chan struct{}, 1), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
 		applies: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}), "applied", "failed"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
@@ -308,8 +310,12 @@ type keeper struct {
 	// unwritten is since when the inventory is behind.
 	unwritten time.Time
 	looks     looks
-	stance    stance
-	trial     *trial.Trial
+	// drifts are the objects that stay as others left them, see noteDrifts.
+	drifts map[object.Key]drift
+	// reasons are why objects are not healthy, see giveReasons.
+	reasons map[object.Key]reason
+	stance  stance
+	trial   *trial.Trial
 	// sources names the versions of the objects that values are from, as the streams had them at the last step.
 	sources string
 	// recalled: the Secrets that values are from were looked at after the start.
@@ -426,6 +432,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 		stuck := k.stuck && what == k.doing.what && current.content == k.doing.content
 		k.settled.Store(false)
 		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, stuck, false, nil, newLooks(), time.Time{}, nil
+		k.reasons = nil
 		k.ripens, k.again, k.rerun, k.through = time.Time{}, false, time.Time{}, map[set.Hook]string{}
 		k.Watcher.Unfollow(k.name)
 		k.trial.Refollow()

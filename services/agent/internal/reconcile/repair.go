@@ -43,6 +43,7 @@ const lackingAgain = 15 * time.Second
 // Repair applies one object as it was applied last.
 func (c *Controller) Repair(ctx context.Context, name string, key object.Key, tell bool) (repair.Outcome, error) {
 	var outcome repair.Outcome
+	isGone := false
 	err := c.withApplied(ctx, name, key, func(ctx context.Context, k *keeper, request apply.Request, item set.Item) error {
 		if tell {
 			obj, _, err := request.Set.Object(item)
@@ -55,12 +56,13 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			} else if !apierrors.IsNotFound(err) {
 				return err
 			}
+			isGone = apierrors.IsNotFound(err)
 		}
 		answer, problem := k.Applier.One(ctx, request, item, false)
 		if problem != nil {
 			return k.failure(problem.Text)
 		}
-		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields})
+		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone})
 		if err := k.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
 			k.log.Warn("a restart makes this repair again", "err", err)
 		}
@@ -193,6 +195,8 @@ type mended struct {
 	at     time.Time
 	rival  string
 	fields []string
+	// wasGone: it had been deleted.
+	wasGone bool
 }
 
 // tellRepairs adds to a report what was put right, once there is peace: a storm is told of at its end.
@@ -204,6 +208,9 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 	report.Repairs = record.Repairs + uint64(k.Journal.Count(k.name))
 	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
 	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
+	if last.wasGone {
+		report.Repaired.Message = "it had been deleted"
+	}
 	if known, ok := k.Memory.Get(last.ref.Key); ok {
 		report.Repaired.Health = shown(known.Health)
 	}
@@ -245,7 +252,7 @@ func quarrel(rival memory.Rival) string {
 	case rival.Webhook:
 		return fmt.Sprintf("%s: an admission webhook changes %s of what is applied: add it to sync.ignore, or take it out of Git.", rival.Key, fields)
 	case fields == "":
-		return fmt.Sprintf("%s: somebody keeps deleting it. It is made anew ever more slowly: find out who does, or take it out of Git.", rival.Key)
+		return fmt.Sprintf("%s: somebody keeps deleting it. It is made again with pauses from 1 minute to 1 hour: find out who does, or take it out of Git.", rival.Key)
 	case who == "":
 		who = "somebody"
 	}

@@ -36,6 +36,8 @@ const (
 	width = 32
 	// verifyRound is how long it takes to compare everything once; verifyFloor is between two objects.
 	verifyRound, verifyFloor = 12 * time.Hour, time.Second
+	// mostTold damaged objects of a service at once are asked who changed them: in a storm that would be as many requests more.
+	mostTold = 10
 	// again is when what could not be done at the moment is looked at once more.
 	again = 10 * time.Second
 	// sweep is between two looks for objects that are at peace again.
@@ -139,7 +141,7 @@ func (r *Repair) Run(ctx context.Context) error {
 		for service := range open {
 			keys, when := r.due(service)
 			for _, key := range keys {
-				r.start(ctx, &running, service, key)
+				r.start(ctx, &running, service, key, len(keys) <= mostTold)
 			}
 			if !when.IsZero() && when.Before(next) {
 				next = when
@@ -224,8 +226,8 @@ func (h *history) holds(now time.Time) float64 {
 	return min(h.tokens+max(now.Sub(h.filled), 0).Seconds()/refill.Seconds(), bucket)
 }
 
-// start repairs one object on the side, once there is a slot.
-func (r *Repair) start(ctx context.Context, running *sync.WaitGroup, service string, key object.Key) {
+// start repairs one object on the side, once there is a slot. With few others it is asked who changed it.
+func (r *Repair) start(ctx context.Context, running *sync.WaitGroup, service string, key object.Key, few bool) {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -235,7 +237,7 @@ func (r *Repair) start(ctx context.Context, running *sync.WaitGroup, service str
 	h := r.histories[key]
 	now := r.now()
 	h.busy, h.tokens, h.filled = true, h.holds(now)-1, now
-	tell := len(h.last) > 0 || h.level > 0
+	tell := few || len(h.last) > 0 || h.level > 0
 	r.mu.Unlock()
 	running.Go(func() {
 		outcome, err := r.repairer.Repair(ctx, service, key, tell)
@@ -263,7 +265,7 @@ func (r *Repair) ended(ctx context.Context, service string, key object.Key, outc
 		h.until = maxTime(h.until, now.Add(again))
 		return
 	case err != nil:
-		r.memory.Failed(key, now)
+		r.memory.Failed(key, now, err.Error())
 		r.results.WithLabelValues("failed").Inc()
 		r.log.Warn("an object can't be put right", "service", service, "object", key.String(), "err", err)
 		return
@@ -280,7 +282,7 @@ func (r *Repair) ended(ctx context.Context, service string, key object.Key, outc
 	truce := min(truceFloor<<min(h.level, 10), truceMax)
 	h.level++
 	h.until = now.Add(truce)
-	r.memory.Fought(key, outcome.Rival, outcome.Fields)
+	r.memory.Fought(key, outcome.Rival, outcome.Fields, h.until)
 	r.log.Warn("somebody keeps changing an object", "service", service, "object", key.String(), "manager", outcome.Rival, "fields", outcome.Fields, "next_repair_in", truce)
 }
 

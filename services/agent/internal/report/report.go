@@ -112,6 +112,9 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	}
 	report.Sequence++
 	report.ObservedTime = timestamppb.New(r.now())
+	if before != nil && goesOn(before.report, report) {
+		report.ObservedTime = before.report.GetObservedTime()
+	}
 	if err := r.write(report); err != nil {
 		return err
 	}
@@ -169,6 +172,11 @@ func (r *Reporter) count(phase deliveryv1.Phase) int {
 		}
 	}
 	return count
+}
+
+// goesOn tells a state that began with an earlier report: the same phase of the same digest, with the same words. Counts may be others.
+func goesOn(before, now *deliveryv1.ServiceReport) bool {
+	return before.GetPhase() == now.GetPhase() && before.GetDigest() == now.GetDigest() && before.GetMessage() == now.GetMessage()
 }
 
 // same compares two states apart from when they were seen.

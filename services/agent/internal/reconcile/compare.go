@@ -1,0 +1,107 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/diff"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// What keeps CompareNow from answering.
+var (
+	ErrUnknownService = errors.New("no such service is meant for this cluster")
+	// ErrNotRendered: the service was not rendered yet as the hub wants it.
+	ErrNotRendered = errors.New("it is not rendered yet")
+	// ErrMayNotRead: the person may not read an object of the service.
+	ErrMayNotRead = errors.New("may not read")
+)
+
+// CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
+// the person, who so learns no value that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed or remembered.
+func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
+	k := c.keeper(name)
+	service, what := c.Desired.Get(name)
+	if k == nil || what != desired.Apply {
+		return nil, ErrUnknownService
+	}
+	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	if failure := c.nobody(service, service.Sync.GetImpersonate()); failure != nil {
+		return nil, errors.New(failure.text)
+	}
+	record, err := c.Inventory.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := c.Sets.Open(name, setOf(service))
+	if errors.Is(err, fs.ErrNotExist) && record.Has(service.Digest) {
+		objects, err = k.appliedSet(record)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotRendered
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = objects.Close() }()
+	select { // one at a time, so that people don't keep services waiting
+	case c.comparing <- struct{}{}:
+		defer func() { <-c.comparing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	reader := &readAs{API: c.Compare, person: person}
+	out, err := diff.Of(ctx, diff.Deps{
+		API: reader, Explain: apply.Explain, Mask: k.mask(service),
+		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
+			return apply.Ignored(service.Sync, item, obj)
+		},
+		Stays: service.Sync.GetPrune().GetDisabled(),
+	}, objects, record)
+	if reader.refused != nil {
+		return nil, reader.refused
+	}
+	if err != nil {
+		return nil, k.failure(err.Error())
+	}
+	for _, o := range out.GetObjects() {
+		if isSecret(o.GetGroup(), o.GetKind()) {
+			o.Fields = nil
+			o.Message = cmp.Or(o.GetMessage(), "What differs in a Secret is not shown.")
+		}
+	}
+	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
+}
+
+func isSecret(group, kind string) bool { return group == "" && kind == "Secret" }
+
+// readAs reads objects as a person.
+type readAs struct {
+	diff.API
+	person access.Person
+	// refused: the person may not read an object.
+	refused error
+}
+
+func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
+	if isSecret(ref.Group, ref.Kind) { // most people may not read them; they are told that it differs, and no more
+		return r.API.Live(ctx, ref)
+	}
+	obj, err := r.API.Live(access.AsPerson(ctx, r.person), ref)
+	if apierrors.IsForbidden(err) {
+		r.refused = fmt.Errorf("%w %s", ErrMayNotRead, ref.Key)
+		return nil, r.refused
+	}
+	return obj, err
+}
