@@ -2,12 +2,15 @@ package coordination
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"fairlead.dev/platform/flags"
 )
 
 // Open returns the coordinator that a URL names. It connects to nothing yet.
@@ -25,45 +28,68 @@ import (
 // HMGET) on keys and channels fairlead:*.
 //
 // Errors never repeat the URL: it may hold a password.
-func Open(rawURL string) (Coordinator, error) {
+func Open(rawURL string) (Coordinator, error) { return open(rawURL, nil) }
+
+// OpenFile is Open with the URL in a file, which is looked at again while the coordinator is used. A new URL takes the place of the one before
+// once Redis has answered it; the number of the database must stay.
+func OpenFile(path string) (Coordinator, error) {
+	load := func() (string, error) { return flags.ReadFile(path) }
+	url, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("read the URL of Redis: %w", err)
+	}
+	return open(url, load)
+}
+
+func open(rawURL string, load func() (string, error)) (Coordinator, error) {
+	if scheme, _, _ := strings.Cut(rawURL, ":"); scheme == "" || strings.EqualFold(scheme, "memory") {
+		return newMemory(), nil
+	}
+	clients, err := newRedisClients(rawURL, load)
+	if err != nil {
+		return nil, err
+	}
+	return newRedis(clients), nil
+}
+
+// dialRedis returns a client of what a URL names, and the number of its database. It connects to nothing yet.
+func dialRedis(rawURL string) (client redis.UniversalClient, db int, err error) {
 	scheme, _, _ := strings.Cut(rawURL, ":")
 	switch strings.ToLower(scheme) {
-	case "", "memory":
-		return newMemory(), nil
 	case "redis", "rediss", "unix":
 		o, err := redis.ParseURL(rawURL)
 		if err != nil {
-			return nil, errBadURL()
+			return nil, 0, errBadURL()
 		}
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
-		return newRedis(redis.NewClient(o), o.DB), nil
+		return redis.NewClient(o), o.DB, nil
 	case "redis+sentinel", "rediss+sentinel":
 		o, err := parseHosts(rawURL, redis.ParseFailoverURL)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if o.MasterName == "" {
-			return nil, errors.New("coordination URL: a Sentinel URL needs the parameter master_name")
+			return nil, 0, errors.New("coordination URL: a Sentinel URL needs the parameter master_name")
 		}
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
-		return newRedis(redis.NewFailoverClient(o), o.DB), nil
+		return redis.NewFailoverClient(o), o.DB, nil
 	case "redis+cluster", "rediss+cluster":
 		o, err := parseHosts(rawURL, redis.ParseClusterURL)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
-		return newRedis(redis.NewClusterClient(o), 0), nil
+		return redis.NewClusterClient(o), 0, nil
 	}
-	return nil, errors.New("coordination URL: must begin with memory:, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+	return nil, 0, errors.New("coordination URL: must begin with memory:, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
 }
 
 // noRetries: callers retry, and a message must not be published twice.

@@ -91,18 +91,18 @@ return members`
 
 // redisStore is the coordinator of a hub of several processes.
 type redisStore struct {
-	client redis.UniversalClient
-	bus    *redisBus
+	clients *redisClients
+	bus     *redisBus
 
 	acquire, renew, release, join, leave, members *redis.Script
 }
 
-func newRedis(client redis.UniversalClient, db int) *redisStore {
+func newRedis(clients *redisClients) *redisStore {
 	// go-redis prints to stderr, past the service's log, what callers get as errors anyway.
 	redis.SetLogger(&logging.VoidLogger{})
 	return &redisStore{
-		client:  client,
-		bus:     newRedisBus(client, db),
+		clients: clients,
+		bus:     newRedisBus(clients),
 		acquire: redis.NewScript(acquireScript),
 		renew:   redis.NewScript(renewScript),
 		release: redis.NewScript(releaseScript),
@@ -141,7 +141,7 @@ func (r *redisStore) Acquire(ctx context.Context, key, holder string, ttl time.D
 	ctx, cancel := context.WithTimeout(ctx, min(OpTimeout, ttl))
 	defer cancel()
 	l, granted := newLease(r, key, holder, ttl)
-	reply, err := r.acquire.Run(ctx, r.client, leaseKeys(key), l.value(), ttl.Milliseconds(), epochMemory.Milliseconds()).Slice()
+	reply, err := r.acquire.Run(ctx, r.clients.get(), leaseKeys(key), l.value(), ttl.Milliseconds(), epochMemory.Milliseconds()).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("acquire lease %q: %w", key, explain(err))
 	}
@@ -157,12 +157,12 @@ func (r *redisStore) Acquire(ctx context.Context, key, holder string, ttl time.D
 }
 
 func (r *redisStore) renewLease(ctx context.Context, l *Lease) (bool, error) {
-	ok, err := r.renew.Run(ctx, r.client, leaseKeys(l.key), l.value(), l.ttl.Milliseconds(), epochMemory.Milliseconds(), l.epoch).Bool()
+	ok, err := r.renew.Run(ctx, r.clients.get(), leaseKeys(l.key), l.value(), l.ttl.Milliseconds(), epochMemory.Milliseconds(), l.epoch).Bool()
 	return ok, explain(err)
 }
 
 func (r *redisStore) releaseLease(ctx context.Context, l *Lease) error {
-	return explain(r.release.Run(ctx, r.client, leaseKeys(l.key), l.value()).Err())
+	return explain(r.release.Run(ctx, r.clients.get(), leaseKeys(l.key), l.value()).Err())
 }
 
 func (r *redisStore) Holder(ctx context.Context, key string) (string, error) {
@@ -189,7 +189,7 @@ func (r *redisStore) Holders(ctx context.Context, keys []string) ([]string, erro
 
 // appendHolders sends one GET per key, all at once: a Cluster has them on different nodes.
 func (r *redisStore) appendHolders(ctx context.Context, holders, keys []string) ([]string, error) {
-	pipe := r.client.Pipeline()
+	pipe := r.clients.get().Pipeline()
 	gets := make([]*redis.StringCmd, 0, len(keys))
 	for _, key := range keys {
 		if err := validateName("lease key", key); err != nil {
@@ -221,7 +221,7 @@ func (r *redisStore) Join(ctx context.Context, group string, m Member, ttl time.
 	}
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	ok, err := r.join.Run(ctx, r.client, groupKeys(group), m.ID, data, ttl.Milliseconds(), MaxMembers).Bool()
+	ok, err := r.join.Run(ctx, r.clients.get(), groupKeys(group), m.ID, data, ttl.Milliseconds(), MaxMembers).Bool()
 	if err != nil {
 		return fmt.Errorf("join group %q: %w", group, explain(err))
 	}
@@ -234,7 +234,7 @@ func (r *redisStore) Join(ctx context.Context, group string, m Member, ttl time.
 func (r *redisStore) Leave(ctx context.Context, group, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	if err := r.leave.Run(ctx, r.client, groupKeys(group), id).Err(); err != nil {
+	if err := r.leave.Run(ctx, r.clients.get(), groupKeys(group), id).Err(); err != nil {
 		return fmt.Errorf("leave group %q: %w", group, explain(err))
 	}
 	return nil
@@ -243,7 +243,7 @@ func (r *redisStore) Leave(ctx context.Context, group, id string) error {
 func (r *redisStore) Members(ctx context.Context, group string) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	stored, err := r.members.Run(ctx, r.client, groupKeys(group)).StringSlice()
+	stored, err := r.members.Run(ctx, r.clients.get(), groupKeys(group)).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("list group %q: %w", group, explain(err))
 	}
@@ -264,7 +264,7 @@ func (r *redisStore) Publish(ctx context.Context, topic string, payload []byte) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	if err := r.client.Publish(ctx, r.bus.channel(topic), payload).Err(); err != nil {
+	if err := r.clients.get().Publish(ctx, r.bus.channel(topic), payload).Err(); err != nil {
 		return fmt.Errorf("publish to %q: %w", topic, explain(err))
 	}
 	return nil
@@ -284,15 +284,15 @@ func (r *redisStore) Subscribe(ctx context.Context, topic string) (<-chan []byte
 func (r *redisStore) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()
-	if err := r.client.Ping(ctx).Err(); err != nil {
+	if err := r.clients.get().Ping(ctx).Err(); err != nil {
 		return explain(err)
 	}
-	return r.bus.problem()
+	return errors.Join(r.bus.problem(), r.clients.stuck())
 }
 
 func (r *redisStore) Close() error {
 	r.bus.close()
-	return r.client.Close()
+	return r.clients.close()
 }
 
 // explain adds what to do to the errors that an operator will meet.

@@ -22,9 +22,9 @@ const (
 // redisBus receives all topics of this process over one connection. One goroutine, started by the
 // first subscription and ended by close, owns the connection.
 type redisBus struct {
-	client redis.UniversalClient
-	prefix string
-	local  fanout
+	clients *redisClients
+	prefix  string
+	local   fanout
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -44,12 +44,12 @@ type busTopic struct {
 	ready       chan struct{} // closed with the first confirmation
 }
 
-func newRedisBus(client redis.UniversalClient, db int) *redisBus {
+func newRedisBus(clients *redisClients) *redisBus {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &redisBus{
-		client: client,
+		clients: clients,
 		// Unlike keys, channels know no databases.
-		prefix:  "fairlead:" + strconv.Itoa(db) + ":",
+		prefix:  "fairlead:" + strconv.Itoa(clients.db) + ":",
 		ctx:     ctx,
 		cancel:  cancel,
 		changed: make(chan struct{}, 1),
@@ -144,7 +144,7 @@ func (b *redisBus) run() {
 
 // connection serves over one connection until it breaks, or nil when nobody is subscribed any more.
 func (b *redisBus) connection() error {
-	ps := b.client.Subscribe(b.ctx)
+	ps := b.clients.get().Subscribe(b.ctx)
 	broken := make(chan error, 1)
 	var receiver sync.WaitGroup
 	defer receiver.Wait()

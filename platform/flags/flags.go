@@ -102,16 +102,26 @@ func fromVariables(fs *flag.FlagSet, flagName string, getenv func(string) string
 	if value != "" {
 		return "", fmt.Errorf("environment variables %s and %[1]s_FILE are both set: unset one", name)
 	}
-	file, err := os.Open(path)
+	value, err := ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("environment variable %s_FILE: %w", name, err)
 	}
+	return value, nil
+}
+
+// ReadFile reads the value of a flag from a file: all of it, without the space around it.
+func ReadFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
 	content, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
 	if err := errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("environment variable %s_FILE: %w", name, err)
+		return "", err
 	}
-	if value = strings.TrimSpace(string(content)); value == "" {
-		return "", fmt.Errorf("environment variable %s_FILE: %s is empty", name, path)
+	value := strings.TrimSpace(string(content))
+	if value == "" {
+		return "", fmt.Errorf("%s is empty", path)
 	}
 	return value, nil
 }

@@ -71,6 +71,45 @@ func (s *Server) NewDatabase() (string, error) {
 	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + name, RawQuery: url.Values{"host": {s.root}}.Encode()}).String(), nil
 }
 
+// Login makes a user who has to show a password, and may do anything, and returns the URL of a database for that user.
+func (s *Server) Login(t testing.TB, database, user, password string) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.query(t, fmt.Sprintf("CREATE ROLE %s LOGIN SUPERUSER PASSWORD '%s'", user, password))
+	path := filepath.Join(s.data(), "pg_hba.conf")
+	rules, err := os.ReadFile(path)
+	if err == nil { // the first rule that fits counts
+		err = os.WriteFile(path, append([]byte("local all "+user+" scram-sha-256\n"), rules...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.query(t, "SELECT pg_reload_conf()")
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+// SetPassword changes a user's password. Connections that stand are kept.
+func (s *Server) SetPassword(t testing.TB, user, password string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.query(t, fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", user, password))
+}
+
+// query runs a statement as the server's first user. It is called with mu held.
+func (s *Server) query(t testing.TB, statement string) {
+	t.Helper()
+	if out, err := s.command("psql", "-h", s.root, "-U", "postgres", "--no-psqlrc", "--quiet", "--command", statement, "postgres").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", statement, err, out)
+	}
+}
+
 // Restart kills the server with SIGKILL, as a crash would, and starts it again on its data.
 // All databases of the server are hit by it: use a Server of its own for such a test.
 func (s *Server) Restart(t testing.TB) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 
+	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
@@ -22,6 +23,8 @@ type Config struct {
 	HubSecretFile string
 	// RedisURL is for several replicas; empty: this process is alone. Not used with Deps.Coordinator.
 	RedisURL string
+	// RedisURLFile has that URL in it, and may change; not with RedisURL.
+	RedisURLFile string
 	// AdvertiseURL is where the others reach this replica; empty: the URL of the listener.
 	AdvertiseURL string
 	// Unsigned says what becomes of members and tokens of services of before they were signed and bound.
@@ -37,8 +40,16 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen, dataDir string) {
 	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, of which the first is used and all are accepted")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
+	fs.StringVar(&c.RedisURLFile, "redis-url-file", "", "`file` with that URL; a new one is used within seconds, once Redis has answered it")
 	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
+}
+
+func (c *Config) openCoordinator() (coordination.Coordinator, error) {
+	if c.RedisURLFile != "" {
+		return coordination.OpenFile(c.RedisURLFile)
+	}
+	return coordination.Open(c.RedisURL)
 }
 
 // Validate says what is wrong.
@@ -48,6 +59,9 @@ func (c *Config) Validate() error {
 	}
 	if c.HubSecretFile == "" {
 		return errors.New("--hub-secret-file is missing: name the file with the hub secret that the console uses")
+	}
+	if c.RedisURL != "" && c.RedisURLFile != "" {
+		return errors.New("--redis-url and --redis-url-file are both given: leave one out")
 	}
 	if err := flags.CheckURL("--console-url", c.ConsoleURL); err != nil {
 		return err

@@ -89,7 +89,7 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 		return nil, err
 	}
 	if r.Coordinator == nil {
-		if r.Coordinator, err = coordination.Open(cfg.RedisURL); err != nil {
+		if r.Coordinator, err = cfg.openCoordinator(); err != nil {
 			return nil, err
 		}
 		r.close = r.Coordinator.Close

@@ -62,6 +62,8 @@ type Config struct {
 	DataDir string
 	// DatabaseURL is sqlite:<file> or postgres://...; empty or "sqlite:": console.db in DataDir.
 	DatabaseURL string
+	// DatabaseURLFile has that URL in it, for PostgreSQL one a line, and may change; not with DatabaseURL.
+	DatabaseURLFile string
 	// MasterKeyFile seals secrets and signing keys; empty: master.key in DataDir, made at the first
 	// start. All consoles on one database need the same.
 	MasterKeyFile string
@@ -97,6 +99,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Server.RegisterFlags(fs, defaultListen)
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the embedded database, master key and hub secret")
 	fs.StringVar(&c.DatabaseURL, "database-url", "", "sqlite:<file> or postgres://user:password@host/database; default: console.db in --data-dir")
+	fs.StringVar(&c.DatabaseURLFile, "database-url-file", "", "`file` with that URL; for PostgreSQL it may have several, one a line, and is read again for each connection, which takes the first that the server accepts")
 	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
 	c.Unsigned.RegisterFlags(fs)
@@ -119,12 +122,22 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")
 }
 
+func (c *Config) openStore(opts store.Options) (*store.Store, error) {
+	if c.DatabaseURLFile != "" {
+		return store.Open(c.DatabaseURLFile, opts)
+	}
+	return store.New(c.DatabaseURL, opts)
+}
+
 // Validate says what is wrong, and fills in what depends on other fields.
 func (c *Config) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("--data-dir is missing: name a folder for the console's state")
 	}
-	if c.DatabaseURL == "" || c.DatabaseURL == "sqlite:" {
+	if c.DatabaseURL != "" && c.DatabaseURLFile != "" {
+		return errors.New("--database-url and --database-url-file are both given: leave one out")
+	}
+	if c.DatabaseURLFile == "" && (c.DatabaseURL == "" || c.DatabaseURL == "sqlite:") {
 		c.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, databaseFile)
 	}
 	if c.MasterKeyFile == "" {
@@ -193,7 +206,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log, stderr: deps.Stderr}
-	if s.store, err = store.New(cfg.DatabaseURL, store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed}); err != nil {
+	if s.store, err = cfg.openStore(store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed}); err != nil {
 		return nil, err
 	}
 	events := audit.New(s.store)

@@ -41,7 +41,7 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 	if err := datadir.Ensure(cfg.DataDir); err != nil {
 		return err
 	}
-	s, err := store.New(cfg.DatabaseURL, store.Options{})
+	s, err := cfg.openStore(store.Options{})
 	if err != nil {
 		return err
 	}

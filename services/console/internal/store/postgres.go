@@ -42,24 +42,27 @@ const (
 	relistenMin, relistenMax = 200 * time.Millisecond, 10 * time.Second
 )
 
-func (s *Store) usePostgres(rawURL string) error {
-	cfg, err := pgx.ParseConfig(rawURL)
-	if err != nil {
-		// pgx puts the URL in its error, and that may hold the password.
-		return errors.New("database URL: not a valid PostgreSQL URL, such as postgres://user:password@host:5432/fairlead")
-	}
-	cfg.ConnectTimeout = connectTimeout
-	cfg.RuntimeParams["application_name"] = "fairlead-console"
-	// Each statement is planned for what it is about. A plan that was kept from when the tables were
-	// small looks at every service for each list of names, until the server's next ANALYZE.
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+func (s *Store) usePostgres(urls func() []string) error {
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes}}
-	cfg.DialFunc = dialer.DialContext
+	l := &logins{urls: urls, prepare: func(cfg *pgx.ConnConfig) {
+		cfg.ConnectTimeout = connectTimeout
+		cfg.RuntimeParams["application_name"] = "fairlead-console"
+		// Each statement is planned for what it is about. A plan that was kept from when the tables were
+		// small looks at every service for each list of names, until the server's next ANALYZE.
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		cfg.DialFunc = dialer.DialContext
+	}}
+	for _, url := range urls() {
+		if _, err := l.config(url); err != nil {
+			return err
+		}
+	}
 	// Not startup parameters: a pooler in between refuses those that it does not know.
-	s.write = stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+	l.options = append(l.options, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.PgConn().Exec(ctx, serverPatience).ReadAll()
 		return err
 	}))
+	s.write = sql.OpenDB(l)
 	s.write.SetMaxOpenConns(maxConns)
 	s.write.SetMaxIdleConns(maxConns / 2)
 	s.write.SetConnMaxIdleTime(connMaxIdle)
@@ -76,7 +79,7 @@ func (s *Store) usePostgres(rawURL string) error {
 		lockBegun:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", deploymentLock),
 		lockSteps:  fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d)", deploymentLock),
 		check:      checkPostgres,
-		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, cfg, wake) },
+		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, l, wake) },
 		insertRows: 100, // each statement is a round trip
 		numbered:   true,
 		tables:     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY table_name",
@@ -114,12 +117,12 @@ func newMigrationLock() (lock.SessionLocker, error) {
 }
 
 // listenPostgres waits for notifications, on a connection of its own, and dials again when it is lost.
-func listenPostgres(ctx context.Context, cfg *pgx.ConnConfig, wake func()) error {
+func listenPostgres(ctx context.Context, l *logins, wake func()) error {
 	wait := relistenMin
 	for ctx.Err() == nil {
 		start := time.Now()
 		// The error is not logged: whoever reads the catalog meets the same one and says so.
-		_ = listenOnce(ctx, cfg, wake)
+		_ = listenOnce(ctx, l, wake)
 		if time.Since(start) > relistenMax {
 			wait = relistenMin
 		}
@@ -132,8 +135,8 @@ func listenPostgres(ctx context.Context, cfg *pgx.ConnConfig, wake func()) error
 	return nil
 }
 
-func listenOnce(ctx context.Context, cfg *pgx.ConnConfig, wake func()) error {
-	conn, err := pgx.ConnectConfig(ctx, cfg.Copy())
+func listenOnce(ctx context.Context, l *logins, wake func()) error {
+	conn, err := l.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to listen: %w", err)
 	}

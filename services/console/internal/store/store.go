@@ -150,6 +150,19 @@ func (d *dialect) lock(ctx context.Context, tx *sql.Tx, statement string) error 
 
 // New prepares a store for a database URL: sqlite:<file> or postgres://... It connects to nothing.
 func New(url string, opts Options) (*Store, error) {
+	return open(func() []string { return []string{url} }, opts)
+}
+
+// Open is New with the URL in a file. For PostgreSQL the file may have several, one a line, and is read again for each connection.
+func Open(path string, opts Options) (*Store, error) {
+	urls, err := urlsOf(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(urls, opts)
+}
+
+func open(urls func() []string, opts Options) (*Store, error) {
 	s := &Store{now: opts.Now, logLimit: opts.LogLimit, auditBytes: opts.AuditBytes, auditTrimmed: opts.AuditTrimmed}
 	if s.now == nil {
 		s.now = time.Now
@@ -158,11 +171,11 @@ func New(url string, opts Options) (*Store, error) {
 		s.logLimit = defaultLogLimit
 	}
 	var err error
-	switch {
+	switch url := urls()[0]; {
 	case strings.HasPrefix(url, "sqlite:"):
 		err = s.useSQLite(strings.TrimPrefix(url, "sqlite:"))
-	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
-		err = s.usePostgres(url)
+	case isPostgres(url):
+		err = s.usePostgres(urls)
 	default:
 		// The URL may hold a password: it is not repeated.
 		err = errors.New("database URL must begin with sqlite: or postgres://")

@@ -1,0 +1,82 @@
+package coordination_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/coordination/redistest"
+)
+
+// The steps are those of docs/operate/rotate.md. A lease is held, and messages arrive, all the time.
+func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "fairlead", "on", ">0ld", "~fairlead:*", "&fairlead:*", "+@all")
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(url string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(url+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(asUser(s, "fairlead", "0ld"))
+	c, err := coordination.OpenFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l, err := c.Acquire(t.Context(), "k", "one", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	news, err := c.Subscribe(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := func(step string) {
+		t.Helper()
+		if err := l.Renew(t.Context()); err != nil {
+			t.Errorf("%s: %v", step, err)
+		}
+		eventually(t, func() error { // the connection for messages is opened again when the client changes
+			if err := c.Publish(t.Context(), "t", []byte("x")); err != nil {
+				return err
+			}
+			select {
+			case <-news:
+				return nil
+			case <-time.After(100 * time.Millisecond):
+				return errors.New("no message")
+			}
+		})
+	}
+	serves("before")
+
+	// Somebody changes the file first: what works stays in use, and Ping says so.
+	write(asUser(s, "fairlead", "n3w"))
+	eventually(t, func() error {
+		if err := l.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if c.Ping(t.Context()) == nil {
+			return errors.New("nothing is said of a URL that does not work")
+		}
+		return nil
+	})
+	serves("with a password in the file that Redis does not know")
+
+	s.Do("ACL", "SETUSER", "fairlead", ">n3w")
+	eventually(t, func() error { return c.Ping(t.Context()) })
+	serves("with the new password in the file")
+	s.Do("ACL", "SETUSER", "fairlead", "<0ld")
+	s.Do("CLIENT", "KILL", "USER", "fairlead") // so that all connections are opened again
+	eventually(t, func() error { return c.Ping(t.Context()) })
+	serves("without the old password")
+	if !l.Valid() {
+		t.Error("the lease was lost")
+	}
+}

@@ -1,0 +1,100 @@
+package store_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// burst has more statements under way at once than connections are kept, so that some are opened anew each time.
+func burst(ctx context.Context, s *store.Store) error {
+	const statements = 64
+	var all sync.WaitGroup
+	errs := make(chan error, statements)
+	for range statements {
+		all.Go(func() { errs <- s.Ping(ctx) })
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The steps are those of docs/operate/rotate.md.
+func TestThePasswordOfPostgresChangesWithoutAStop(t *testing.T) {
+	t.Parallel()
+	old := postgres.Login(t, postgres.Database(t), "rotated", "0ld-password")
+	next := strings.Replace(old, "0ld", "n3w", 1)
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(old)
+	s, err := store.Open(file, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serves := func(step string) {
+		t.Helper()
+		if err := burst(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", step, err)
+		}
+	}
+	serves("before")
+	write(old, next)
+	serves("with both in the file")
+	postgres.SetPassword(t, "rotated", "n3w-password")
+	serves("with the new password at the server")
+	if err := os.Rename(file, file+".away"); err != nil { // as a volume is for a moment
+		t.Fatal(err)
+	}
+	serves("without the file")
+	write(next)
+	serves("with the new one alone")
+
+	write(old)
+	if err := burst(t.Context(), s); err == nil {
+		t.Error("the old password is accepted, or no connection was opened")
+	} else if strings.Contains(err.Error(), "0ld") {
+		t.Errorf("the error repeats the password: %v", err)
+	}
+}
+
+func TestAFileWithTheURLOfADatabaseIsChecked(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                  "empty",
+		"x":                                 "must begin with sqlite: or postgres://",
+		"postgres://u:s3cret@h/d\nsqlite:x": "each must be a URL that begins with postgres://",
+		"postgres://u:s3cret@h/d\npostgres://u:s3cret@h:port/d":             "not a valid PostgreSQL URL",
+		strings.Repeat("postgres://u:s3cret@h/d?application_name=a\n", 4+1): "at most 4",
+	} {
+		file := filepath.Join(t.TempDir(), "url")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(file, store.Options{})
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%q is accepted", text)
+		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
