@@ -44,7 +44,15 @@ type plan struct {
 	balanced bool
 	// network is where parts run; nil: all of them on loopback.
 	network Network
+	// passwords has Redis and PostgreSQL want FirstPassword of the user DataUser, and parts read their URLs from files.
+	passwords bool
 }
+
+// User of Redis and PostgreSQL in a stack made by Rotating, and the password at first.
+const (
+	DataUser      = "fairlead"
+	FirstPassword = "first-password"
+)
 
 // Network gives each part of a stack a host with an address of its own.
 type Network interface {
@@ -119,6 +127,15 @@ func Networked(ctx context.Context, t testing.TB, bins Binaries, network Network
 	})
 }
 
+// Rotating runs each deployable of the hub, with a second gitcache, and one cluster, over a Redis and a PostgreSQL that want passwords. Their
+// URLs are in RedisURLFile and DatabaseURLFile.
+func Rotating(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
+	t.Helper()
+	return run(ctx, t, bins, plan{
+		hub: append(services(), "gitcache-2"), clusters: []string{"a"}, kindFlags: map[string][]string{"distributor": {"--next-poll", "1s"}}, passwords: true,
+	})
+}
+
 // HiddenTunnel is the tunnel of Mixed to which no agent has a session.
 const HiddenTunnel = "tunnel-3"
 
@@ -153,6 +170,11 @@ func run(ctx context.Context, t testing.TB, bins Binaries, p plan) (*Stack, Serv
 		}
 	})
 	servers.Database = servers.Postgres.Database(t)
+	if p.passwords {
+		servers.Redis.Do("ACL", "SETUSER", DataUser, "on", ">"+FirstPassword, "~fairlead:*", "&fairlead:*", "+@all", "-@dangerous")
+		redisURL = strings.Replace(redisURL, "://", "://"+DataUser+":"+FirstPassword+"@", 1)
+		servers.Database = servers.Postgres.Login(t, servers.Database, DataUser, FirstPassword)
+	}
 	if err := s.separate(ctx, p, redisURL, servers.Database); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +266,12 @@ func (p plan) addresses() ([]string, error) {
 // HubSecret is the file with the hub's secret, in a stack of separate processes.
 func (s *Stack) HubSecret() string { return filepath.Join(s.Dir, "hub.secret") }
 
+// RedisURLFile is the file with the URL of Redis, in a stack made by Rotating.
+func (s *Stack) RedisURLFile() string { return filepath.Join(s.Dir, "redis.url") }
+
+// DatabaseURLFile is the file with the URLs of PostgreSQL, in a stack made by Rotating.
+func (s *Stack) DatabaseURLFile() string { return filepath.Join(s.Dir, "database.url") }
+
 func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, addrs []string, redisURL, databaseURL string) error {
 	if err := os.Mkdir(s.ConfigDir(), 0o700); err != nil {
 		return err
@@ -277,17 +305,25 @@ func (s *Stack) startHub(ctx context.Context, p plan, ca localca.Files, addrs []
 	if err := os.WriteFile(keyFile, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
 		return err
 	}
+	redis, database := []string{"--redis-url", redisURL}, []string{"--database-url", databaseURL}
+	if p.passwords {
+		redis, database = []string{"--redis-url-file", s.RedisURLFile()}, []string{"--database-url-file", s.DatabaseURLFile()}
+		err := errors.Join(os.WriteFile(s.RedisURLFile(), []byte(redisURL), 0o600), os.WriteFile(s.DatabaseURLFile(), []byte(databaseURL), 0o600))
+		if err != nil {
+			return err
+		}
+	}
 	for i, name := range p.hub {
 		args := append([]string{
 			"--listen", addrs[i], "--tls-cert", ca.CertFile, "--tls-key", ca.KeyFile,
 			"--data-dir", filepath.Join(s.Dir, name), "--hub-secret-file", s.HubSecret(), "--log-level", "debug",
 		}, p.flags...)
 		if kind(name) == "console" {
-			args = append(args, "--database-url", databaseURL, "--master-key-file", keyFile, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"],
+			args = append(append(args, database...), "--master-key-file", keyFile, "--config-dir", s.ConfigDir(), "--advertise-console", s.Hub["console"],
 				"--advertise-gitcaches", strings.Join(urls["gitcache"], ","), "--advertise-distributors", strings.Join(urls["distributor"], ","),
 				"--advertise-tunnels", strings.Join(urls["tunnel"], ","))
 		} else {
-			args = append(args, "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--redis-url", redisURL, "--advertise-url", s.Hub[name])
+			args = append(append(args, redis...), "--console-url", s.Hub["console"], "--hub-ca-file", s.CAFile, "--advertise-url", s.Hub[name])
 		}
 		if kind(name) == "gitcache" {
 			args = append(args, "--allow-addresses", "127.0.0.0/8,::1/128,10.0.0.0/8") // the Git server is there
