@@ -419,9 +419,9 @@ func (p *past) undelete(t *testing.T, kind consolev1.Kind, name string) (*consol
 	return out.GetResource(), err
 }
 
-func (p *past) remove(t *testing.T, name string) {
+func (p *past) remove(t *testing.T) {
 	t.Helper()
-	if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}); err != nil {
+	if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -441,7 +441,7 @@ func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := p.admin.service(t, "web")
-		p.remove(t, "web")
+		p.remove(t)
 		got, err := p.undelete(t, service, "web")
 		if err != nil || got.GetService().GetSpec().GetNamespace() != "shop" {
 			t.Fatalf("%v, %v", got, err)
@@ -451,11 +451,11 @@ func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 			t.Errorf("it was\n%v\nand is\n%v", before, after)
 		}
 		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), unchanged, "keeps the hold of user:ada (incident 7)")
-		p.remove(t, "web")
+		p.remove(t)
 		p.file(t, nil, false)
 		_, err = p.undelete(t, service, "web")
 		wantCode(t, err, connect.CodeFailedPrecondition, "another one took its place")
-		p.remove(t, "web")
+		p.remove(t)
 		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -484,12 +484,12 @@ func TestAnUndoneDeletionNeedsTheRightToCreateAndHasNoSecrets(t *testing.T) {
 		p.file(t, func(s *consolev1.ServiceSpec) {
 			s.Config = map[string]*consolev1.ConfigSetting{"password": {Value: &consolev1.ConfigSetting_Secret{Secret: "planted"}}}
 		}, false)
-		p.remove(t, "web")
+		p.remove(t)
 		_, err = p.undelete(t, consolev1.Kind_KIND_SERVICE, "web")
 		wantCode(t, err, connect.CodeInvalidArgument, `spec.config["password"]`, "write one")
 		p.file(t, nil, false)
 		p.admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
-		p.remove(t, "web")
+		p.remove(t)
 		for group, want := range map[string]connect.Code{"viewers": connect.CodePermissionDenied, "strangers": connect.CodeNotFound} {
 			as := p.histories(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{group}}))
 			_, err := as.UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})

@@ -65,7 +65,7 @@ func (g *gate) pass(conn net.Conn) {
 	if !open {
 		return
 	}
-	to, err := net.Dial("unix", g.to) //nolint:noctx // on this machine
+	to, err := net.Dial("unix", g.to)
 	if err != nil {
 		return
 	}
@@ -126,7 +126,7 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 	const lost = "the change log can't be read"
 	await(t, "the loss", func() bool { return strings.Contains(h.logs.String(), lost) })
 	for range 20 { // requests while it is away
-		res, err := newHTTPClient(t).Get(r.url + "/readyz") //nolint:noctx // on this machine
+		res, err := newHTTPClient(t).Get(r.url + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func (o *Outage) Failed(ctx context.Context, log *slog.Logger, now time.Time, me
 	since := o.since
 	o.mu.Unlock()
 	if say {
-		log.Log(ctx, level, message, "err", err, "since", since.UTC().Format(time.RFC3339))
+		log.Log(ctx, level, message, "err", err, "since", since.UTC().Format(time.RFC3339)) //nolint:sloglint // a constant of the caller
 	}
 }
 
@@ -57,6 +57,6 @@ func (o *Outage) Over(ctx context.Context, log *slog.Logger, now time.Time, mess
 	o.since = time.Time{}
 	o.mu.Unlock()
 	if !since.IsZero() {
-		log.InfoContext(ctx, message, "after", now.Sub(since).Round(time.Millisecond))
+		log.InfoContext(ctx, message, "after", now.Sub(since).Round(time.Millisecond)) //nolint:sloglint // a constant of the caller
 	}
 }
