@@ -1,9 +1,12 @@
 package coordination
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -28,32 +31,67 @@ import (
 // HMGET) on keys and channels fairlead:*.
 //
 // Errors never repeat the URL: it may hold a password.
-func Open(rawURL string) (Coordinator, error) { return open(rawURL, nil) }
+func Open(rawURL string) (Coordinator, error) { return Config{URL: rawURL}.Open() }
 
-// OpenFile is Open with the URL in a file, which is looked at again while the coordinator is used. A new URL takes the place of the one before
-// once Redis has answered it; the number of the database must stay.
-func OpenFile(path string) (Coordinator, error) {
-	load := func() (string, error) { return flags.ReadFile(path) }
-	url, err := load()
-	if err != nil {
-		return nil, fmt.Errorf("read the URL of Redis: %w", err)
-	}
-	return open(url, load)
+// Config says where the coordinator is.
+type Config struct {
+	// URL is what Open takes.
+	URL string
+	// File has that URL in it instead, and is looked at again while the coordinator is used. A new URL takes the place of the one before
+	// once Redis has answered it; the number of the database must stay.
+	File string
+	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. It is read for each new URL.
+	CAFile string
 }
 
-func open(rawURL string, load func() (string, error)) (Coordinator, error) {
-	if scheme, _, _ := strings.Cut(rawURL, ":"); scheme == "" || strings.EqualFold(scheme, "memory") {
+// Open is the function Open with all choices.
+func (c Config) Open() (Coordinator, error) {
+	url, load := c.URL, func() (string, error) { return flags.ReadFile(c.File) }
+	if c.File == "" {
+		load = nil
+	} else {
+		var err error
+		if url, err = load(); err != nil {
+			return nil, fmt.Errorf("read the URL of Redis: %w", err)
+		}
+	}
+	if scheme, _, _ := strings.Cut(url, ":"); scheme == "" || strings.EqualFold(scheme, "memory") {
+		if c.CAFile != "" {
+			return nil, errors.New("--redis-ca-file is given, but no URL of Redis")
+		}
 		return newMemory(), nil
 	}
-	clients, err := newRedisClients(rawURL, load)
+	clients, err := newRedisClients(url, load, dialer{c.CAFile})
 	if err != nil {
 		return nil, err
 	}
 	return newRedis(clients), nil
 }
 
-// dialRedis returns a client of what a URL names, and the number of its database. It connects to nothing yet.
-func dialRedis(rawURL string) (client redis.UniversalClient, db int, err error) {
+// dialer makes clients.
+type dialer struct{ caFile string }
+
+// trust has a client trust the authorities of the file. The configuration is nil where the URL asks for no TLS.
+func (d dialer) trust(config *tls.Config) error {
+	if d.caFile == "" {
+		return nil
+	}
+	if config == nil {
+		return errors.New("--redis-ca-file is given, but the URL of Redis asks for no TLS: begin it with rediss")
+	}
+	pem, err := os.ReadFile(d.caFile)
+	if err != nil {
+		return fmt.Errorf("--redis-ca-file: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("--redis-ca-file: %s has no PEM certificate", d.caFile)
+	}
+	return nil
+}
+
+// dial returns a client of what a URL names, and the number of its database. It connects to nothing yet.
+func (d dialer) dial(rawURL string) (client redis.UniversalClient, db int, err error) {
 	scheme, _, _ := strings.Cut(rawURL, ":")
 	switch strings.ToLower(scheme) {
 	case "redis", "rediss", "unix":
@@ -65,6 +103,9 @@ func dialRedis(rawURL string) (client redis.UniversalClient, db int, err error) 
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
+		if err := d.trust(o.TLSConfig); err != nil {
+			return nil, 0, err
+		}
 		return redis.NewClient(o), o.DB, nil
 	case "redis+sentinel", "rediss+sentinel":
 		o, err := parseHosts(rawURL, redis.ParseFailoverURL)
@@ -77,6 +118,9 @@ func dialRedis(rawURL string) (client redis.UniversalClient, db int, err error) 
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		if err := d.trust(o.TLSConfig); err != nil {
+			return nil, 0, err
+		}
 		return redis.NewFailoverClient(o), o.DB, nil
 	case "redis+cluster", "rediss+cluster":
 		o, err := parseHosts(rawURL, redis.ParseClusterURL)
@@ -87,6 +131,9 @@ func dialRedis(rawURL string) (client redis.UniversalClient, db int, err error) 
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
+		if err := d.trust(o.TLSConfig); err != nil {
+			return nil, 0, err
+		}
 		return redis.NewClusterClient(o), 0, nil
 	}
 	return nil, 0, errors.New("coordination URL: must begin with memory:, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")

@@ -21,6 +21,7 @@ const (
 // before as soon as Redis has answered it: user, password and addresses change without a restart, and a URL that does not work changes nothing.
 type redisClients struct {
 	load   func() (url string, err error) // nil: the URL never changes
+	dialer dialer
 	ctx    context.Context
 	cancel context.CancelFunc
 	looks  sync.WaitGroup
@@ -40,13 +41,13 @@ type retiredClient struct {
 	at time.Time
 }
 
-func newRedisClients(url string, load func() (string, error)) (*redisClients, error) {
-	client, db, err := dialRedis(url)
+func newRedisClients(url string, load func() (string, error), d dialer) (*redisClients, error) {
+	client, db, err := d.dial(url)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &redisClients{load: load, ctx: ctx, cancel: cancel, client: client, url: url, db: db, looked: time.Now()}, nil
+	return &redisClients{load: load, dialer: d, ctx: ctx, cancel: cancel, client: client, url: url, db: db, looked: time.Now()}, nil
 }
 
 // get returns the client for one operation, and looks at the file now and then, which no operation waits for.
@@ -92,7 +93,7 @@ func (c *redisClients) changed() (*nextClient, error) {
 	if same {
 		return nil, nil //nolint:nilnil // there is nothing new and nothing wrong
 	}
-	client, db, err := dialRedis(url)
+	client, db, err := c.dialer.dial(url)
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,62 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
+	"fairlead.dev/platform/localca"
 )
+
+func TestRedisIsVerifiedByTheAuthorityThatIsNamed(t *testing.T) {
+	t.Parallel()
+	ours, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", ours.CertFile, "--tls-key-file", ours.KeyFile, "--tls-ca-cert-file", ours.CAFile, "--tls-auth-clients", "no")
+	url := "rediss://127.0.0.1:" + port
+	for name, tt := range map[string]struct {
+		coordination.Config
+		want string // of the error; empty: none
+	}{
+		"its authority":     {coordination.Config{URL: url, CAFile: ours.CAFile}, ""},
+		"another authority": {coordination.Config{URL: url, CAFile: theirs.CAFile}, "unknown authority"},
+		"the system's":      {coordination.Config{URL: url}, "unknown authority"},
+		"another host":      {coordination.Config{URL: "rediss://localhost:" + port, CAFile: ours.CAFile}, "localhost"},
+	} {
+		c, err := tt.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Ping(t.Context())
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []coordination.Config{
+		{URL: "redis://127.0.0.1:" + port, CAFile: ours.CAFile},
+		{URL: url, CAFile: ours.KeyFile},
+		{URL: url, CAFile: ours.CAFile + ".gone"},
+		{CAFile: ours.CAFile},
+		{URL: "redis+sentinel://h/0?master_name=m", CAFile: ours.CAFile},
+		{URL: "redis+cluster://h", CAFile: ours.CAFile},
+	} {
+		if _, err := c.Open(); err == nil || !strings.Contains(err.Error(), "--redis-ca-file") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
 
 // The steps are those of docs/operate/rotate.md. A lease is held, and messages arrive, all the time.
 func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
@@ -24,7 +74,7 @@ func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
 		}
 	}
 	write(asUser(s, "fairlead", "0ld"))
-	c, err := coordination.OpenFile(file)
+	c, err := coordination.Config{File: file}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ type Config struct {
 	RedisURL string
 	// RedisURLFile has that URL in it, and may change; not with RedisURL.
 	RedisURLFile string
+	// RedisCAFile trusts these authorities of Redis and no others; empty: the system's.
+	RedisCAFile string
 	// AdvertiseURL is where the others reach this replica; empty: the URL of the listener.
 	AdvertiseURL string
 	// Unsigned says what becomes of members and tokens of services of before they were signed and bound.
@@ -41,15 +43,13 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen, dataDir string) {
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, of which the first is used and all are accepted")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
 	fs.StringVar(&c.RedisURLFile, "redis-url-file", "", "`file` with that URL; a new one is used within seconds, once Redis has answered it")
+	fs.StringVar(&c.RedisCAFile, "redis-ca-file", "", "PEM `file` with the certificate authorities of Redis, the only ones that are trusted then; default: the system's")
 	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
 }
 
 func (c *Config) openCoordinator() (coordination.Coordinator, error) {
-	if c.RedisURLFile != "" {
-		return coordination.OpenFile(c.RedisURLFile)
-	}
-	return coordination.Open(c.RedisURL)
+	return coordination.Config{URL: c.RedisURL, File: c.RedisURLFile, CAFile: c.RedisCAFile}.Open()
 }
 
 // Validate says what is wrong.
