@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -81,9 +82,11 @@ func agentFiles(values map[string]any, version string) (map[string]string, error
 	}
 	set := template.New("agent").Option("missingkey=zero")
 	set.Funcs(template.FuncMap{
-		"toJson":   toJSON,
-		"required": required,
-		"default":  orDefault,
+		"toJson":    toJSON,
+		"required":  required,
+		"default":   orDefault,
+		"sha256sum": func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
+		"trunc":     func(n int, text string) string { return text[:min(n, len(text))] },
 		"include": func(name string, data any) (string, error) {
 			var out strings.Builder
 			err := set.ExecuteTemplate(&out, name, data)

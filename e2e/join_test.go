@@ -19,7 +19,7 @@ import (
 const joinPatience = 2 * patience
 
 // least lets the agent do what the chart says that it needs, and no more.
-const least = "rbac: {mode: least, bindAdmins: true}\npersistence: {enabled: false}\n"
+const least = "rbac: {mode: least}\npersistence: {enabled: false}\n"
 
 // joiner runs the CLI with a kubectl in PATH.
 type joiner struct {
@@ -112,6 +112,12 @@ func TestLeastRightsSuffice(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `no "reached the hub": the agent does not run`) || !strings.Contains(err.Error(), "kubectl get pods") {
 		t.Fatalf("nothing runs the agent, and joining says %v", err)
 	}
+	if left, err := j.Kubectl(ctx, j.kube.Kubeconfig, "get", "namespaces,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/component=agent", "-o", "name"); err != nil || left != "" {
+		t.Errorf("the join that failed leaves in the cluster: %s %v", left, err)
+	}
+	if out, err := j.run(ctx, "get", "cluster", name); err == nil {
+		t.Errorf("the join that failed leaves in the catalog: %s", out)
+	}
 
 	type result struct {
 		out string
@@ -119,10 +125,9 @@ func TestLeastRightsSuffice(t *testing.T) {
 	}
 	joined := make(chan result, 1)
 	go func() {
-		out, err := j.run(ctx, "cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values)
+		out, err := j.run(ctx, "cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--bind-admins", "--bind", "developers=view")
 		joined <- result{out, err}
 	}()
-	// The first try's token is good, too: the agent may find either.
 	kubeconfig, token := j.account(ctx, t)
 	agent := process.New(j.dir, "agent", filepath.Join(j.bins.Dir, "agent"),
 		"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir", filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
@@ -149,6 +154,11 @@ func TestLeastRightsSuffice(t *testing.T) {
 	t.Logf("\n%s", r.out)
 	if _, err := j.run(ctx, "cluster", "join", name); err == nil || !strings.Contains(err.Error(), "has an agent, and it is connected") {
 		t.Errorf("joining again says %v", err)
+	}
+	for group, verb := range map[string]string{"fairlead:admins": "delete", "developers": "get"} {
+		if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", verb, "deployments", "-A", "--as", "somebody", "--as-group", group); err != nil || out != "yes\n" {
+			t.Errorf("%s may not %s: %s, %v", group, verb, out, err)
+		}
 	}
 	if out, err := j.Kubectl(ctx, kubeconfig, "auth", "can-i", "*", "*"); err == nil {
 		t.Errorf("the agent may do everything: %s", out)

@@ -64,7 +64,7 @@ func sets() map[string]map[string]any {
 			"imagePullSecrets":     []any{map[string]any{"name": "pull"}},
 			"join":                 map[string]any{"existingSecret": "join"},
 			"persistence":          map[string]any{"storageClass": "fast", "size": "1Gi"},
-			"rbac":                 map[string]any{"mode": "least", "bindAdmins": true},
+			"rbac":                 map[string]any{"mode": "least", "bindAdmins": true, "bind": []any{map[string]any{"group": "oidc:/dev", "role": "view"}}},
 			"tunnel":               map[string]any{"users": []any{"ada"}, "groups": []any{"dev"}, "impersonation": map[string]any{"users": []any{"bob"}, "groups": []any{"ops"}, "uids": true, "extras": []any{"example.com/team"}}, "readOnly": true, "allowSystem": true, "namespaces": []any{"shop", "web"}},
 			"requireImpersonation": true, "tracesThroughHub": true, "logLevel": "debug", "logFormat": "text",
 			"env":            []any{map[string]any{"name": "NO_PROXY", "value": "10.0.0.0/8"}},

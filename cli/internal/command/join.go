@@ -32,16 +32,22 @@ const (
 	joinPause = 500 * time.Millisecond
 	// kubectlTimeout bounds one call of kubectl: webhooks of a cluster may take their time.
 	kubectlTimeout = time.Minute
+	// undoTimeout bounds the deletion of an agent that did not get through, with its namespace.
+	undoTimeout = 3 * time.Minute
 )
 
 // agentValues are the flags that say how the agent's chart is filled in.
 type agentValues struct {
 	image, file string
+	bindAdmins  bool
+	bind        []string // GROUP=ROLE
 }
 
 func (v *agentValues) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.image, "image", "", "image of the agent, such as registry.example.com/fairlead/agent:v1.0.0; default: fairlead/agent in the version of the console")
 	cmd.Flags().StringVarP(&v.file, "values", "f", "", "YAML file with values of the agent's Helm chart (deploy/charts/agent/values.yaml)")
+	cmd.Flags().BoolVar(&v.bindAdmins, "bind-admins", false, "let the hub's administrators (group fairlead:admins) do everything in the cluster, through the tunnel (value rbac.bindAdmins)")
+	cmd.Flags().StringArrayVar(&v.bind, "bind", nil, "let a group of people do what a ClusterRole of the cluster says, through the tunnel, as `GROUP=ROLE` such as developers=view; the group as the cluster calls it; may be repeated (value rbac.bind)")
 }
 
 func (v *agentValues) read() (*structpb.Struct, error) {
@@ -63,11 +69,41 @@ func (v *agentValues) read() (*structpb.Struct, error) {
 		image["repository"], image["tag"], image["digest"] = splitImage(v.image)
 		values["image"] = image
 	}
+	if err := v.bindTo(values); err != nil {
+		return nil, err
+	}
 	out, err := structpb.NewStruct(values)
 	if err != nil {
 		return nil, fmt.Errorf("read values: %w", err)
 	}
 	return out, nil
+}
+
+// bindTo puts who is bound over the values, besides those that the file binds.
+func (v *agentValues) bindTo(values map[string]any) error {
+	if !v.bindAdmins && len(v.bind) == 0 {
+		return nil
+	}
+	rbac, isMap := values["rbac"].(map[string]any)
+	if !isMap {
+		rbac = map[string]any{}
+	}
+	values["rbac"] = rbac
+	if v.bindAdmins {
+		rbac["bindAdmins"] = true
+	}
+	bound, _ := rbac["bind"].([]any)
+	for _, text := range v.bind {
+		i := strings.LastIndexByte(text, '=') // names of ClusterRoles rarely have one, those of groups in LDAP do
+		if i <= 0 || i == len(text)-1 {
+			return fmt.Errorf("--bind %q: must be GROUP=ROLE, such as developers=view", text)
+		}
+		bound = append(bound, map[string]any{"group": text[:i], "role": text[i+1:]})
+	}
+	if len(bound) > 0 {
+		rbac["bind"] = bound
+	}
+	return nil
 }
 
 // splitImage takes repository:tag@digest apart. A port in the registry is no tag.
@@ -125,6 +161,12 @@ type joining struct {
 
 	cluster string
 	began   time.Time
+	made    bool // the catalog did not have the cluster
+
+	manifest []byte // that was applied; nil: none was
+	clean    bool   // the cluster had nothing of it before
+	file     string // that was written; empty: none was
+	halfway  bool   // the agent has a credential of its own, and goes on by itself
 }
 
 func (a *app) clusterJoin() *cobra.Command {
@@ -136,8 +178,13 @@ func (a *app) clusterJoin() *cobra.Command {
 has asked for the first time what to apply. A cluster that the catalog does not have is made.
 
 With --kubeconfig or --context (of the kubeconfig, not of this command) kubectl applies the agent's manifest. Without them it goes
-to a file, and the line that applies it is printed: run that where the cluster can be reached, while this command waits.`,
-		Example: "  fairlead cluster join edge-1 --context edge-1\n  fairlead cluster join edge-1",
+to a file, and the line that applies it is printed: run that where the cluster can be reached, while this command waits.
+
+A join that fails before the agent has reached the hub leaves nothing: what was applied is deleted, unless the cluster had an agent before, and so is the
+cluster's entry in the catalog if this command made it. Ctrl-C ends the wait only.
+
+People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones.`,
+		Example: "  fairlead cluster join edge-1 --context edge-1 --bind-admins --bind developers=view\n  fairlead cluster join edge-1",
 		Args:    wants(1, 1),
 	}
 	f := cmd.Flags()
@@ -168,6 +215,17 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 	if before.GetConnected() && !isSet(before.GetLeaveTime()) {
 		return fmt.Errorf("cluster %s has an agent, and it is connected: see `fairlead get cluster %s`. If another is to take its place, first `fairlead cluster leave %s`", j.cluster, j.cluster, j.cluster)
 	}
+	if err := j.attempt(ctx, h, before.GetJoinTime()); err != nil {
+		if ctx.Err() != nil || j.halfway {
+			return err
+		}
+		return errors.Join(err, j.undo(context.WithoutCancel(ctx), h))
+	}
+	return nil
+}
+
+// attempt brings the agent in and waits for it.
+func (j *joining) attempt(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
 	res, err := j.values.render(ctx, h, j.cluster)
 	if err != nil {
 		return err
@@ -175,7 +233,38 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 	if err := j.bring(ctx, []byte(res.GetManifest()), res.GetExpireTime().AsTime()); err != nil {
 		return err
 	}
-	return j.wait(ctx, h, before.GetJoinTime())
+	return j.wait(ctx, h, before)
+}
+
+// undo takes back what a join that failed has made.
+func (j *joining) undo(ctx context.Context, h *hub.Hub) error {
+	var errs []error
+	if j.applies() && j.manifest != nil {
+		if !j.clean {
+			errs = append(errs, fmt.Errorf("the agent that was in the cluster before stays, with what was applied now: `fairlead cluster join %s` again, or delete the namespace %s", j.cluster, deploy.Namespace))
+		} else if _, err := j.kubectl(ctx, j.manifest, undoTimeout, "delete", "--ignore-not-found", "--wait", "-f", "-"); err != nil {
+			errs = append(errs, fmt.Errorf("delete what was applied: %w", err))
+		} else {
+			j.app.notef("What was applied is deleted again.\n")
+		}
+	}
+	if j.made { // with its join token
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if _, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: j.cluster}); err != nil {
+			errs = append(errs, fmt.Errorf("delete cluster %s, which this command made: %w", j.cluster, err))
+		} else {
+			j.app.notef("cluster/%s is deleted again.\n", j.cluster)
+		}
+	}
+	if j.made && j.file != "" { // its token is void; that of a cluster that was there is still good
+		if err := os.Remove(j.file); err != nil {
+			errs = append(errs, err)
+		} else {
+			j.app.notef("%s is removed. If it was applied: kubectl delete namespace %s\n", j.file, deploy.Namespace)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // look reads the cluster's status, of one that is made if it is missing.
@@ -192,13 +281,19 @@ func (j *joining) look(ctx context.Context, h *hub.Hub) (*consolev1.ClusterStatu
 	if err != nil {
 		return nil, err
 	}
+	j.made = true
 	return made.GetCluster().GetStatus(), j.app.printf("cluster/%s created\n", j.cluster)
 }
 
 // bring gets the manifest into the cluster, or says how.
 func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) error {
 	if j.applies() {
-		out, err := j.kubectl(ctx, manifest, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
+		before, err := j.kubectl(ctx, manifest, kubectlTimeout, "get", "--ignore-not-found", "-o", "name", "-f", "-")
+		if err != nil {
+			return fmt.Errorf("look for an agent in the cluster: %w", err)
+		}
+		j.clean, j.manifest = strings.TrimSpace(before) == "", manifest
+		out, err := j.kubectl(ctx, manifest, kubectlTimeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("apply the agent's manifest: %w", err)
 		}
@@ -210,6 +305,7 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 	if err := durable.WriteFile(j.write, manifest, 0o600); err != nil {
 		return fmt.Errorf("write the agent's manifest: %w", err)
 	}
+	j.file = j.write
 	left := expire.Sub(j.app.Now()).Round(time.Minute)
 	j.app.notef("Run this where cluster %s can be reached, within %.0f minutes:\n\n", j.cluster, left.Minutes())
 	if err := j.app.printf("kubectl apply --server-side -f %s\n", j.write); err != nil {
@@ -220,7 +316,7 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 }
 
 // kubectl runs kubectl at the cluster that joins.
-func (j *joining) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+func (j *joining) kubectl(ctx context.Context, stdin []byte, limit time.Duration, args ...string) (string, error) {
 	program, err := findKubectl()
 	if err != nil {
 		return "", err
@@ -231,7 +327,7 @@ func (j *joining) kubectl(ctx context.Context, stdin []byte, args ...string) (st
 	if j.context != "" {
 		args = append(args, "--context", j.context)
 	}
-	ctx, cancel := context.WithTimeout(ctx, kubectlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
@@ -308,6 +404,7 @@ func (j *joining) wait(ctx context.Context, h *hub.Hub, before *timestamppb.Time
 			if text == "" || err != nil {
 				return false
 			}
+			j.halfway = true
 			after := j.app.Now().Sub(j.began).Round(100 * time.Millisecond)
 			err = j.app.printf("ok    %s: %s (after %s)\n", m.name, table.Clean(text), after)
 			return true
@@ -363,7 +460,7 @@ func (j *joining) gaveUp(ctx context.Context, m milestone, last progress) error 
 		{"get", "pods", "-n", deploy.Namespace, "-l", "app.kubernetes.io/component=agent"},
 		{"logs", "-n", deploy.Namespace, "statefulset/fairlead-agent", "--tail=5"},
 	} {
-		out, err := j.kubectl(about, nil, args...)
+		out, err := j.kubectl(about, nil, kubectlTimeout, args...)
 		if err != nil {
 			out = err.Error()
 		}

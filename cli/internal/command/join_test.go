@@ -47,3 +47,28 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 		t.Errorf("a value that is there twice: %v", err)
 	}
 }
+
+func TestGroupsAreBoundBesidesThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("rbac: {mode: least, bind: [{group: ops, role: edit}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := agentValues{file: file, bindAdmins: true, bind: []string{"cn=dev,dc=example=view"}}
+	got, err := values.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"rbac": map[string]any{"mode": "least", "bindAdmins": true, "bind": []any{
+		map[string]any{"group": "ops", "role": "edit"}, map[string]any{"group": "cn=dev,dc=example", "role": "view"},
+	}}}
+	if !reflect.DeepEqual(got.AsMap(), want) {
+		t.Errorf("got %v, want %v", got.AsMap(), want)
+	}
+	for _, bad := range []string{"dev", "=view", "dev=", ""} {
+		values := agentValues{bind: []string{bad}}
+		if _, err := values.read(); err == nil || !strings.Contains(err.Error(), "GROUP=ROLE") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
