@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal install tidy clean
+.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -28,7 +28,7 @@ help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
-	@kubelocal=$$(tools/kubelocal/build.sh) && ln -sfn "$${kubelocal%/*}/kubectl" bin/kubectl && exec bin/fairlead up --kubelocal "$$kubelocal" $(ARGS)
+	@kubelocal=$$(tools/kubelocal/build.sh) && ln -sfn "$${kubelocal%/*}/kubectl" bin/kubectl && exec bin/fairlead up --kubelocal "$$kubelocal" --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
 
 build: ## Build all deployables into bin/
 	@mkdir -p bin
@@ -44,6 +44,9 @@ images: ## Make the container images (ARGS=-try-out: also those of docker-compos
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
 	@tools/kubelocal/build.sh
+
+nodelocal: ## Build real nodes for it, which `make up` takes then (some minutes the first time, then cached; as root)
+	@tools/nodelocal/build.sh
 
 install: ## Install what the tests need
 	@tools/install.sh

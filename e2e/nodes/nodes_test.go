@@ -358,12 +358,9 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{bins: bins, dir: t.TempDir(), program: os.Getenv("NODELOCAL")}
+	w := &world{bins: bins, dir: t.TempDir(), program: findNodelocal(t)}
 	w.lab, w.secrets, w.clone, w.path = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets"), filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
 	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
-	if w.program == "" {
-		w.program = strings.TrimSpace(w.mustRun(t, nil, "../../tools/nodelocal/build.sh"))
-	}
 	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
 		t.Fatal(err)
 	}
@@ -455,11 +452,7 @@ func (w *world) helm(t *testing.T, namespace string) *helm {
 
 func (w *world) await(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := process.Await(ctx, what, ok); err != nil {
-		t.Fatal(err)
-	}
+	await(t, what, ok)
 }
 
 func (w *world) mustRun(t *testing.T, env []string, program string, args ...string) string {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds nodelocal and the programs of its nodes into a cache outside of the work tree, unless they are there already, and prints the
 # path of nodelocal. Only that path goes to stdout. Safe to run several times at once.
+# With --path it builds nothing, and prints where nodelocal is once it is built.
 set -eu
 cd "$(dirname "$0")"
 
@@ -23,6 +24,12 @@ hash=$({
 dir="$cache/$version-$hash"
 # kubelet, kube-proxy and the CNI plugins are the same whatever our sources say.
 upstream="$cache/upstream-$version-$({ cat go.mod go.sum build.sh && go version; } | sha256sum | cut -c1-16)"
+
+if [ "${1:-}" = --path ]; then
+    [ ! -x "$dir/nodelocal" ] || touch "$dir" # in use: see the clean-up below
+    echo "$dir/nodelocal"
+    exit
+fi
 
 if [ ! -x "$dir/nodelocal" ]; then
     mkdir -p "$cache"
@@ -50,8 +57,8 @@ if [ ! -x "$dir/nodelocal" ]; then
     fi
     touch "$upstream"
     ln "$upstream"/* "$temp/"
-    go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/" . ./pause ./internal/testpod >&2 9>&-
-    for program in pause testpod; do
+    go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/" . ./pause ./hello ./internal/testpod >&2 9>&-
+    for program in pause hello testpod; do
         "$temp/nodelocal" image --tag "node.local/$program:1" --entrypoint "$temp/$program" --out "$temp/$program.tar"
     done
     mv -T "$temp" "$dir"

@@ -30,8 +30,8 @@ const usage = `usage:
         cut a node's power
   nodelocal boot --dir DIR --node NAME
         switch a node on again
-  nodelocal check
-        tell whether this machine can run real nodes; the exit code is 1 if not
+  nodelocal check [--dir DIR]
+        tell whether this machine can run real nodes (with their state in DIR); the exit code is 1 if not
   nodelocal image --tag NAME:TAG --entrypoint FILE --out ARCHIVE
         make an image of one static program
 `
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "cut", "boot":
 		return power(ctx, command, args, stderr)
 	case "check":
-		return lab.Check()
+		return check(args, stderr)
 	case "image":
 		return makeImage(args, stderr)
 	case "help", "-h", "--help":
@@ -132,6 +132,21 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return lab.Start(ctx, cfg)
+}
+
+func check(args []string, stderr io.Writer) error {
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	dir := flags.String("dir", "", "the `folder` that is to keep a lab's state; it need not be there yet")
+	if done, err := parse(flags, args, stderr); done || err != nil {
+		return err
+	}
+	if err := noArguments(flags); err != nil {
+		return err
+	}
+	if err := lab.Check(); err != nil || *dir == "" {
+		return err
+	}
+	return lab.CheckDir(*dir)
 }
 
 func enter(args []string, stderr io.Writer) error {

@@ -16,6 +16,7 @@ func (a *app) up() *cobra.Command {
 		Short: "Run everything on this machine: hub, Git server, two Kubernetes clusters with agents",
 		Long: `Run everything on this machine, to try it and to develop with: the hub with embedded databases, a Git
 server with a sample repository, two local Kubernetes clusters, and an agent for each. With
+--nodelocal the first cluster has a real node, and pods run there; else pods are pretended. With
 --kubeconfig or --context it uses clusters of yours instead.
 
 It listens on this machine only and with TLS; its own certificate authority is in the data folder.
@@ -34,12 +35,13 @@ one while it runs.`,
 	f.BoolVar(&o.Empty, "empty", false, "start clean: remove what the data folder holds from before")
 	f.IntVar(&o.PortBase, "port-base", 7400, "port of the console; the gitcache, distributor and tunnel have the next three, the Git server the 80th after it; 0: any free ports")
 	f.StringVar(&o.Kubelocal, "kubelocal", a.Getenv("KUBELOCAL"), "path of kubelocal, which runs the local clusters; default: $KUBELOCAL, or found beside this program or in PATH")
+	f.StringVar(&o.Nodelocal, "nodelocal", "", "path of nodelocal, which gives the first local cluster a real node, whose pods run, where this machine allows it (root, Linux); default: pods are pretended")
 	f.StringVar(&o.Agent, "agent", "", "path of the agent; default: found beside this program or in PATH")
 	f.BoolVar(&o.NoClusters, "no-clusters", false, "run the hub and the Git server only, without clusters and agents")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of clusters of yours; default with --context: $KUBECONFIG or ~/.kube/config")
 	f.StringArrayVar(&o.Contexts, "context", nil, "context of the kubeconfig that gets an agent; may be repeated; default with --kubeconfig: the current one")
 	f.BoolVar(&o.BindAdmins, "bind-admins", false, "let the hub's administrators do everything in your clusters, through the tunnel")
-	f.BoolVar(&o.Exec, "exec", false, "let kubectl exec and cp into pods of the local clusters run commands on this machine, as you: nothing else runs in those pods")
+	f.BoolVar(&o.Exec, "exec", false, "let kubectl exec and cp into pretended pods of the local clusters run commands on this machine, as you: nothing else runs in those pods")
 	f.StringVar(&o.ListenHost, "listen-host", "127.0.0.1", "address of the hub's listeners; others than loopback need --tls-cert and --tls-key")
 	f.StringVar(&o.AdvertiseHost, "advertise-host", "", "host name in the hub's URLs; default: --listen-host")
 	f.StringVar(&o.CertFile, "tls-cert", "", "PEM file with a certificate for --advertise-host; default: one of the hub's own authority")

@@ -65,7 +65,10 @@ func (u *up) summary(clusters []cluster, previous string) string {
 		if c.Context != "" {
 			where = "context " + c.Context + " of " + where
 		}
-		fmt.Fprintf(&b, "  %-12s %s, with an agent (%s)\n", "cluster", c.Name, where)
+		fmt.Fprintf(&b, "  %-12s %s%s, with an agent (%s)\n", "cluster", c.Name, c.kind(), where)
+	}
+	if u.pretended != "" {
+		fmt.Fprintf(&b, "  %-12s pretended, nothing runs in them: %s\n", "pods", u.pretended)
 	}
 	fmt.Fprintf(&b, "  %-12s %s (logs in %s)\n", "data", u.data.path, u.data.join("logs"))
 	if previous != "" && previous != contextName {
@@ -78,7 +81,7 @@ func (u *up) summary(clusters []cluster, previous string) string {
 	return b.String()
 }
 
-// firstSteps are three commands that work as they stand here.
+// firstSteps are a few commands that work as they stand here.
 func (u *up) firstSteps(clusters []cluster) string {
 	fairlead, kubectl := self(), u.kubectlCommand()
 	var b strings.Builder
@@ -92,6 +95,10 @@ func (u *up) firstSteps(clusters []cluster) string {
 		return b.String()
 	}
 	cluster := clusters[0].Name
+	if clusters[0].RealPods {
+		fmt.Fprintf(&b, "  %s logs %s -n default deployment/hello --follow\n", fairlead, cluster)
+		fmt.Fprintf(&b, "  %s exec %s -n default deployment/hello -- /hello say\n", fairlead, cluster)
+	}
 	fmt.Fprintf(&b, "  %s kubeconfig %s --output-file %s.kubeconfig && %s --kubeconfig %s.kubeconfig get pods\n", fairlead, cluster, cluster, kubectl, cluster)
 	return b.String()
 }

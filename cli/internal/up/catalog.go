@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/cli/internal/contexts"
 	hubapi "fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/durable"
 )
@@ -81,7 +82,7 @@ func (u *up) seed(ctx context.Context, api *hubapi.Hub, clusters []cluster) erro
 		if err := ensureCluster(ctx, api, c.Name); err != nil {
 			return fmt.Errorf("make cluster %q: %w", c.Name, err)
 		}
-		if err := u.seedService(ctx, api, c.Name); err != nil {
+		if err := u.seedService(ctx, api, c); err != nil {
 			return fmt.Errorf("make service for cluster %q: %w", c.Name, err)
 		}
 	}
@@ -125,31 +126,44 @@ func ensureCluster(ctx context.Context, api *hubapi.Hub, name string) error {
 	return err
 }
 
-func (u *up) seedService(ctx context.Context, api *hubapi.Hub, cluster string) error {
-	name := "hello-" + cluster
-	name = strings.TrimRight(name[:min(len(name), 63)], "-")
+func (u *up) seedService(ctx context.Context, api *hubapi.Hub, c cluster) error {
+	name := sampleService(c.Name)
 	key := "service/" + name
 	if u.data.state.Seeded[key] {
 		return nil
 	}
+	spec := &consolev1.ServiceSpec{
+		Source: sampleName, Path: samplePath, Cluster: c.Name, Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE},
+	}
+	if c.local {
+		spec.Config = map[string]*consolev1.ConfigSetting{"image": {Value: &consolev1.ConfigSetting_Text{Text: helloImage}}}
+	}
 	_, err := api.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{
-		Service: &consolev1.Service{
-			Metadata: &consolev1.Metadata{Name: name},
-			Spec:     &consolev1.ServiceSpec{Source: sampleName, Path: samplePath, Cluster: cluster},
-		},
-		AllowMissing: true,
+		Service: &consolev1.Service{Metadata: &consolev1.Metadata{Name: name}, Spec: spec}, AllowMissing: true,
 	})
 	if connect.CodeOf(err) == connect.CodeFailedPrecondition && u.data.state.Seeded["source/"+sampleName] {
 		return nil // The sample source was deleted: without it there is nothing to show.
 	}
 	if err == nil {
-		u.data.state.Seeded[key] = true
+		u.data.state.Seeded[key], u.data.state.Seeded[imageKey(c.Name)] = true, c.local
 	}
 	return err
 }
 
+// sampleService names the service of the sample in a cluster.
+func sampleService(cluster string) string {
+	name := "hello-" + cluster
+	return strings.TrimRight(name[:min(len(name), 63)], "-")
+}
+
+// imageKey marks that the service of the sample takes its image from its configuration.
+func imageKey(cluster string) string { return "image/" + sampleService(cluster) }
+
 // startAgent joins a cluster: it keeps an agent running, with a join token in case it needs one.
 func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved bool) error {
+	if err := u.forgetAgent(c); err != nil {
+		return err
+	}
 	dir, err := u.data.dir("agents", c.Name)
 	if err != nil {
 		return err

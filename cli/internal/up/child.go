@@ -34,7 +34,7 @@ type child struct {
 	log  *os.File // Gets stderr, and stdout as well.
 	// line is called with every line of stdout; may be nil.
 	line func(string)
-	// grace is how long it may take to end by itself.
+	// grace is how long it may take to end by itself; 0: childGrace.
 	grace time.Duration
 	// died is told when the program ended without being asked to.
 	died func(err error, again time.Duration)

@@ -28,7 +28,10 @@ func (cs *children) keep(c *child) error {
 	if err != nil {
 		return err
 	}
-	c.log, c.grace = log, childGrace
+	c.log = log
+	if c.grace == 0 {
+		c.grace = childGrace
+	}
 	c.died = func(err error, again time.Duration) {
 		cs.sayf("%s died (%v): starting it again in %s; its log is %s", c.name, err, again.Round(100*time.Millisecond), log.Name())
 	}

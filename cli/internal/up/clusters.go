@@ -12,15 +12,28 @@ import (
 	"time"
 )
 
-// clusterLimit bounds a local cluster's way to ready: kubelocal itself gives up after a minute.
-const clusterLimit = 90 * time.Second
+const (
+	// clusterLimit bounds a local cluster's way to ready: kubelocal itself gives up after a minute.
+	clusterLimit = 90 * time.Second
+	// nodeLimit is that of one with a real node, which imports images and waits for its node besides.
+	nodeLimit = 3 * time.Minute
+)
 
 // cluster is one Kubernetes cluster that gets an agent.
 type cluster struct {
 	Name       string `json:"name"`
 	Kubeconfig string `json:"kubeconfig"`
 	Context    string `json:"context,omitempty"`
+	RealPods   bool   `json:"realPods,omitempty"` // A local cluster with a real node.
 	local      bool
+}
+
+// kind says what is special about a cluster, for people.
+func (c cluster) kind() string {
+	if c.RealPods {
+		return " with a real node"
+	}
+	return ""
 }
 
 // localNames are the clusters that we run ourselves.
@@ -89,31 +102,28 @@ func clusterName(context string) string {
 }
 
 // startLocal keeps a local cluster running, and returns its kubeconfig once it is ready.
-func (u *up) startLocal(ctx context.Context, name string) (kubeconfig string, err error) {
-	dir, err := u.data.dir("clusters", name)
+func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err error) {
+	program, limit, hint := u.kubelocal, clusterLimit, ""
+	if c.RealPods {
+		program, limit, hint = u.nodelocal, nodeLimit, "; --nodelocal= does without a real node"
+	}
+	local, err := program(c.Name)
 	if err != nil {
 		return "", err
 	}
 	ready := make(chan string, 1)
-	args := []string{"start", "--dir", dir, "--name", name}
-	if u.options.Exec {
-		args = append(args, "--exec")
-	}
-	err = u.children.keep(&child{
-		name: "cluster " + name, path: u.options.Kubelocal, args: args,
-		line: func(line string) {
-			if file, ok := readyLine(line); ok {
-				select {
-				case ready <- file:
-				default: // Nobody waits any more: it was started again.
-				}
+	local.line = func(line string) {
+		if file, ok := readyLine(line); ok {
+			select {
+			case ready <- file:
+			default: // The cluster was started again, and nothing waits for it.
 			}
-		},
-	})
-	if err != nil {
+		}
+	}
+	if err := u.children.keep(local); err != nil {
 		return "", err
 	}
-	timer := time.NewTimer(clusterLimit)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case kubeconfig = <-ready:
@@ -121,8 +131,21 @@ func (u *up) startLocal(ctx context.Context, name string) (kubeconfig string, er
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	case <-timer.C:
-		return "", fmt.Errorf("cluster %s is not ready after %s: see %s", name, clusterLimit, u.data.join("logs", "cluster-"+name+".log"))
+		return "", fmt.Errorf("cluster %s is not ready after %s: see %s%s", c.Name, limit, u.data.join("logs", "cluster-"+c.Name+".log"), hint)
 	}
+}
+
+// kubelocal is the program that runs a cluster with pretended nodes.
+func (u *up) kubelocal(name string) (*child, error) {
+	dir, err := u.data.dir("clusters", name)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"start", "--dir", dir, "--name", name}
+	if u.options.Exec {
+		args = append(args, "--exec")
+	}
+	return &child{name: "cluster " + name, path: u.options.Kubelocal, args: args}, nil
 }
 
 // readyLine takes "READY name=... server=... kubeconfig=..." apart. The kubeconfig is last and may have

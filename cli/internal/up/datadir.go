@@ -27,6 +27,8 @@ type state struct {
 	Ports ports `json:"ports"`
 	// Seeded names what was put into the catalog once. What a person deletes then stays deleted.
 	Seeded map[string]bool `json:"seeded"`
+	// RealPods names the local clusters that had a real node in the last run.
+	RealPods map[string]bool `json:"realPods,omitempty"`
 }
 
 // openDataDir takes the folder for this process, and wipes it first if that is wanted.

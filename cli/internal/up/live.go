@@ -119,10 +119,10 @@ func (u *up) restoreContext(previous string) {
 // raiseCluster brings a local cluster up, and lets administrators in.
 func (u *up) raiseCluster(ctx context.Context, c *cluster) (err error) {
 	if c.local {
-		if c.Kubeconfig, err = u.startLocal(ctx, c.Name); err != nil {
+		if c.Kubeconfig, err = u.startLocal(ctx, *c); err != nil {
 			return err
 		}
-		u.sayf("%-12s %s", "cluster", c.Name)
+		u.sayf("%-12s %s%s", "cluster", c.Name, c.kind())
 	}
 	if !c.local && !u.options.BindAdmins {
 		return nil

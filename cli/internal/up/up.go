@@ -55,6 +55,7 @@ type Options struct {
 	CAFile        string // Authority of CertFile; empty: one that the system trusts.
 	PortBase      int
 	Kubelocal     string // Path of the binary; empty: look for it.
+	Nodelocal     string // Path of the binary; empty, or not there: pods of the local clusters are pretended.
 	Agent         string // Path of the binary; empty: look for it.
 	NoClusters    bool   // Only the hub and the Git server.
 	Kubeconfig    string // With Contexts: the user's own clusters.
@@ -82,6 +83,8 @@ type up struct {
 	hub     *hub
 	pushes  chan string
 	link    string // Link that logs a person in, once.
+
+	pretended string // Why no local cluster has a real node; empty: one has.
 
 	children *children // The clusters.
 	agents   *children
@@ -214,6 +217,7 @@ func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err e
 		return err
 	}
 	u.sayf("data in %s", u.data.path)
+	u.planNodes(ctx, clusters)
 	u.children, u.agents = newChildren(u.data, u.sayf), newChildren(u.data, u.sayf)
 	defer u.children.stop()
 	if err := u.startGit(ctx, logs); err != nil {

@@ -3,8 +3,10 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +45,28 @@ func Check() error {
 	}
 	if !strings.Contains(string(filesystems), "\toverlay\n") {
 		return errors.New("real nodes need the kernel's overlay file system: run `modprobe overlay`")
+	}
+	return nil
+}
+
+// CheckDir tells why a folder, which need not be there yet, can't keep the state of a lab, or nil.
+func CheckDir(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	var on unix.Statfs_t
+	for at := dir; ; at = filepath.Dir(at) {
+		err := unix.Statfs(at, &on)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return fmt.Errorf("look at the file system of %s: %w", at, err)
+		}
+	}
+	if on.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("real nodes need a folder that overlayfs can write to, and %s is on overlayfs itself, as in a container: use a folder of a volume", dir)
 	}
 	return nil
 }
