@@ -24,8 +24,8 @@ import (
 const (
 	// operators may ask which procedures there are.
 	operators = identity.RoleUser | identity.RoleHub
-	// observers may look into a service: its metrics, and why it is not ready. Both name clusters, sources and addresses, which no
-	// grant is asked for here.
+	// observers may look into a service: its metrics, its log, its profiles, and why it is not ready. They name clusters, sources and
+	// addresses, which no grant is asked for here.
 	observers = identity.RoleAdmin | identity.RoleHub
 )
 
@@ -153,6 +153,8 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 	return []Mount{
 		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // it asks by itself
 		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
+		HTTP("GET /debug/log", http.HandlerFunc(s.serveLog), observers),
+		HTTP("GET /debug/pprof/{profile}", http.HandlerFunc(s.serveProfile), observers),
 		HTTP(v1, endOnDrain(reflectV1), operators),
 		HTTP(alpha, endOnDrain(reflectAlpha), operators),
 	}

@@ -7,7 +7,8 @@
 // Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
 // requests; 503 otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
 // With one: GET /version and reflection besides the mounts. Administrators, services of the hub and callers with the metrics token
-// get GET /metrics, and the reason from GET /readyz.
+// get GET /metrics, and the reason from GET /readyz; administrators and services of the hub get GET /debug/log and
+// GET /debug/pprof/PROFILE as well.
 package server
 
 import (

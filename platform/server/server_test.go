@@ -372,7 +372,7 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 		t.Errorf("grpc.health.v1: %s %s", resp.Status, body)
 	}
 	closed := []string{
-		"/metrics", "/version", "/v1/artifacts/x", "/clusters/edge-1/api", "/clusters//../healthz",
+		"/metrics", "/version", "/debug/log", "/debug/pprof/heap", "/v1/artifacts/x", "/clusters/edge-1/api", "/clusters//../healthz",
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 	}
 	for _, p := range s.Procedures() {
@@ -383,7 +383,7 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 	for _, path := range closed {
 		for _, token := range []string{"", "made-up"} {
 			method := "POST"
-			if strings.Count(path, "/") < 2 {
+			if strings.Count(path, "/") < 2 || strings.HasPrefix(path, "/debug/") {
 				method = "GET"
 			}
 			// The body is no message at all: who reads it before the token would say so.
@@ -499,6 +499,39 @@ func TestMetricsTokenOpensMetricsOnly(t *testing.T) {
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0", MetricsTokenFile: file + "s"}, Deps{Name: "testing", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: tokens}); err == nil {
 		t.Error("serves without the file")
+	}
+}
+
+func TestOnlyObserversGetTheLogAndProfiles(t *testing.T) {
+	t.Parallel()
+	const scraper = "what Prometheus was given"
+	file := t.TempDir() + "/metrics.token"
+	if err := os.WriteFile(file, []byte(scraper), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Config{MetricsTokenFile: file})
+	hc := httpClient(t, client.Config{})
+	for _, path := range []string{"/debug/log", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/cpu?seconds=1"} {
+		for token, want := range map[string]int{"": 401, "made-up": 401, scraper: 401, "agent": 403, "user": 403, "admin": 200, "gitcache": 200} {
+			resp, body := request(t, hc, "GET", s.URL()+path, token, "")
+			if resp.StatusCode != want || want == 200 && body == "" {
+				t.Errorf("%s with %q: %s, %d bytes", path, token, resp.Status, len(body))
+			}
+		}
+	}
+	for path, want := range map[string]int{"/debug/pprof/nothing": 404, "/debug/pprof/cpu": 400, "/debug/pprof/cpu?seconds=31": 400, "/debug/pprof/": 404, "/debug/vars": 404} {
+		if resp, body := request(t, hc, "GET", s.URL()+path, "admin", ""); resp.StatusCode != want {
+			t.Errorf("%s: %s %s", path, resp.Status, body)
+		}
+	}
+	s.Server.log.Info("a line")
+	if _, body := request(t, hc, "GET", s.URL()+"/debug/log", "admin", ""); !strings.HasSuffix(body, "msg=\"a line\" app=testing\n") {
+		t.Errorf("the log: %q", body)
+	}
+	profiling.Lock()
+	defer profiling.Unlock()
+	if resp, _ := request(t, hc, "GET", s.URL()+"/debug/pprof/heap", "admin", ""); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a second profile: %s", resp.Status)
 	}
 }
 

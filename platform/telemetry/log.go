@@ -49,17 +49,21 @@ func (c *LogConfig) RegisterFlags(fs *flag.FlagSet) {
 }
 
 // NewLogger returns a logger that names the service, and the trace and span that a line was
-// logged within (keys trace_id and span_id).
+// logged within (keys trace_id and span_id). Recent returns the end of what it wrote.
 func NewLogger(w io.Writer, level slog.Level, format Format, service string) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
+	opts, kept := &slog.HandlerOptions{Level: level}, &recent{}
+	w = teed{w, kept}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if format == FormatJSON {
 		h = slog.NewJSONHandler(w, opts)
 	}
-	return slog.New(traceHandler{h}).With("app", service)
+	return slog.New(traceHandler{h, kept}).With("app", service)
 }
 
-type traceHandler struct{ slog.Handler }
+type traceHandler struct {
+	slog.Handler
+	recent *recent
+}
 
 func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
@@ -69,9 +73,9 @@ func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return traceHandler{h.Handler.WithAttrs(attrs)}
+	return traceHandler{h.Handler.WithAttrs(attrs), h.recent}
 }
 
 func (h traceHandler) WithGroup(name string) slog.Handler {
-	return traceHandler{h.Handler.WithGroup(name)}
+	return traceHandler{h.Handler.WithGroup(name), h.recent}
 }

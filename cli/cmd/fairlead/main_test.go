@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile, "no-secret": noSecret},
 	})
 }
 
@@ -112,6 +112,24 @@ func envFile(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: env-file NAME FILE")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// noSecret fails if what is in a file is in one of a folder: no-secret FILE FOLDER.
+func noSecret(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: no-secret FILE FOLDER")
+	}
+	secret := strings.TrimSpace(ts.ReadFile(args[0]))
+	ts.Check(filepath.WalkDir(ts.MkAbs(args[1]), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), secret) {
+			err = fmt.Errorf("%s holds what is in %s", path, args[0])
+		}
+		return err
+	}))
 }
 
 // follow logs in with a link that is in a file: follow FILE FLAGS...
