@@ -2,19 +2,22 @@ package nodes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
+	v1 "helm.sh/helm/v4/pkg/release/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// helm is the client library of Helm at one namespace of the cluster: what `helm install --wait` and `helm uninstall --wait` do.
+// helm is the client library of Helm at one namespace of the cluster: what `helm install --wait`, `helm test` and `helm uninstall --wait` do.
 type helm struct {
 	config    *action.Configuration
 	namespace string
@@ -48,6 +51,39 @@ func (h *helm) install(ctx context.Context, release, chart, values string, limit
 		return fmt.Errorf("install the chart %s: %w", chart, err)
 	}
 	return nil
+}
+
+// upgrade changes the values of a release, and waits until all of it is ready.
+func (h *helm) upgrade(ctx context.Context, release, chart, values string, limit time.Duration) error {
+	loaded, err := loader.Load(filepath.Join("../../deploy/charts", chart))
+	if err != nil {
+		return err
+	}
+	var set map[string]any
+	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+		return err
+	}
+	upgrade := action.NewUpgrade(h.config)
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = h.namespace, kube.StatusWatcherStrategy, limit
+	if _, err := upgrade.RunWithContext(ctx, release, loaded, set); err != nil {
+		return fmt.Errorf("upgrade %s: %w", release, err)
+	}
+	return nil
+}
+
+// test does what `helm test` does; the error has the logs of the pods.
+func (h *helm) test(release string, limit time.Duration) error {
+	testing := action.NewReleaseTesting(h.config)
+	testing.Namespace, testing.Timeout = h.namespace, limit
+	tested, shutdown, err := testing.Run(release)
+	if err != nil {
+		var logs strings.Builder
+		if ran, ok := tested.(*v1.Release); ok {
+			err = errors.Join(err, testing.GetPodLogs(&logs, ran))
+		}
+		err = fmt.Errorf("helm test %s: %w\n%s", release, err, logs.String())
+	}
+	return errors.Join(err, shutdown())
 }
 
 func (h *helm) uninstall(release string, limit time.Duration) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,8 @@ const (
 // power cut of the node.
 func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	w.installHub(t)
+	w := start(t, 1)
+	w.installHub(t, hubValues)
 	w.logIn(t)
 	w.installAgent(t)
 	w.serveGit(t)
@@ -44,6 +45,7 @@ func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	t.Logf("pushed to running pods in %.1f s", time.Since(began).Seconds())
 
 	w.lookThroughTunnel(t, "second")
+	w.helmTest(t)
 
 	began = time.Now()
 	w.nodelocal(t, "cut", "--node", "node-1")
@@ -65,7 +67,7 @@ func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	})
 	w.lookThroughTunnel(t, "third")
 
-	w.uninstall(t)
+	w.uninstall(t, "third")
 }
 
 const catalog = `apiVersion: fairlead.dev/v1
@@ -104,6 +106,13 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+// canaryFolder is what the test of the hub's chart delivers.
+const canaryFolder = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: canary, labels: {is: canary}}
+data: {a: b}
 `
 
 // databases are Redis and PostgreSQL as the users of the hub's chart bring them, with the passwords of "fairlead init".
@@ -172,9 +181,11 @@ image: {registry: fairlead, tag: dev}
 secrets: {redis: fairlead-redis, database: fairlead-database, metrics: fairlead-metrics}
 console: {replicas: 2}
 gitcache: {allowAddresses: [10.88.0.0/24]}
+test: {cluster: edge, source: sample, path: canary}
 `
 
-func (w *world) installHub(t *testing.T) {
+// installHub returns how long it took from `helm install` until all was ready.
+func (w *world) installHub(t *testing.T, values string) time.Duration {
 	t.Helper()
 	w.mustRun(t, nil, filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
 		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
@@ -186,7 +197,7 @@ func (w *world) installHub(t *testing.T) {
 	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data", "--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
 	w.kubectl(t, databases, "apply", "--namespace=data", "-f", "-")
 	// As docs/operate/install.md says.
-	w.kubectl(t, "", "create", "namespace", "fairlead")
+	w.restrict(t, "fairlead")
 	for name, from := range map[string]string{
 		"fairlead-tls": "tls", "fairlead-hub": "hub/hub.secret", "fairlead-master-key": "console/master.key",
 		"fairlead-redis": "redis/url", "fairlead-database": "postgres/url", "fairlead-metrics": "metrics/metrics.token",
@@ -194,10 +205,22 @@ func (w *world) installHub(t *testing.T) {
 		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead", "--from-file="+file(from))
 	}
 	began := time.Now()
-	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", hubValues, patience); err != nil {
+	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", values, patience); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("hub installed and ready in %.1f s", time.Since(began).Seconds())
+	took := time.Since(began)
+	t.Logf("hub installed and ready in %.1f s", took.Seconds())
+	return took
+}
+
+// restrict makes a namespace whose pods have to meet the Pod Security Standard "restricted".
+func (w *world) restrict(t *testing.T, namespace string) {
+	t.Helper()
+	w.kubectl(t, "", "create", "namespace", namespace)
+	w.kubectl(t, "", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	if _, err := w.tryKubectl(t.Context(), "", "run", "unrestricted", "--image=node.local/testpod:1", "--namespace="+namespace); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+		t.Errorf("a pod that is not restricted in namespace %s: %v", namespace, err)
+	}
 }
 
 // logIn uses a link that a console wrote: each that starts before anybody has logged in writes one.
@@ -219,6 +242,7 @@ func (w *world) logIn(t *testing.T) {
 func (w *world) installAgent(t *testing.T) {
 	t.Helper()
 	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: edge}\n", "apply", "-f", "-")
+	w.restrict(t, "fairlead-system")
 	values, err := json.Marshal(map[string]any{
 		"image": map[string]any{"repository": "fairlead/agent", "tag": "dev"},
 		"hub":   map[string]any{"url": hubURL, "ca": w.read(t, "tls/ca.crt")},
@@ -262,17 +286,26 @@ func (w *world) serveGit(t *testing.T) {
 // push commits and pushes the workload with a text.
 func (w *world) push(t *testing.T, text string) {
 	t.Helper()
-	file := filepath.Join(w.clone, "apps/web/web.yaml")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, fmt.Appendf(nil, workload, text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, args := range [][]string{{"add", "--all"}, {"commit", "--quiet", "--message=" + text}, {"push", "--quiet"}} {
-		if err := w.git(ctx, append([]string{"-C", w.clone}, args...)...); err != nil {
-			t.Fatal(err)
+	if err := w.tryPush(ctx, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) tryPush(ctx context.Context, text string) error {
+	for name, content := range map[string]string{"apps/web/web.yaml": fmt.Sprintf(workload, text), "canary/canary.yaml": canaryFolder} {
+		file := filepath.Join(w.clone, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			return err
 		}
 	}
+	for _, args := range [][]string{{"add", "--all"}, {"commit", "--quiet", "--message=" + text}, {"push", "--quiet"}} {
+		if err := w.git(ctx, append([]string{"-C", w.clone}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitRunning waits until both pods of the workload answer with a text, and no other.
@@ -322,8 +355,26 @@ func (w *world) lookThroughTunnel(t *testing.T, text string) {
 	}
 }
 
-// uninstall takes both charts away; what is the user's stays.
-func (w *world) uninstall(t *testing.T) {
+// helmTest runs the tests of both charts. They leave nothing behind.
+func (w *world) helmTest(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	for namespace, release := range map[string]string{"fairlead-system": "fairlead-agent", "fairlead": "fairlead"} {
+		if err := w.helm(t, namespace).test(release, patience); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("tested both charts in %.1f s", time.Since(began).Seconds())
+	if services := w.fairlead(t, "", "get", "services", "-o", "name"); services != "service/web\n" {
+		t.Errorf("services after the test: %q", services)
+	}
+	if left := w.kubectl(t, "", "get", "configmaps", "--namespace=default", "--selector=is=canary", "--output=name"); left != "" {
+		t.Errorf("objects after the test: %q", left)
+	}
+}
+
+// uninstall takes both charts away; what is the user's stays, and answers with a text.
+func (w *world) uninstall(t *testing.T, text string) {
 	t.Helper()
 	for namespace, release := range map[string]string{"fairlead-system": "fairlead-agent", "fairlead": "fairlead"} {
 		if err := w.helm(t, namespace).uninstall(release, patience); err != nil {
@@ -338,10 +389,10 @@ func (w *world) uninstall(t *testing.T) {
 			return err
 		})
 	}
-	w.awaitRunning(t, "third")
+	w.awaitRunning(t, text)
 }
 
-// world is a lab with one node that has all images, and where things are.
+// world is a lab whose nodes have all images, and where things are.
 type world struct {
 	bins                           stack.Binaries
 	program                        string // nodelocal
@@ -349,7 +400,7 @@ type world struct {
 	kubeconfig                     string
 }
 
-func start(t *testing.T) *world {
+func start(t *testing.T, nodes int) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("real nodes need root: the charts are installed on none")
@@ -364,7 +415,7 @@ func start(t *testing.T) *world {
 	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"start", "--dir", w.lab, "--kubelocal", bins.Kubelocal, "--image", filepath.Join(filepath.Dir(w.program), "testpod.tar")}
+	args := []string{"start", "--dir", w.lab, "--nodes", strconv.Itoa(nodes), "--kubelocal", bins.Kubelocal, "--image", filepath.Join(filepath.Dir(w.program), "testpod.tar")}
 	for _, image := range w.makeImages(t) {
 		args = append(args, "--image", image)
 	}
@@ -381,7 +432,7 @@ func start(t *testing.T) *world {
 		}
 	})
 	began := time.Now()
-	w.await(t, "the node is ready", func(context.Context) error {
+	w.await(t, "the nodes are ready", func(context.Context) error {
 		if ended, err := lab.Ended(); ended {
 			t.Fatalf("nodelocal ended: %v: %s", err, lab.Tail())
 		}
@@ -390,7 +441,7 @@ func start(t *testing.T) *world {
 		}
 		return nil
 	})
-	t.Logf("a node with all images is ready after %.1f s", time.Since(began).Seconds())
+	t.Logf("nodes with all images are ready after %.1f s", time.Since(began).Seconds())
 	return w
 }
 
@@ -404,10 +455,10 @@ func (w *world) makeImages(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	w.mustRun(t, []string{"GOWORK=off"}, "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
-		"-only", "console,gitcache,distributor,tunnel,agent,redis,postgres")
+		"-only", "console,gitcache,distributor,tunnel,agent,cli,redis,postgres")
 	found, err := filepath.Glob(filepath.Join(out, "*.tar"))
-	if err != nil || len(found) != 7 {
-		t.Fatalf("%d images, want 7: %v", len(found), err)
+	if err != nil || len(found) != 8 {
+		t.Fatalf("%d images, want 8: %v", len(found), err)
 	}
 	t.Logf("made images in %.1f s", time.Since(began).Seconds())
 	return found

@@ -29,24 +29,41 @@ const healthcheckHelp = `
 with --live, whether it answers at all. It exits with 0 or 1 and says why. It is meant for containers.
 `
 
+// asked is what a health check asks for.
+type asked struct{ live, hub bool }
+
+// register adds flags: only what listens for its health alone, an agent, has a hub to reach.
+func (a *asked) register(fs *flag.FlagSet) {
+	fs.BoolVar(&a.live, "live", false, "ask only whether the service answers")
+	if fs.Lookup("health-listen") != nil {
+		fs.BoolVar(&a.hub, "hub", false, "ask whether the hub is reached")
+	}
+}
+
+func (a *asked) path() string {
+	switch {
+	case a.live:
+		return "/healthz"
+	case a.hub:
+		return "/hubz"
+	}
+	return "/readyz"
+}
+
 // healthcheck asks the service that listens as the flags say.
-func healthcheck(ctx context.Context, fs *flag.FlagSet, live bool, stdout io.Writer) error {
+func healthcheck(ctx context.Context, fs *flag.FlagSet, what asked, stdout io.Writer) error {
 	base, client, err := ownAddress(fs)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	path := "/readyz"
-	if live {
-		path = "/healthz"
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+what.path(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask for health: %w", err)
 	}
-	if token := metricsToken(fs); token != "" && !live { // which gets the reason
+	if token := metricsToken(fs); token != "" && !what.live { // which gets the reason
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := client.Do(req)

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +102,34 @@ func TestHealthcheckSaysWhatIsWrong(t *testing.T) {
 		if said, err := checkHealth(t, c.cfg, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q, %v", name, said, err)
 		}
+	}
+}
+
+// healthListening is an agent's way to listen.
+type healthListening struct{ listen string }
+
+func (c *healthListening) RegisterFlags(fs *flag.FlagSet) {
+	fs.StringVar(&c.listen, "health-listen", "", "")
+}
+
+func TestHealthcheckOfAnAgentAsksWhetherItReachesTheHub(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/hubz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is no session to a tunnel", http.StatusServiceUnavailable)
+	})
+	agent := httptest.NewServer(mux)
+	defer agent.Close()
+	address := strings.TrimPrefix(agent.URL, "http://")
+	if said, err := checkHealth(t, &healthListening{}, "--health-listen", address); err != nil || said != "ok" {
+		t.Errorf("ready: %q, %v", said, err)
+	}
+	if said, err := checkHealth(t, &healthListening{}, "--health-listen", address, "--hub"); err == nil || err.Error() != "there is no session to a tunnel" {
+		t.Errorf("without a hub: %q, %v", said, err)
+	}
+	if _, err := checkHealth(t, &listening{}, "--listen", address, "--hub"); err == nil || !strings.Contains(err.Error(), "hub") {
+		t.Errorf("a service of the hub has none to reach: %v", err)
 	}
 }
 

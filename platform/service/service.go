@@ -42,10 +42,10 @@ func Command(name string, cfg Config, start New) func(context.Context, []string,
 		cfg.RegisterFlags(fs)
 		var logs telemetry.LogConfig
 		logs.RegisterFlags(fs)
-		check, live := len(args) > 0 && args[0] == "healthcheck", false
+		check, what := len(args) > 0 && args[0] == "healthcheck", asked{}
 		if check {
 			args = args[1:]
-			fs.BoolVar(&live, "live", false, "ask only whether the service answers")
+			what.register(fs)
 		}
 		if err := flags.Parse(fs, args, getenv); err != nil {
 			if errors.Is(err, flags.ErrHelp) {
@@ -54,7 +54,7 @@ func Command(name string, cfg Config, start New) func(context.Context, []string,
 			return err
 		}
 		if check {
-			return healthcheck(ctx, fs, live, stdout)
+			return healthcheck(ctx, fs, what, stdout)
 		}
 		return run(ctx, name, telemetry.NewLogger(os.Stderr, logs.Level, logs.Format, name), start)
 	}

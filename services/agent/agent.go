@@ -75,7 +75,7 @@ type Config struct {
 	DataDir string
 	// Kubeconfig and Context say which cluster; with neither it is the one the agent runs in.
 	Kubeconfig, Context string
-	// HealthListen serves /healthz, /readyz and, on a loopback address or with a token, /metrics. Empty or ":0": nothing.
+	// HealthListen serves /healthz, /readyz, /hubz and, on a loopback address or with a token, /metrics. Empty or ":0": nothing.
 	HealthListen string
 	// MetricsTokenFile holds the token that /metrics wants; empty: it wants none, and is there on loopback only.
 	MetricsTokenFile string
@@ -116,7 +116,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Func("impersonate-accounts", "comma-separated Kubernetes service accounts that services may name (spec.sync.impersonate), as `namespace/name` where * stands for any text, but not for kube-system and fairlead-system; default: all but those of these two namespaces", flags.List(&c.Accounts))
 	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
 	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
-	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz and /readyz, and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
+	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz, /readyz and /hubz (is the hub reached?), and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
 }
 
