@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
+.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -110,6 +110,9 @@ skew: install build ## Each order of an upgrade from two earlier commits, there 
 
 faults: install build ## Links that lose one direction, between all pairs; few descriptors (some 15 minutes, as root; ARGS="-only 'redis to'")
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 90m fairlead.dev/e2e/faults -args -long $(ARGS)
+
+nodes: install build ## Both charts on three real nodes; power, networks, kubelets and pods are cut (some 10 minutes, as root; ARGS="-rounds 40")
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 120m -run '^TestThreeNodesUnderFaults$$' fairlead.dev/e2e/nodes -args -long $(ARGS)
 
 soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
 	@go run fairlead.dev/e2e/cmd/soak $(ARGS)

@@ -398,6 +398,7 @@ type world struct {
 	program                        string // nodelocal
 	dir, lab, secrets, clone, path string
 	kubeconfig                     string
+	startTook                      time.Duration // until all nodes were ready, with their images
 }
 
 func start(t *testing.T, nodes int) *world {
@@ -441,7 +442,8 @@ func start(t *testing.T, nodes int) *world {
 		}
 		return nil
 	})
-	t.Logf("nodes with all images are ready after %.1f s", time.Since(began).Seconds())
+	w.startTook = time.Since(began)
+	t.Logf("nodes with all images are ready after %.1f s", w.startTook.Seconds())
 	return w
 }
 

@@ -45,6 +45,7 @@ func benches() map[string]bench {
 		"agent-storms":  agent.Storms,
 
 		"console": consoleAll,
+		"nodes":   nodes,
 		"web":     web,
 
 		"tunnel":          paths.All,
