@@ -4,10 +4,21 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
 )
+
+func TestAPITokenWithAZeroInItsIDIsNotFound(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		for _, id := range []string{"\x00", "a\x00b", "tok_\x00"} {
+			_, err := r.admin(t).tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{Id: id})
+			wantCode(t, err, connect.CodeNotFound, "fairlead token list")
+		}
+	})
+}
 
 // PostgreSQL takes no NUL. A report that has one is kept with another character, for the reports of other clusters come in the same call.
 func TestReportWithAZeroHoldsUpNoOther(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // APIToken is a long-lived credential of a user or a service account. The token itself is kept by nobody but its owner.
@@ -46,6 +48,9 @@ func scanToken(row scanner) (t APIToken, err error) {
 
 // APIToken returns a token by its id, or ErrNotFound.
 func (v View) APIToken(ctx context.Context, id string) (APIToken, error) {
+	if strings.ContainsRune(id, 0) || !utf8.ValidString(id) { // no id is like this, and PostgreSQL takes no such text
+		return APIToken{}, ErrNotFound
+	}
 	return scanToken(v.q.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE id = $1", id))
 }
 
