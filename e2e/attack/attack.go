@@ -167,7 +167,7 @@ func oneLine(text string) string {
 // Corpus is all attacks, in the order of their doors.
 func Corpus() []Attack {
 	return slices.Concat(
-		strangers(), wire(), tokens(), requests(), hostileAnswers(), content(), gitHosts(), doors(),
+		strangers(), badFields(), wire(), tokens(), logins(), requests(), hostileAnswers(), content(), gitHosts(), doors(), backends(), shares(),
 	)
 }
 

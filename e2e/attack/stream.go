@@ -25,13 +25,17 @@ func envelope(message string) []byte {
 
 // stream opens a stream, sends one message, and listens a while. The code is that of the end, 200 if there is none yet.
 func (t *Try) stream(ctx context.Context, part, procedure, token, message string) (Answer, error) {
+	return t.streamAs(ctx, part, procedure, token, "application/connect+json", message)
+}
+
+func (t *Try) streamAs(ctx context.Context, part, procedure, token, contentType, message string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, listening)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Hub[part]+procedure, bytes.NewReader(envelope(message)))
 	if err != nil {
 		return Answer{}, err
 	}
-	req.Header.Set("Content-Type", "application/connect+json")
+	req.Header.Set("Content-Type", contentType)
 	if err := t.authorize(req, token); err != nil {
 		return Answer{}, err
 	}

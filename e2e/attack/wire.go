@@ -106,10 +106,17 @@ func (t *Try) flat(ctx context.Context, part string, mib int64, do func() (strin
 func (t *Try) smuggle(ctx context.Context, part string) (string, error) {
 	behind := "GET /healthz HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n"
 	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(behind), behind)
+	const two = "POST /nowhere HTTP/1.1\r\nHost: hub\r\nContent-Length: 2\r\n\r\n{}"
+	if answers, err := t.say(ctx, part, two+behind); err != nil || len(answers) != 2 {
+		return summed(answers), errors.Join(err, errors.New("the request behind one with a length is not served, so that this tries nothing"))
+	}
 	var words []string
 	for _, framing := range []string{
-		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunk,
-		"Transfer-Encoding: chunked\r\nContent-Length: 4\r\nConnection: close\r\n\r\n" + chunk,
+		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
+		"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n" + chunk,
+		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n0\r\n\r\n" + behind,
+		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + behind,
+		fmt.Sprintf("Transfer-Encoding: chunked\r\nContent-Length: %d\r\n\r\n0\r\n\r\n", 5+len(behind)) + behind,
 		"Transfer-Encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n0\r\n\r\n" + behind,
 		"Transfer-Encoding: chunked\r\n\r\n1;a\nx\r\n0\r\n\r\n" + behind,
 		"Transfer-Encoding: chunked\r\n\r\n1\r\nxx0\r\n\r\n" + behind,
@@ -128,6 +135,9 @@ func (t *Try) smuggle(ctx context.Context, part string) (string, error) {
 			if a.Code/100 == 2 {
 				return summed(answers), fmt.Errorf("the request behind %q was served", framing)
 			}
+		}
+		if len(answers) > 1 {
+			return summed(answers), fmt.Errorf("more than one request is seen in %q", framing)
 		}
 	}
 	slices.Sort(words)

@@ -42,6 +42,7 @@ type World struct {
 	before     string // revisions of what is the victim's
 	deployment deployment
 	git        *gitHost
+	provider   *provider
 	tries      atomic.Uint32
 	closers    []func() error
 }
@@ -86,8 +87,18 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 	if err != nil {
 		return w, err
 	}
-	if w.Stack, err = stack.Apart(ctx, bins, dir, w.redis.URL(), database); err != nil {
+	w.provider = newProvider()
+	w.closers = append(w.closers, func() error { w.provider.CloseClientConnections(); w.provider.Close(); return nil })
+	flags, err := w.provider.flags(dir)
+	if err != nil {
 		return w, err
+	}
+	flags = append(flags, "--allow-addresses", allowedInside+"/32", "--trusted-proxies", proxied)
+	if w.Stack, err = stack.Apart(ctx, bins, dir, w.redis.URL(), database, flags...); err != nil {
+		return w, err
+	}
+	if err := w.provider.serve(ctx, w.Hub[console]); err != nil {
+		return w, fmt.Errorf("start the identity provider: %w", err)
 	}
 	pem, err := os.ReadFile(w.CAFile)
 	if err != nil {
