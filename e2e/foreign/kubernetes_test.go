@@ -332,13 +332,10 @@ func TestKubernetesClientsSeeNoDifference(t *testing.T) {
 	}
 }
 
+// path is that of a namespace's ConfigMaps through the tunnel.
 func (w *world) path(namespace string) string {
-	for _, d := range []*door{w.tunnel} {
-		if _, below, ok := strings.Cut(d.config.Host, "/clusters/"); ok {
-			return "/clusters/" + below + "/api/v1/namespaces/" + namespace + "/configmaps"
-		}
-	}
-	return ""
+	_, cluster, _ := strings.Cut(w.tunnel.config.Host, "/clusters/")
+	return "/clusters/" + cluster + "/api/v1/namespaces/" + namespace + "/configmaps"
 }
 
 // journals are what informers have seen, one of each kind.
@@ -550,8 +547,12 @@ func (w *world) helm(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"install", "DOOR", dir}, {"upgrade", "DOOR", dir, "--set", "text=second"}, {"get", "manifest", "DOOR"}, {"rollback", "DOOR", "1"},
-		{"get", "values", "DOOR", "--all"}, {"uninstall", "DOOR", "--wait"},
+		{"install", "DOOR", dir},
+		{"upgrade", "DOOR", dir, "--set", "text=second"},
+		{"get", "manifest", "DOOR"},
+		{"rollback", "DOOR", "1"},
+		{"get", "values", "DOOR", "--all"},
+		{"uninstall", "DOOR", "--wait"},
 	} {
 		if out := w.run(ctx, t, "", self, []string{asHelm + "=yes"}, append(args, "-n", "helm-DOOR")...); strings.Contains(out, "Error") {
 			t.Errorf("helm %s: %s", args[0], out)
