@@ -174,7 +174,7 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 		v.seen = g.seen(ctx, h, found)
 	}
 	if k.kind == manifest.Service && (g.format == formatTable || v.wide) {
-		v.behind = g.app.behind(ctx, h, found)
+		v.behind = g.behind(ctx, h, found)
 	}
 	return g.show(k, found, g.format, len(names) > 0, v)
 }

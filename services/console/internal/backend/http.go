@@ -83,7 +83,7 @@ func route(transport *http.Transport, base *url.URL, allowed *addresses.Policy) 
 // refusedAddress says what to do about an address that is not allowed. Other errors, and none, stay as they are.
 func refusedAddress(to *url.URL, err error) error {
 	if refused, ok := errors.AsType[*addresses.Refused](err); ok {
-		return fmt.Errorf("%s: %s, and the console must not connect there: correct the backend's address, or let the hub's operator add it to %s of the console", to.Host, refused, addresses.Flag)
+		return fmt.Errorf("%s: %w, and the console must not connect there: correct the backend's address, or let the hub's operator add it to %s of the console", to.Host, refused, addresses.Flag)
 	}
 	return err
 }
