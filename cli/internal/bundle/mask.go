@@ -13,7 +13,7 @@ const Masked = "***"
 const leastValue = 6
 
 // secretKey is a name whose value is masked: PASSWORD, client_secret, apiToken. Names of what only refers to a secret are none, see refers.
-const secretKey = `[\w.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credentials?|authorization|cookie)[\w.-]*`
+const secretKey = `[\w.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credentials?|authorization|cookie)[\w.-]*` //nolint:gosec // names, no value
 
 // quotedOrRest is a value in quotes, or up to what ends it in YAML.
 const quotedOrRest = `"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'|[^\s"'{\[|>,}][^\n,}]*`
@@ -29,7 +29,7 @@ var (
 	// yamlLine is a name and its value that go to the end of the line.
 	yamlLine = regexp.MustCompile(`(?i)^(\s*(?:- )?["']?(` + secretKey + `)["']?:[ \t]+)(\S[^\n]*)`)
 	// rules are secrets that are known by their form, and what takes their place.
-	rules = []struct {
+	rules = []struct { //nolint:gochecknoglobals // a constant
 		form *regexp.Regexp
 		by   string
 	}{

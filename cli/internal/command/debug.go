@@ -187,8 +187,10 @@ func (b *bundling) services(ctx context.Context, h *hub.Hub) error {
 		name string
 		urls []string
 	}{
-		{"console", []string{h.Context.URL}}, {"gitcache", h.Context.Endpoints.Gitcaches},
-		{"distributor", h.Context.Endpoints.Distributors}, {"tunnel", h.Context.Endpoints.Tunnels},
+		{"console", []string{h.Context.URL}},
+		{"gitcache", h.Context.Endpoints.Gitcaches},
+		{"distributor", h.Context.Endpoints.Distributors},
+		{"tunnel", h.Context.Endpoints.Tunnels},
 	} {
 		for i, url := range group.urls {
 			folder := "hub/" + group.name
@@ -209,9 +211,14 @@ func (b *bundling) service(ctx context.Context, h *hub.Hub, folder, url string) 
 		profile    bool
 		limit      time.Duration
 	}{
-		{"version.json", "/version", false, 0}, {"ready.txt", "/readyz", false, 0}, {"log.txt", "/debug/log", false, 0}, {"metrics.txt", "/metrics", false, 0},
+		{"version.json", "/version", false, 0},
+		{"ready.txt", "/readyz", false, 0},
+		{"log.txt", "/debug/log", false, 0},
+		{"metrics.txt", "/metrics", false, 0},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1", false, 0},
-		{"heap.pb.gz", "/debug/pprof/heap", true, 0}, {"allocs.pb.gz", "/debug/pprof/allocs", true, 0}, {"mutex.pb.gz", "/debug/pprof/mutex", true, 0},
+		{"heap.pb.gz", "/debug/pprof/heap", true, 0},
+		{"allocs.pb.gz", "/debug/pprof/allocs", true, 0},
+		{"mutex.pb.gz", "/debug/pprof/mutex", true, 0},
 		{"cpu.pb.gz", fmt.Sprintf("/debug/pprof/cpu?seconds=%.0f", b.cpu.Seconds()), true, b.cpu},
 	} {
 		name := folder + "/" + part.name
