@@ -1,0 +1,208 @@
+package window_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/window"
+)
+
+func at(text string) time.Time {
+	parsed, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return parsed
+}
+
+func deny(schedule, zone string, lasts time.Duration) *deliveryv1.SyncWindow {
+	return &deliveryv1.SyncWindow{Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: schedule, TimeZone: zone, Duration: durationpb.New(lasts)}
+}
+
+func allow(schedule, zone string, lasts time.Duration) *deliveryv1.SyncWindow {
+	w := deny(schedule, zone, lasts)
+	w.Action = deliveryv1.WindowAction_WINDOW_ACTION_ALLOW
+	return w
+}
+
+func of(kind string, windows ...*deliveryv1.SyncWindow) *deliveryv1.WindowSet {
+	return &deliveryv1.WindowSet{Kind: kind, Name: "x", Windows: windows}
+}
+
+func manual(w *deliveryv1.SyncWindow) *deliveryv1.SyncWindow { w.ManualSync = true; return w }
+
+func leaving(w *deliveryv1.SyncWindow) *deliveryv1.SyncWindow {
+	w.Drift = deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE
+	return w
+}
+
+func frozen(until string) *deliveryv1.WindowSet {
+	f := &deliveryv1.Freeze{Author: "user:ada", Reason: "the sale."}
+	if until != "" {
+		f.UntilTime = timestamppb.New(at(until))
+	}
+	return &deliveryv1.WindowSet{Kind: "project", Name: "shop", Freeze: f}
+}
+
+const hour, day = time.Hour, 24 * time.Hour
+
+func TestWhatWindowsSay(t *testing.T) {
+	t.Parallel()
+	type sets = []*deliveryv1.WindowSet
+	nights := func() *deliveryv1.SyncWindow { return deny("0 22 * * *", "Europe/Berlin", 8*hour) }
+	office := func() *deliveryv1.SyncWindow { return allow("0 9 * * mon-fri", "Europe/Berlin", 8*hour) }
+	for _, test := range []struct {
+		name   string
+		sets   sets
+		now    string
+		closed bool
+		change string
+	}{
+		{"nothing is said", nil, "2026-11-21T12:00:00Z", false, ""},
+		{"an empty set says nothing", sets{of("project")}, "2026-11-21T12:00:00Z", false, ""},
+		{"a deny window that is not open", sets{of("project", nights())}, "2026-11-21T12:00:00Z", false, "2026-11-21T21:00:00Z"},
+		{"its first second", sets{of("project", nights())}, "2026-11-21T21:00:00Z", true, "2026-11-22T05:00:00Z"},
+		{"its last second", sets{of("project", nights())}, "2026-11-22T04:59:59Z", true, "2026-11-22T05:00:00Z"},
+		{"when it has closed", sets{of("project", nights())}, "2026-11-22T05:00:00Z", false, "2026-11-22T21:00:00Z"},
+		{"an allow window that is open", sets{of("cluster", office())}, "2026-11-20T09:00:00Z", false, "2026-11-20T16:00:00Z"},
+		{"an allow window over the weekend", sets{of("cluster", office())}, "2026-11-21T12:00:00Z", true, "2026-11-23T08:00:00Z"},
+		{"one of two allow windows is enough", sets{of("cluster", office(), allow("0 0 * * sat", "", day))}, "2026-11-21T12:00:00Z", false, "2026-11-22T00:00:00Z"},
+		{"a deny window wins over an open allow window", sets{of("cluster", office(), deny("0 9 20 11 *", "", hour))}, "2026-11-20T09:30:00Z", true, "2026-11-20T10:00:00Z"},
+		{"each resource has to let it pass", sets{of("project", office()), of("service", allow("0 0 * * *", "", day))}, "2026-11-21T12:00:00Z", true, "2026-11-23T08:00:00Z"},
+		{"a service narrows its project", sets{of("project", office()), of("service", allow("0 14 * * *", "", hour))}, "2026-11-20T09:00:00Z", true, "2026-11-20T14:00:00Z"},
+		{"windows that touch are one", sets{of("project", deny("0 * * * *", "", hour))}, "2026-11-20T09:00:00Z", true, ""},
+		{"windows that overlap end with the last", sets{of("project", deny("0 8,9 * * *", "", 90*time.Minute))}, "2026-11-20T08:10:00Z", true, "2026-11-20T10:30:00Z"},
+		{"two deny windows in a row", sets{of("project", deny("0 8 * * *", "", hour)), of("cluster", deny("0 9 * * *", "", hour))}, "2026-11-20T08:10:00Z", true, "2026-11-20T10:00:00Z"},
+		{"a freeze without an end", sets{frozen("")}, "2026-11-20T08:10:00Z", true, ""},
+		{"a freeze with one", sets{frozen("2026-11-30T00:00:00Z")}, "2026-11-20T08:10:00Z", true, "2026-11-30T00:00:00Z"},
+		{"a freeze that is over", sets{frozen("2026-11-19T00:00:00Z")}, "2026-11-20T08:10:00Z", false, ""},
+		{"a freeze over an allow window", sets{frozen("2026-11-21T12:00:00Z"), of("cluster", office())}, "2026-11-20T09:00:00Z", true, "2026-11-23T08:00:00Z"},
+		{"an unknown action closes", sets{of("project", &deliveryv1.SyncWindow{Action: 9, Schedule: "0 0 * * *", Duration: durationpb.New(hour)})}, "2026-11-20T09:00:00Z", true, ""},
+		{"a schedule that can't be read closes", sets{of("project", deny("0 0 L * *", "", hour))}, "2026-11-20T09:00:00Z", true, ""},
+
+		// On 29 March 2026 Berlin's clock goes from 2:00 to 3:00, at 01:00Z; on 25 October from 3:00 to 2:00, at 01:00Z.
+		{"an hour that is left out does not open", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", false, "2026-03-30T00:30:00Z"},
+		{"a duration is real time over the change", sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))}, "2026-03-29T04:59:00Z", true, "2026-03-29T05:00:00Z"},
+		{"an hour that comes twice opens once", sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))}, "2026-10-25T00:40:00Z", false, ""},
+		{"in winter by winter's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))}, "2026-12-01T08:30:00Z", false, "2026-12-01T09:00:00Z"},
+		{"in summer by summer's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))}, "2026-07-01T08:30:00Z", true, "2026-07-02T07:00:00Z"},
+		{"the day is the zone's", sets{of("project", deny("0 0 1 1 *", "Pacific/Kiritimati", day))}, "2025-12-31T10:00:00Z", true, "2026-01-01T10:00:00Z"},
+	} {
+		state := window.Judge(test.sets, at(test.now))
+		change := time.Time{}
+		if test.change != "" {
+			change = at(test.change)
+		}
+		if test.name == "an hour that comes twice opens once" { // at which of the two is the zone's affair
+			first, second := state.Closed, window.Judge(test.sets, at("2026-10-25T01:40:00Z")).Closed
+			if first == second {
+				t.Errorf("%s: closed in the first %t and in the second %t", test.name, first, second)
+			}
+			continue
+		}
+		if state.Closed != test.closed || !state.Change.Equal(change) {
+			t.Errorf("%s: closed is %t until %s, want %t until %s", test.name, state.Closed, state.Change.UTC(), test.closed, change)
+		}
+		if state.Closed != (state.Words() != "") {
+			t.Errorf("%s: words %q", test.name, state.Words())
+		}
+	}
+}
+
+func TestWhatIsLetThrough(t *testing.T) {
+	t.Parallel()
+	now := at("2026-11-20T09:30:00Z")
+	always := func() *deliveryv1.SyncWindow { return deny("0 9 * * *", "", hour) }
+	never := func() *deliveryv1.SyncWindow { return allow("0 20 * * *", "", hour) }
+	for _, test := range []struct {
+		name           string
+		sets           []*deliveryv1.WindowSet
+		manual, repair bool
+	}{
+		{"a person's sync waits, too", []*deliveryv1.WindowSet{of("project", always())}, false, true},
+		{"unless the window lets it through", []*deliveryv1.WindowSet{of("project", manual(always()))}, true, true},
+		{"every window has to", []*deliveryv1.WindowSet{of("project", manual(always()), always())}, false, true},
+		{"on every resource", []*deliveryv1.WindowSet{of("project", manual(always())), of("cluster", never())}, false, true},
+		{"of allow windows one", []*deliveryv1.WindowSet{of("project", manual(never()), never())}, true, true},
+		{"drift stays where one window says so", []*deliveryv1.WindowSet{of("project", leaving(always()), always())}, false, false},
+		{"a freeze lets nobody through", []*deliveryv1.WindowSet{frozen(""), of("project", manual(always()))}, false, true},
+		{"what is not closed says nothing", []*deliveryv1.WindowSet{of("project", leaving(deny("0 20 * * *", "", hour)))}, true, true},
+	} {
+		state := window.Judge(test.sets, now)
+		if state.Manual != test.manual || state.Leaves == test.repair {
+			t.Errorf("%s: manual %t, leaves %t", test.name, state.Manual, state.Leaves)
+		}
+	}
+}
+
+func TestWordsNameTheWindowAndItsEnd(t *testing.T) {
+	t.Parallel()
+	w := deny("0 22 * * *", "", 8*hour)
+	w.Name, w.Reason = "nights", "nobody is there."
+	for _, test := range []struct {
+		set  *deliveryv1.WindowSet
+		now  string
+		want string
+	}{
+		{of("project", w), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 06:00:00 UTC: deny window "nights" of project "x" (nobody is there).`},
+		{of("cluster", allow("0 9 * * *", "", hour)), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 09:00:00 UTC: allow window "0 9 * * *" of cluster "x" is not open.`},
+		{of("cluster", allow("0 9 * * *", "", hour), allow("0 8 * * *", "", hour)), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 08:00:00 UTC: none of the allow windows "0 9 * * *", "0 8 * * *" of cluster "x" is open.`},
+		{frozen(""), "2026-11-20T23:00:00Z", `Closed: the freeze of project "shop" by user:ada (the sale).`},
+	} {
+		if got := window.Judge([]*deliveryv1.WindowSet{test.set}, at(test.now)).Words(); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestWhatIsNoWindow(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		window *deliveryv1.SyncWindow
+		want   string
+	}{
+		{deny("0 0 31 2 *", "", hour), "never due"},
+		{deny("0 0 * * *", "Mars/Base", hour), "not known"},
+		{deny("0 0 * * *", "", time.Second), "between a minute and 31 days"},
+		{deny("0 0 * * *", "", 32*day), "between a minute and 31 days"},
+		{&deliveryv1.SyncWindow{Schedule: "0 0 * * *", Duration: durationpb.New(hour)}, "neither allow nor deny"},
+	} {
+		if err := window.Check(test.window); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: %v, want %s", test.window, err, test.want)
+		}
+	}
+}
+
+// FuzzJudge: a change is really one, and nothing changes before it.
+func FuzzJudge(f *testing.F) {
+	f.Add("0 22 * * *", "Europe/Berlin", int64(480), "0 9 * * mon-fri", "", int64(480), int64(1795000000))
+	f.Add("*/5 1-3,7 1 jan-dec sun", "", int64(3), "* * * * *", "Asia/Kolkata", int64(1), int64(1774746000))
+	f.Add("30 2 * * *", "Europe/Berlin", int64(60), "0 0 29 2 *", "America/St_Johns", int64(44640), int64(1774744200))
+	f.Fuzz(func(t *testing.T, a, zoneA string, lastsA int64, b, zoneB string, lastsB, now int64) {
+		if now < 0 || now > 4e9 || len(a)+len(b) > 200 || lastsA < 0 || lastsB < 0 || lastsA > 1e5 || lastsB > 1e5 {
+			return
+		}
+		sets := []*deliveryv1.WindowSet{
+			of("project", deny(a, zoneA, time.Duration(lastsA)*time.Minute)), of("service", allow(b, zoneB, time.Duration(lastsB)*time.Minute)),
+		}
+		from := time.Unix(now, 0)
+		state := window.Judge(sets, from)
+		if state.Closed != (len(state.By) > 0) || state.Closed != (state.Words() != "") {
+			t.Fatalf("closed %t by %v", state.Closed, state.By)
+		}
+		if state.Change.IsZero() {
+			return
+		}
+		if !state.Change.After(from) || window.Judge(sets, state.Change).Closed == state.Closed {
+			t.Errorf("%v %v at %s: nothing changes at %s", sets[0], sets[1], from.UTC(), state.Change.UTC())
+		}
+		if window.Judge(sets, from.Add(state.Change.Sub(from)/2)).Closed != state.Closed || window.Judge(sets, state.Change.Add(-time.Second)).Closed != state.Closed {
+			t.Errorf("%v %v at %s: something changes before %s", sets[0], sets[1], from.UTC(), state.Change.UTC())
+		}
+	})
+}
